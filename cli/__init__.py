@@ -1,0 +1,1 @@
+"""The command `ebb`: thin commands over the core and the simulation."""

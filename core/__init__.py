@@ -1,0 +1,1 @@
+"""What both programs share: the words, the sums, the packing, the engine, the marks."""

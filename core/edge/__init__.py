@@ -1,0 +1,1 @@
+"""Shared adapters: all input and output of the project lives here."""

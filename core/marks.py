@@ -1,0 +1,173 @@
+"""What Ebb writes on a Node and how it reads it back; the one place that knows the keys.
+
+`desired_taints` serves the webhook and the engine's repair alike; `score_*` serve the extender
+and the simulated scheduler alike. All pure. Source: design of the marks, Kubernetes taints.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from core.model import Effect, Node, Resources, Taint
+
+MARK_LABEL: Final = "kube-ebb.node-restriction.kubernetes.io/drain"
+"""The truth. Kubelets may not write labels under this prefix (NodeRestriction)."""
+TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
+"""The prefix keeps Cluster Autoscaler from copying the taint into templates of new nodes."""
+DETAILS_ANNOTATION: Final = "kube-ebb.io/drain"
+GUARD_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+GUARD_OURS_ANNOTATION: Final = "kube-ebb.io/guard"
+KEEP_ANNOTATION: Final = "kube-ebb.io/keep"
+KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+GOING_TAINT_KEYS: Final = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+    }
+)
+"""Taints of autoscalers that are already deleting the node: it counts as gone."""
+
+SCORE_MAX: Final = 10
+SCORE_MARKED_SOFT_MAX: Final = 1
+"""Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
+
+
+class Mark(StrEnum):
+    """The value of the mark's label; its order is how far a node has gone."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+EFFECT_OF: Final = {Mark.SOFT: Effect.PREFER_NO_SCHEDULE, Mark.HARD: Effect.NO_SCHEDULE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """The details annotation: who marked the node, when, until when, and why."""
+
+    since: int
+    """Unix seconds."""
+    deadline: int
+    owner: str
+    policy: str
+    reason: str
+
+
+def mark_of(labels: Mapping[str, str]) -> Mark | None:
+    """Read the mark; a value that is not ours to know is no mark."""
+    value = labels.get(MARK_LABEL)
+    return Mark(value) if value in (Mark.SOFT, Mark.HARD) else None
+
+
+def encode_details(details: Details) -> str:
+    """Write the details as compact JSON with a fixed key order."""
+    return json.dumps(
+        {
+            "since": details.since,
+            "deadline": details.deadline,
+            "owner": details.owner,
+            "policy": details.policy,
+            "reason": details.reason,
+        },
+        separators=(",", ":"),
+    )
+
+
+def decode_details(annotations: Mapping[str, str]) -> Details | None:
+    """Read the details back; a missing or damaged annotation is None, never an error."""
+    try:
+        found = json.loads(annotations.get(DETAILS_ANNOTATION, ""))
+        return Details(
+            since=int(found["since"]),
+            deadline=int(found["deadline"]),
+            owner=str(found["owner"]),
+            policy=str(found["policy"]),
+            reason=str(found["reason"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
+    """Return when the node was marked, unix seconds: from the details, else the taint, else 0."""
+    details = decode_details(node.annotations)
+    if details is not None:
+        return details.since
+    for taint in node.taints:
+        if taint.key == taint_key and taint.value.isdecimal() and len(taint.value) < 16:
+            return int(taint.value)
+    return 0
+
+
+def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:
+    """Return the taints that *node* should carry, given the mark that it carries.
+
+    Others' taints stay untouched and in place. Ours, if there is a mark, keeps its place when it
+    is already right (or right but for the effect) and else comes last; its value is the unix
+    second of the mark. Idempotent: applied to its own answer it changes nothing.
+    """
+    mark = mark_of(node.labels)
+    if mark is None:
+        return tuple(taint for taint in node.taints if taint.key != taint_key)
+    ours = Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
+    taints = list(node.taints)
+    places = [place for place, taint in enumerate(taints) if taint.key == taint_key]
+    if not places:
+        return (*taints, ours)
+    taints[places[0]] = ours
+    return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+
+
+def guarded_by_us(node: Node) -> bool:
+    """Say whether the autoscaler's opt-out on the node was put there by Ebb."""
+    return (
+        node.annotations.get(GUARD_ANNOTATION) == "true"
+        and GUARD_OURS_ANNOTATION in node.annotations
+    )
+
+
+def opted_out(node: Node) -> str | None:
+    """Return the annotation by which a person or tool keeps the node, or None."""
+    for key in (KEEP_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
+        if node.annotations.get(key) == "true":
+            return key
+    if node.annotations.get(GUARD_ANNOTATION) == "true" and not guarded_by_us(node):
+        return GUARD_ANNOTATION
+    return None
+
+
+def going(node: Node) -> bool:
+    """Say whether an autoscaler is already deleting the node."""
+    return any(taint.key in GOING_TAINT_KEYS for taint in node.taints)
+
+
+def score_marked(mark: Mark, rank: int, marked: int) -> int:
+    """Score a marked node: hard 0; soft 0 for the older half of the marks and 1 for the younger.
+
+    *rank* counts the marked nodes from the first marked (0) to the last (*marked* - 1). Two steps
+    suffice: pods avoid the node first that is nearest to being empty, and no unmarked node can
+    come below.
+    """
+    if mark is Mark.HARD or rank * 2 < marked:
+        return 0
+    return SCORE_MARKED_SOFT_MAX
+
+
+def score_pack(requests: Resources, allocatable: Resources) -> int:
+    """Score an unmarked node for `extender.score: pack`: 2 when empty to 10 when full.
+
+    The share is that of the scarcer of CPU and memory, by requests; steps are equal in width
+    and compared in whole numbers. Overcommitted nodes count as full.
+    """
+    low, steps = SCORE_MARKED_SOFT_MAX + 1, SCORE_MAX - SCORE_MARKED_SOFT_MAX
+    best = 0
+    for used, whole in (
+        (requests.cpu_millis, allocatable.cpu_millis),
+        (requests.memory_bytes, allocatable.memory_bytes),
+    ):
+        if whole > 0:
+            best = max(best, min(used * steps // whole, steps - 1))
+    return low + best

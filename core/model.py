@@ -1,0 +1,206 @@
+"""The words: what a cluster is made of, frozen.
+
+Units: CPU in millicores, memory and storage in bytes, times in whole seconds. Every sequence that
+holds things with names is sorted by name, so that the order of arrival cannot matter.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from core.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of what pods ask for and nodes offer; whole numbers."""
+
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pods: int = 0
+    extended: tuple[tuple[str, int], ...] = ()
+    """Extended resources (nvidia.com/gpu, hugepages-2Mi): (name, whole units), sorted by name."""
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return self._combine(other, 1)
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return self._combine(other, -1)
+
+    def _combine(self, other: "Resources", sign: int) -> "Resources":
+        if other.extended:
+            amounts = dict(self.extended)
+            for name, amount in other.extended:
+                amounts[name] = amounts.get(name, 0) + sign * amount
+            extended = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
+        else:
+            extended = self.extended
+        return Resources(
+            self.cpu_millis + sign * other.cpu_millis,
+            self.memory_bytes + sign * other.memory_bytes,
+            self.ephemeral_bytes + sign * other.ephemeral_bytes,
+            self.pods + sign * other.pods,
+            extended,
+        )
+
+
+class Effect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; an unknown effect is kept as it was written and never tolerated away."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration; empty key with Exists tolerates every key, empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """One term of required node affinity: all its requirements must hold; none at all: no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    """matchFields: the API knows the one field metadata.name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """What a pod asks of its node besides resources; equal for pods of one template.
+
+    Pods are compared and grouped by this value, so it holds tuples in canonical order only.
+    """
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[SelectorTerm, ...] | None = None
+    """Required node affinity: any term suffices. None: none asked; empty: nothing matches."""
+    tolerations: tuple[Toleration, ...] = ()
+
+
+ANYWHERE: Final = Placing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that holds, or asks for, room on a node. Finished pods are never in a Cluster."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    node: str | None = None
+    """The node it is bound to; None: pending."""
+    requests: Resources = Resources(pods=1)
+    """As kube-scheduler counts them (core.requests); `pods` is 1."""
+    placing: Placing = ANYWHERE
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    owner_kind: str = ""
+    """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty: a bare pod."""
+    owner_name: str = ""
+    priority: int = 0
+    mirror: bool = False
+    """A static pod's image in the API: it lives and goes with its node."""
+    daemon: bool = False
+    """Of a DaemonSet, or declared so to the autoscaler: goes with its node."""
+    unsupported: tuple[str, ...] = ()
+    """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
+    repels: tuple["PodSelector", ...] = ()
+    """Required anti-affinity: pods that these select may be refused near this one."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, unique in a cluster."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def stays_with_node(self) -> bool:
+        """Say whether the pod goes when its node goes, and needs no other place."""
+        return self.daemon or self.mirror
+
+
+@dataclass(frozen=True, slots=True)
+class PodSelector:
+    """Pods by namespace and labels, as an anti-affinity term selects them."""
+
+    namespaces: tuple[str, ...] | None
+    """None: any namespace (a namespaceSelector is not evaluated: it may match all)."""
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as the scheduler and the engine see it."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    taints: tuple[Taint, ...] = ()
+    """In the order in which they stand on the node."""
+    unschedulable: bool = False
+    allocatable: Resources
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget, as far as the engine reads it."""
+
+    namespace: str
+    name: str
+    disruptions_allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All nodes and all unfinished pods at one moment; make it with Cluster.of."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    budgets: tuple[DisruptionBudget, ...] = ()
+
+    @staticmethod
+    def of(
+        nodes: Iterable[Node], pods: Iterable[Pod], budgets: Iterable[DisruptionBudget] = ()
+    ) -> "Cluster":
+        """Sort by name and refuse doubles.
+
+        Raises: InvalidInputError when two nodes or two pods have one name.
+        """
+        ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
+        ordered_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+        for one, other in pairwise(ordered_nodes):
+            if one.name == other.name:
+                raise InvalidInputError(f"node {one.name}", "stands in the input twice")
+        for first, second in pairwise(ordered_pods):
+            if first.name == second.name and first.namespace == second.namespace:
+                raise InvalidInputError(f"pod {first.key}", "stands in the input twice")
+        ordered_budgets = tuple(sorted(budgets, key=lambda one: (one.namespace, one.name)))
+        return Cluster(ordered_nodes, ordered_pods, ordered_budgets)

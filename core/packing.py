@@ -1,0 +1,319 @@
+"""First-fit decreasing (thesis 4.7.1): where pods would go.
+
+The order is part of the specification, so that every answer repeats:
+
+- pods: largest first by dominant share of the cluster's capacity (CPU, memory, extended
+  resources), then by the whole request, then by template, then by namespace/name;
+- nodes: fullest first by dominant share of their own capacity at the start, then by name.
+
+All amounts of one pod or node travel in one Python integer, a lane of 64 bits for each resource,
+the lane's top bit being a guard. `left = free - request` then subtracts all resources at once,
+and a cleared guard tells that one of them did not suffice. A lane of an overcommitted node is 0,
+so that pods that ask nothing of that resource still fit, as kube-scheduler has it.
+
+Two facts make it fast. While pods are placed, free space only falls: a node that refused a pod
+refuses every pod like it, so a scan never turns back. And pods of one kind (equal requests, equal
+template) share one list of the nodes that fit them, in first-fit order, found on demand.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.capacity import Amount
+from core.fit import RULES, refusal
+from core.model import Cluster, Node, Placing, Pod, Resources
+
+LANE_BITS: Final = 64
+LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
+SHARE_SCALE: Final = 2**40
+"""Shares are compared as whole parts of this; finer differences count as ties."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Where a set of pods would go: nothing has happened yet."""
+
+    placements: list[tuple[int, int]]
+    """(pod id, node id) in packing order."""
+    unplaced: list[int]
+    """Pod ids that found no node."""
+    left: dict[int, int]
+    """Free vector of every node that would receive pods, afterwards."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Pods with equal requests and template."""
+
+    request: int
+    allowed: list[int]
+    """Nodes that the template may run on, in first-fit order."""
+    scanned: int = 0
+    fits: list[int] = field(default_factory=list)
+    """Those of the scanned that had room when they were scanned."""
+    head: int = 0
+    """Entries of `fits` before this one never fit again."""
+
+
+class Vectors:
+    """Amounts as lanes of one integer: CPU, memory, pods, ephemeral storage, then extended."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        names = {name for pod in pods for name, _ in pod.requests.extended}
+        self._extended = sorted(names)
+        self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(4 + len(names)))
+
+    def of(self, amount: Resources) -> int:
+        """Return the vector without guards; negative lanes become 0, huge ones LANE_MAX."""
+        lanes = [amount.cpu_millis, amount.memory_bytes, amount.pods, amount.ephemeral_bytes]
+        if self._extended:
+            extended = dict(amount.extended)
+            lanes += [extended.get(name, 0) for name in self._extended]
+        vector = 0
+        for lane in reversed(lanes):
+            vector = vector << LANE_BITS | min(max(lane, 0), LANE_MAX)
+        return vector
+
+    @staticmethod
+    def amount(vector: int) -> Amount:
+        """Read CPU and memory back from a vector or a difference of two guarded ones."""
+        return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
+
+
+class Packer:
+    """The free space of a cluster, and first-fit decreasing on it.
+
+    Nodes and pods are known by whole numbers: node ids count in first-fit order, pod ids in
+    packing order. `nodes` and `pods` give the objects back, `on` the pod ids on each node.
+    Only pods that may move, or that are pending, have ids; the rest is part of what is used.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, movable: Sequence[Pod], closed: frozenset[str] = frozenset()
+    ) -> None:
+        """Index *cluster*; nodes named in *closed* take no pods."""
+        self.used = _used(cluster)
+        self.nodes: list[Node] = sorted(cluster.nodes, key=self._first_fit_order)
+        self.node_ids = {node.name: number for number, node in enumerate(self.nodes)}
+        self._vectors = Vectors(cluster.pods)
+        self.guard = self._vectors.guard
+        self.free = [
+            self.guard
+            | (
+                0
+                if node.name in closed
+                else self._vectors.of(node.allocatable - self.used[node.name])
+            )
+            for node in self.nodes
+        ]
+        self.pods, self._kind_of = self._order_pods(movable)
+        self.on: list[list[int]] = [[] for _ in self.nodes]
+        for number, pod in enumerate(self.pods):
+            if pod.node is not None:
+                self.on[self.node_ids[pod.node]].append(number)
+
+    def _first_fit_order(self, node: Node) -> tuple[int, str]:
+        return -dominant_share(self.used[node.name], node.allocatable), node.name
+
+    def _order_pods(self, movable: Sequence[Pod]) -> tuple[list[Pod], list[_Kind]]:
+        whole = _sum(node.allocatable for node in self.nodes)
+        placings = {placing: number for number, placing in enumerate(_placings(movable))}
+        groups: dict[tuple[Resources, int], list[Pod]] = {}
+        for pod in movable:
+            groups.setdefault((pod.requests, placings[pod.placing]), []).append(pod)
+        ranked = sorted(
+            (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
+            for requests, placing in groups
+        )
+        kinds = self._kinds(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
+        pods: list[Pod] = []
+        kind_of: list[_Kind] = []
+        for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
+            members = sorted(groups[requests, placing], key=lambda pod: (pod.namespace, pod.name))
+            pods += members
+            kind_of += [kind] * len(members)
+        return pods, kind_of
+
+    def _kinds(
+        self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]
+    ) -> list[_Kind]:
+        """Make the kinds; nodes without room for the least that a template's pods ask are out."""
+        least: dict[int, int] = {}
+        for vector, placing in ranked:
+            least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
+        kinds_of_nodes = _NodeKinds(self.nodes, placings)
+        guard, free = self.guard, self.free
+        allowed = {
+            number: [
+                node
+                for node in kinds_of_nodes.allowing(placing)
+                if free[node] - least[number] & guard == guard
+            ]
+            for placing, number in placings.items()
+        }
+        return [_Kind(request=vector, allowed=allowed[placing]) for vector, placing in ranked]
+
+    def attempt(self, pods: Iterable[int], leaving: int = -1) -> Attempt:
+        """Place *pods* (ascending ids) on nodes other than *leaving*; see Attempt.
+
+        A pod without a place does not end the attempt, so that all of them are known.
+        """
+        guard, free, kind_of = self.guard, self.free, self._kind_of
+        left: dict[int, int] = {}
+        result = Attempt([], [], left)
+        known: _Kind | None = None
+        place = request = 0
+        fits: list[int] = []
+        for pod in pods:
+            kind = kind_of[pod]
+            if kind is not known:
+                known, request, fits = kind, kind.request, kind.fits
+                place = self._head(kind)
+            while place < len(fits) or self._scan(kind):
+                node = fits[place]
+                if node != leaving:
+                    remaining = (left.get(node) or free[node]) - request
+                    if remaining & guard == guard:
+                        left[node] = remaining
+                        result.placements.append((pod, node))
+                        break
+                place += 1
+            else:
+                result.unplaced.append(pod)
+        return result
+
+    def _head(self, kind: _Kind) -> int:
+        """Step over entries that have filled up for good since they were scanned."""
+        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
+        head = kind.head
+        while head < len(fits) and (free[fits[head]] - request) & guard != guard:
+            head += 1
+        kind.head = head
+        return head
+
+    def _scan(self, kind: _Kind) -> bool:
+        """Find the next node with room for the kind; False: there is none."""
+        guard, free, request = self.guard, self.free, kind.request
+        allowed, place = kind.allowed, kind.scanned
+        while place < len(allowed):
+            node = allowed[place]
+            place += 1
+            if (free[node] - request) & guard == guard:
+                kind.fits.append(node)
+                kind.scanned = place
+                return True
+        kind.scanned = place
+        return False
+
+    def commit(self, attempt: Attempt, leaving: int = -1) -> None:
+        """Carry the attempt out; *leaving* takes no pods from now on and has none."""
+        for node, vector in attempt.left.items():
+            self.free[node] = vector
+        for pod, node in attempt.placements:
+            insort(self.on[node], pod)
+        if leaving >= 0:
+            self.free[leaving] = self.guard
+            self.on[leaving] = []
+
+    def received(self, attempt: Attempt) -> Iterable[tuple[int, Amount]]:
+        """Yield (node id, CPU and memory that it would receive)."""
+        for node, vector in attempt.left.items():
+            yield node, self._vectors.amount(self.free[node] - vector)
+
+    def why_not(self, pod: int) -> str:
+        """Say in words what keeps the pod from every node."""
+        template = self.pods[pod].placing
+        if not any(refusal(node, template) is None for node in self.nodes):
+            return "no other node admits it (" + ", ".join(name for name, _ in RULES) + ")"
+        return "no other node that admits it has room"
+
+
+class _NodeKinds:
+    """Nodes that templates cannot tell apart, so that each template is asked once a kind."""
+
+    def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
+        keys: set[str] = set()
+        by_name = False
+        for placing in placings:
+            keys.update(key for key, _ in placing.node_selector)
+            for term in placing.affinity or ():
+                keys.update(requirement.key for requirement in term.labels)
+                by_name = by_name or bool(term.fields)
+        ordered = sorted(keys)
+        self._size = len(nodes)
+        self._members: dict[object, list[int]] = {}
+        self._nodes = nodes
+        for number, node in enumerate(nodes):
+            told_apart = (
+                tuple(node.labels.get(key) for key in ordered),
+                node.taints,
+                node.unschedulable,
+                node.name if by_name else None,
+            )
+            self._members.setdefault(told_apart, []).append(number)
+
+    def allowing(self, placing: Placing) -> list[int]:
+        """Return the ids of the nodes that admit the template, ascending."""
+        verdicts = bytearray(self._size)
+        for members in self._members.values():
+            if refusal(self._nodes[members[0]], placing) is None:
+                for number in members:
+                    verdicts[number] = 1
+        return [number for number, verdict in enumerate(verdicts) if verdict]
+
+
+def lane_minimum(one: int, other: int, guard: int) -> int:
+    """Return the smaller of two vectors, lane by lane."""
+    smaller, lane = 0, 0
+    while guard >> lane * LANE_BITS:
+        shift = lane * LANE_BITS
+        smaller |= min(one >> shift & LANE_MAX, other >> shift & LANE_MAX) << shift
+        lane += 1
+    return smaller
+
+
+def dominant_share(requests: Resources, whole: Resources) -> int:
+    """Return the largest share of *whole* in CPU, memory or an extended resource.
+
+    In parts of SHARE_SCALE, rounded down; of what *whole* does not have, nothing counts.
+    """
+    share = max(
+        requests.cpu_millis * SHARE_SCALE // max(whole.cpu_millis, 1),
+        requests.memory_bytes * SHARE_SCALE // max(whole.memory_bytes, 1),
+    )
+    if requests.extended:
+        have = dict(whole.extended)
+        for name, amount in requests.extended:
+            if have.get(name):
+                share = max(share, amount * SHARE_SCALE // have[name])
+    return share
+
+
+def _placings(pods: Iterable[Pod]) -> list[Placing]:
+    """Return the distinct templates in an order that does not depend on the pods' order."""
+    return sorted({pod.placing for pod in pods}, key=repr)
+
+
+def _used(cluster: Cluster) -> dict[str, Resources]:
+    """Sum up the requests on every node, all resources."""
+    on_node: dict[str, list[Resources]] = {node.name: [] for node in cluster.nodes}
+    for pod in cluster.pods:
+        if pod.node in on_node:
+            on_node[pod.node].append(pod.requests)
+    return {name: _sum(amounts) for name, amounts in on_node.items()}
+
+
+def _sum(amounts: Iterable[Resources]) -> Resources:
+    """Add up many amounts at once; `a + b + ...` would make an object for every step."""
+    cpu = memory = ephemeral = pods = 0
+    extended: dict[str, int] = {}
+    for amount in amounts:
+        cpu += amount.cpu_millis
+        memory += amount.memory_bytes
+        ephemeral += amount.ephemeral_bytes
+        pods += amount.pods
+        for name, units in amount.extended:
+            extended[name] = extended.get(name, 0) + units
+    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(extended.items())))

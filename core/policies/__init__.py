@@ -1,0 +1,1 @@
+"""Who is nominated for removal: one file a policy."""

@@ -1,0 +1,83 @@
+"""Kubernetes quantities ("1500m", "1.5Gi", "1e3") to whole numbers, and back for people.
+
+The one rounding rule: up, away from zero, as Kubernetes itself does when it takes a quantity's
+value (k8s.io/apimachinery pkg/api/resource, ScaledValue). A request is never understated.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from core.errors import InvalidQuantityError
+
+QUANTITY_MAX: Final = 2**63 - 1
+"""Kubernetes keeps quantities in 64 bits and caps what is larger."""
+QUANTITY_TEXT_MAX: Final = 64
+"""Longest text that is looked at; real quantities have under 25 characters."""
+QUANTITY_CACHE_MAX: Final = 65_536
+
+_FORM: Final = re.compile(
+    r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
+)
+_SUFFIXES: Final = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
+}
+_ALLOWED: Final = 'a Kubernetes quantity of at least 0, such as "100m", "2", "1.5Gi" or "1e3"'
+
+
+def parse_quantity(text: str | float) -> Fraction:
+    """Return the exact value of a quantity that may not be negative.
+
+    JSON numbers are read as the API server reads them: by their decimal text.
+    Raises: InvalidQuantityError for anything else, and for negative values.
+    """
+    written = str(text) if not isinstance(text, bool) else ""
+    found = _FORM.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
+    if found is None:
+        raise InvalidQuantityError("", f"{written[:QUANTITY_TEXT_MAX]!r} is not {_ALLOWED}")
+    sign, digits, exponent, suffix = found.groups()
+    value = Fraction(digits)
+    if exponent:
+        value *= Fraction(10) ** int(exponent[1:])
+    elif suffix:
+        value *= _SUFFIXES[suffix]
+    if sign == "-" and value:
+        raise InvalidQuantityError("", f"{written!r} is negative; allowed: {_ALLOWED}")
+    return value
+
+
+@lru_cache(maxsize=QUANTITY_CACHE_MAX)
+def whole(text: str | float) -> int:
+    """Return a quantity in whole units (bytes, devices), rounded up, at most QUANTITY_MAX."""
+    value = parse_quantity(text)
+    return min(-(-value.numerator // value.denominator), QUANTITY_MAX)
+
+
+@lru_cache(maxsize=QUANTITY_CACHE_MAX)
+def millis(text: str | float) -> int:
+    """Return a quantity in thousandths (millicores), rounded up, at most QUANTITY_MAX."""
+    value = parse_quantity(text) * 1000
+    return min(-(-value.numerator // value.denominator), QUANTITY_MAX)
+
+
+def format_millis(cpu_millis: int) -> str:
+    """Write millicores as people read them: whole cores plain, the rest with one or two digits."""
+    cores, rest = divmod(cpu_millis, 1000)
+    if cores >= 100 or not rest:
+        return f"{round(cpu_millis / 1000):,}"
+    return f"{cpu_millis}m" if cores < 10 else f"{cpu_millis / 1000:.1f}"
+
+
+def format_bytes(memory_bytes: int) -> str:
+    """Write bytes with the binary unit that leaves one to four digits before the point."""
+    value, unit = float(memory_bytes), ""
+    for unit in ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
+        if abs(value) < 1024 or unit == "Ei":
+            break
+        value /= 1024
+    return f"{value:.0f}{unit}" if value >= 100 or value == int(value) else f"{value:.1f}{unit}"

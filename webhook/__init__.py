@@ -1,0 +1,1 @@
+"""The admission webhook, and the engine loop that its elected leader runs."""
