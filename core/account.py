@@ -69,11 +69,13 @@ class Account:
 
     def usable_after(self, node: int, received: Iterable[tuple[int, Amount]]) -> Amount:
         """Return the usable capacity once *node* is gone and others *received* its pods."""
-        usable = self.usable.minus(self._usable[node])
+        cpu, memory = self.usable.minus(self._usable[node])
         for receiver, amount in received:
             after = self._usable_of(receiver, self._used[receiver].plus(amount))
-            usable = usable.plus(after).minus(self._usable[receiver])
-        return usable
+            before = self._usable[receiver]
+            cpu += after[0] - before[0]
+            memory += after[1] - before[1]
+        return Amount(cpu, memory)
 
     def remove(self, node: int, received: Iterable[tuple[int, Amount]]) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""

@@ -119,19 +119,18 @@ def derive_usability(pods: Iterable[Pod]) -> Usability | None:
     nine tenths), the ratios are the largest that any pod has. DaemonSet and mirror pods do not
     look for room and are left out; so are pods that do not ask for both resources.
     """
+    distinct = {id(pod.requests): pod.requests for pod in pods if not pod.stays_with_node}
     shapes = {
-        Amount(pod.requests.cpu_millis, pod.requests.memory_bytes)
-        for pod in pods
-        if not pod.stays_with_node
-        and pod.requests.cpu_millis > 0
-        and pod.requests.memory_bytes > 0
+        (asked.cpu_millis, asked.memory_bytes)
+        for asked in distinct.values()
+        if asked.cpu_millis > 0 and asked.memory_bytes > 0
     }
     if not shapes:
         return None
     per_core, per_gb = CPU_MILLIS_PER_CORE, BYTES_PER_GB
     return Usability(
-        min_cpu_millis=min(shape.cpu_millis for shape in shapes) * 9 // 10,
-        min_memory_bytes=min(shape.memory_bytes for shape in shapes) * 9 // 10,
+        min_cpu_millis=min(cpu for cpu, _ in shapes) * 9 // 10,
+        min_memory_bytes=min(memory for _, memory in shapes) * 9 // 10,
         max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in shapes),
         max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in shapes),
     )

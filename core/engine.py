@@ -241,13 +241,17 @@ class _Work:
         if not self._is_due(name):
             message = f"it has not been a candidate for longer than {self._delay_seconds} s yet"
             blockers.append(Blocker("delay", message))
-        blockers += self._sum_blockers(node)
+        over_sums = self._sum_blockers(node)
+        blockers += over_sums
         attempt = self.packer.attempt(self.packer.on[node], node)
         blockers += (
-            Blocker("no-room", self.packer.why_not(pod), self.packer.pods[pod].key)
+            Blocker("no-room", self.packer.why_not(pod, node), self.packer.pods[pod].key)
             for pod in attempt.unplaced
         )
-        if not attempt.unplaced and (over := self._usable_excess(node, attempt)):
+        # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
+        if over_sums or attempt.unplaced:
+            return blockers
+        if over := self._usable_excess(node, attempt):
             message = f"of what would be usable without it, {over}"
             blockers.append(Blocker("usable-threshold", message))
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]

@@ -48,8 +48,10 @@ class _Kind:
     """Pods with equal requests and template."""
 
     request: int
+    admitting: list[int]
+    """Nodes that admit the template, in first-fit order."""
     allowed: list[int]
-    """Nodes that the template may run on, in first-fit order."""
+    """Those among them with room for the smallest pod of the template at the start."""
     scanned: int = 0
     fits: list[int] = field(default_factory=list)
     """Those of the scanned that had room when they were scanned."""
@@ -120,9 +122,7 @@ class Packer:
     def _order_pods(self, movable: Sequence[Pod]) -> tuple[list[Pod], list[_Kind]]:
         whole = _sum(node.allocatable for node in self.nodes)
         placings = {placing: number for number, placing in enumerate(_placings(movable))}
-        groups: dict[tuple[Resources, int], list[Pod]] = {}
-        for pod in movable:
-            groups.setdefault((pod.requests, placings[pod.placing]), []).append(pod)
+        groups = _grouped(movable, placings)
         ranked = sorted(
             (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
             for requests, placing in groups
@@ -143,17 +143,14 @@ class Packer:
         least: dict[int, int] = {}
         for vector, placing in ranked:
             least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
-        kinds_of_nodes = _NodeKinds(self.nodes, placings)
+        nodes = _NodeKinds(self.nodes, placings)
         guard, free = self.guard, self.free
+        admitting = {number: nodes.allowing(placing) for placing, number in placings.items()}
         allowed = {
-            number: [
-                node
-                for node in kinds_of_nodes.allowing(placing)
-                if free[node] - least[number] & guard == guard
-            ]
-            for placing, number in placings.items()
+            number: [node for node in ids if free[node] - least[number] & guard == guard]
+            for number, ids in admitting.items()
         }
-        return [_Kind(request=vector, allowed=allowed[placing]) for vector, placing in ranked]
+        return [_Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
     def attempt(self, pods: Iterable[int], leaving: int = -1) -> Attempt:
         """Place *pods* (ascending ids) on nodes other than *leaving*; see Attempt.
@@ -222,11 +219,10 @@ class Packer:
         for node, vector in attempt.left.items():
             yield node, self._vectors.amount(self.free[node] - vector)
 
-    def why_not(self, pod: int) -> str:
-        """Say in words what keeps the pod from every node."""
-        template = self.pods[pod].placing
-        if not any(refusal(node, template) is None for node in self.nodes):
-            return "no other node admits it (" + ", ".join(name for name, _ in RULES) + ")"
+    def why_not(self, pod: int, leaving: int) -> str:
+        """Say in words what keeps the pod from every node but *leaving*."""
+        if self._kind_of[pod].admitting in ([], [leaving]):
+            return f"no other node admits it (asked: {', '.join(name for name, _ in RULES)})"
         return "no other node that admits it has room"
 
 
@@ -293,7 +289,27 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
 
 def _placings(pods: Iterable[Pod]) -> list[Placing]:
     """Return the distinct templates in an order that does not depend on the pods' order."""
-    return sorted({pod.placing for pod in pods}, key=repr)
+    distinct = {id(pod.placing): pod.placing for pod in pods}
+    return sorted(set(distinct.values()), key=repr)
+
+
+def _grouped(
+    pods: Iterable[Pod], placings: dict[Placing, int]
+) -> dict[tuple[Resources, int], list[Pod]]:
+    """Group pods by requests and number of their template.
+
+    Most pods share these objects with others, so objects are told apart before values: hashing
+    150,000 values costs more than the whole packing.
+    """
+    groups: dict[tuple[Resources, int], list[Pod]] = {}
+    by_object: dict[tuple[int, int], list[Pod]] = {}
+    for pod in pods:
+        members = by_object.get((id(pod.requests), id(pod.placing)))
+        if members is None:
+            members = groups.setdefault((pod.requests, placings[pod.placing]), [])
+            by_object[id(pod.requests), id(pod.placing)] = members
+        members.append(pod)
+    return groups
 
 
 def _used(cluster: Cluster) -> dict[str, Resources]:
