@@ -6,7 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from core.errors import InvalidQuantityError
+from core.errors import ConfigError, InvalidQuantityError
 
 DURATION_SECONDS_MAX: Final = 30 * 24 * 3600
 NUMBER_TEXT_MAX: Final = 32
@@ -16,6 +16,16 @@ E_ = TypeVar("E_", bound=StrEnum)
 _PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
 _NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
 _DURATION: Final = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?(?:(\d{1,9})ms)?")
+
+
+def parse_share(value: object, path: str) -> Fraction:
+    """Read a percentage above 0 and up to 100, exact. Raises: ConfigError."""
+    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    share = Fraction(found[1]) / 100 if found else Fraction(0)
+    if 0 < share <= 1:
+        return share
+    allowed = 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
+    raise ConfigError(path, [f"{path}: {value!r:.80}; allowed: {allowed}"])
 
 
 class Section:
@@ -91,12 +101,11 @@ class Section:
         value = self.take(name)
         if value is None:
             return default
-        found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-        share = Fraction(found[1]) / 100 if found else Fraction(0)
-        if 0 < share <= 1:
-            return share
-        self.fault(name, 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"')
-        return default
+        try:
+            return parse_share(value, self.path + name)
+        except ConfigError as fault:
+            self.faults += fault.faults
+            return default
 
     def number(self, name: str, *, positive: bool) -> Fraction:
         """Read a decimal number that must be there, exact."""

@@ -1,0 +1,79 @@
+"""The plan as JSON: a contract; fields are added, never renamed."""
+
+from typing import Any
+
+from core.capacity import Amount, Totals, Usability
+from core.config import API_VERSION, Config
+from core.engine import Plan
+from core.guards import Blocker
+
+DIGITS = 6
+"""Of fractions; enough to tell nodes apart, few enough to read."""
+
+
+def document(plan: Plan, config: Config) -> dict[str, Any]:
+    """Return the plan in the form that orjson writes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "policy": plan.policy,
+        "thresholds": {
+            "cpu": float(config.thresholds.cpu),
+            "memory": float(config.thresholds.memory),
+        },
+        "usability": _usability(plan.usability, derived=plan.usability_derived),
+        "before": _totals(plan.before),
+        "after": _totals(plan.after),
+        "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
+        "removals": [
+            {
+                "node": removal.node,
+                "order": removal.order,
+                "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
+            }
+            for removal in plan.removals
+        ],
+        "kept": [
+            {"node": kept.node, "reasons": [_reason(blocker) for blocker in kept.blockers]}
+            for kept in plan.kept
+        ],
+    }
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {
+        "nodes": totals.nodes,
+        "capacity": _amount(totals.capacity),
+        "requests": _amount(totals.requests),
+        "usable": _amount(totals.usable),
+        "utilization": _shares(totals.requests, totals.capacity),
+        "usableUtilization": _shares(totals.requests, totals.usable),
+    }
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"cpu": amount.cpu_millis, "memory": amount.memory_bytes}
+
+
+def _shares(used: Amount, whole: Amount) -> dict[str, float]:
+    return {
+        name: round(part / total, DIGITS) if total else 0.0
+        for name, part, total in zip(("cpu", "memory"), used, whole, strict=True)
+    }
+
+
+def _usability(usability: Usability | None, *, derived: bool) -> dict[str, Any] | None:
+    if usability is None:
+        return None
+    return {
+        "derived": derived,
+        "minCPU": usability.min_cpu_millis,
+        "minMemory": usability.min_memory_bytes,
+        "maxCPUPerGB": float(usability.max_cpu_per_gb),
+        "maxGBPerCPU": float(usability.max_gb_per_cpu),
+    }
+
+
+def _reason(blocker: Blocker) -> dict[str, str]:
+    reason = {"code": blocker.code, "message": blocker.message}
+    return reason if blocker.pod is None else {**reason, "pod": blocker.pod}

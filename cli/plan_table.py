@@ -1,0 +1,109 @@
+"""The plan for people: sums before and after, what goes in which order, why the rest stays."""
+
+from collections import Counter
+
+from rich.table import Table
+
+from cli.terminal import console
+from core.account import percent
+from core.capacity import Totals, Usability
+from core.config import Config
+from core.engine import Kept, Plan, Removal
+from core.quantity import format_bytes, format_millis
+
+TARGETS_SHOWN = 3
+NODES_SHOWN = 3
+
+
+def show(plan: Plan, config: Config) -> None:
+    """Print the plan to standard output."""
+    out = console()
+    out.print(_summary(plan))
+    limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
+    out.print(f"Thresholds on usable capacity: {limits}. {_usability(plan)}")
+    if plan.pending:
+        out.print(f"{len(plan.pending)} pods without a node of their own were placed first.")
+    out.print()
+    if plan.removals:
+        out.print(_removals(plan.removals))
+    else:
+        out.print("No node can go.")
+    if plan.kept:
+        out.print()
+        out.print(_kept(plan.kept))
+
+
+def _summary(plan: Plan) -> Table:
+    table = _table("", "before", "after")
+    before, after = plan.before, plan.after
+    table.add_row("nodes", str(before.nodes), str(after.nodes))
+    for number, name, write in ((0, "cpu", format_millis), (1, "memory", format_bytes)):
+        for label, field in (
+            ("capacity", "capacity"),
+            ("requests", "requests"),
+            ("usable", "usable"),
+        ):
+            cells = [write(getattr(totals, field)[number]) for totals in (before, after)]
+            table.add_row(f"{name} {label}", *cells)
+        shares = [_utilization(totals, number) for totals in (before, after)]
+        table.add_row(f"{name} requests / usable", *shares)
+    return table
+
+
+def _utilization(totals: Totals, resource: int) -> str:
+    whole = totals.usable[resource]
+    return percent(totals.requests[resource], whole) if whole else "-"
+
+
+def _removals(removals: tuple[Removal, ...]) -> Table:
+    table = _table("order", "node that can go", "pods that move", "to", left=(1, 3))
+    for removal in removals:
+        targets = Counter(placement.node for placement in removal.placements)
+        names = [f"{node} ({count})" for node, count in targets.most_common(TARGETS_SHOWN)]
+        more = len(targets) - len(names)
+        where = ", ".join(names) + (f", {more} more" if more else "")
+        moves = str(len(removal.placements))
+        table.add_row(str(removal.order), removal.node, moves, where)
+    return table
+
+
+def _kept(kept: tuple[Kept, ...]) -> Table:
+    """Group the nodes that stay by reason; a node with several reasons counts in each."""
+    nodes: dict[str, list[str]] = {}
+    example: dict[str, str] = {}
+    for node in kept:
+        for blocker in node.blockers:
+            members = nodes.setdefault(blocker.code, [])
+            if not members or members[-1] != node.node:
+                members.append(node.node)
+            about = f"{blocker.pod}: " if blocker.pod else ""
+            example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
+    table = _table("kept because", "nodes", "for example", left=(0, 2))
+    for code, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
+        table.add_row(code, str(len(members)), example[code])
+    return table
+
+
+def _usability(plan: Plan) -> str:
+    usability: Usability | None = plan.usability
+    if usability is None:
+        return "Everything allocatable counts as usable."
+    how = "derived from the pods" if plan.usability_derived else "as configured"
+    return (
+        f"Free capacity counts as usable from {format_millis(usability.min_cpu_millis)} and "
+        f"{format_bytes(usability.min_memory_bytes)} a node, up to "
+        f"{float(usability.max_cpu_per_gb):.3g} cores per GB and "
+        f"{float(usability.max_gb_per_cpu):.3g} GB per core ({how})."
+    )
+
+
+def _share(share: object) -> str:
+    return f"{float(share) * 100:g}%"  # type: ignore[arg-type]
+
+
+def _table(*columns: str, left: tuple[int, ...] = (0,)) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        side = "left" if number in left else "right"
+        table.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]
+    return table

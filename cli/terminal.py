@@ -1,0 +1,17 @@
+"""Where commands print: colour and width of a terminal if there is one, else plain and wide."""
+
+import sys
+
+from rich.console import Console
+
+PIPE_WIDTH = 10_000
+"""A pipe has no width: rows stay whole, so that grep and awk find what they look for."""
+
+
+def console() -> Console:
+    """Return a console on standard output."""
+    if sys.stdout.isatty():
+        return Console(highlight=False, emoji=False, markup=False)
+    return Console(
+        width=PIPE_WIDTH, highlight=False, emoji=False, markup=False, no_color=True, soft_wrap=True
+    )
