@@ -1,0 +1,130 @@
+"""The bones of both programs' servers: health, metrics, faults to replies, orderly shutdown."""
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from core.edge.logs import fields
+from core.edge.metrics import CONTENT_TYPE, Metrics
+from core.errors import InvalidInputError
+
+KEEPALIVE_SECONDS: Final = 3600.0
+"""kube-scheduler keeps idle connections 90 s and does not repeat a POST on a closed one."""
+BODY_BYTES_MAX: Final = 64 * 1024**2
+"""Full Node lists of some thousand nodes; aiohttp's own limit would cut at about 90."""
+DRAIN_SECONDS: Final = 5.0
+"""After SIGTERM: time for endpoints to notice that the program is not ready any more."""
+SHUTDOWN_SECONDS: Final = 10.0
+"""Then, for requests that are under way."""
+
+log = logging.getLogger("ebb.http")
+
+Ready = Callable[[], str | None]
+"""Returns None when ready, else why not."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Health:
+    """Whether the program is ready, from named checks, and whether it is leaving."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, Ready] = {"shutdown": self._leaving}
+        self.leaving = False
+
+    def _leaving(self) -> str | None:
+        return "shutting down" if self.leaving else None
+
+    def report(self) -> tuple[bool, str]:
+        """Return the verdict and a line a check, as Kubernetes' ?verbose has it."""
+        found = {name: check() for name, check in self.checks.items()}
+        lines = [f"[+]{n} ok" if why is None else f"[-]{n} {why}" for n, why in found.items()]
+        ready = all(why is None for why in found.values())
+        return ready, "\n".join([*lines, "ready" if ready else "not ready", ""])
+
+
+def make_app(health: Health, metrics: Metrics) -> web.Application:
+    """Return an application with health and metrics; the program adds its own routes."""
+    app = web.Application(middlewares=[_faults], client_max_size=BODY_BYTES_MAX)
+
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(request: web.Request) -> web.Response:
+        good, report = health.report()
+        text = report if not good or "verbose" in request.query else "ok"
+        return web.Response(text=text, status=200 if good else 503)
+
+    async def series(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_get("/livez", live)
+    app.router.add_get("/readyz", ready)
+    app.router.add_get("/healthz", ready)
+    app.router.add_get("/metrics", series)
+    return app
+
+
+def json_response(body: bytes, status: int = 200) -> web.Response:
+    """Answer with a complete body, so that Content-Length is set and the connection is kept."""
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+@web.middleware
+async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn what a caller did wrong into 400 with the reason."""
+    try:
+        return await handler(request)
+    except InvalidInputError as fault:
+        log.warning("refused a request", extra=fields(path=request.path, reason=str(fault)))
+        return json_response(orjson.dumps({"error": str(fault)}), status=400)
+
+
+class Server:
+    """One listening socket of one application."""
+
+    def __init__(
+        self, app: web.Application, listen: str, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        host, _, port = listen.rpartition(":")
+        self._host, self._port, self._tls = host.strip("[]"), int(port), tls
+        self.port = 0
+        """The port that is really bound; known after start."""
+
+    async def start(self) -> None:
+        """Listen. Raises: OSError when the address is taken."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
+
+    async def stop(self) -> None:
+        """Finish what is under way and close."""
+        await self._runner.cleanup()
+
+
+async def until_signal(stop: asyncio.Event) -> None:
+    """Wait for SIGTERM or SIGINT, or for *stop* to be set by a part that failed."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
+    """Say not ready, and go on serving while callers notice."""
+    health.leaving = True
+    log.info("leaving", extra=fields(drain_seconds=seconds))
+    await asyncio.sleep(seconds)

@@ -1,0 +1,96 @@
+"""Every series of the project, in one registry of its own; all label sets are closed."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The series; programs touch those that concern them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._extender()
+        self._webhook()
+        self._engine()
+
+    def text(self) -> bytes:
+        """Return all series in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _extender(self) -> None:
+        self.prioritize = Counter(
+            "ebb_extender_prioritize_requests_total",
+            "Prioritize calls by kube-scheduler.",
+            ("outcome",),  # scored | neutral | refused
+            registry=self.registry,
+        )
+        for outcome in ("scored", "neutral", "refused"):
+            self.prioritize.labels(outcome)
+        self.prioritize_seconds = Histogram(
+            "ebb_extender_prioritize_duration_seconds",
+            "Time from a prioritize call's body to its answer.",
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _webhook(self) -> None:
+        self.reviews = Counter(
+            "ebb_webhook_reviews_total",
+            "Admission reviews of Nodes.",
+            ("outcome",),  # patched | unchanged | refused
+            registry=self.registry,
+        )
+        for outcome in ("patched", "unchanged", "refused"):
+            self.reviews.labels(outcome)
+        self.review_seconds = Histogram(
+            "ebb_webhook_review_duration_seconds",
+            "Time from a review's body to its answer.",
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _engine(self) -> None:
+        self.watch_restarts = Counter(
+            "ebb_watch_restarts_total",
+            "Watches of the API server that ended other than by their time.",
+            ("resource", "reason"),  # expired | throttled | error | timeout
+            registry=self.registry,
+        )
+        self.refused_objects = Counter(
+            "ebb_refused_objects_total",
+            "Objects of the API server that could not be read.",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.writes = Counter(
+            "ebb_engine_writes_total",
+            "Writes to Nodes by kind.",
+            ("kind",),  # mark | release | guard | unguard | repair | failed
+            registry=self.registry,
+        )
+        self.marked_nodes = Gauge(
+            "ebb_engine_marked_nodes", "Nodes that carry a mark.", registry=self.registry
+        )
+        self.removable_nodes = Gauge(
+            "ebb_engine_removable_nodes",
+            "Nodes that the last plan would let go.",
+            registry=self.registry,
+        )
+        self.kept_nodes = Gauge(
+            "ebb_engine_kept_nodes",
+            "Nodes that stay, by reason; a node with several reasons counts in each.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.pass_seconds = Histogram(
+            "ebb_engine_pass_duration_seconds",
+            "Time of one pass of the engine.",
+            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=self.registry,
+        )

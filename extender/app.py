@@ -1,0 +1,30 @@
+"""The extender's routes: read, ask the view, write."""
+
+from aiohttp import web
+
+from core.edge.clock import Clock
+from core.edge.http import Health, json_response
+from core.edge.http import make_app as make_bones
+from core.edge.metrics import Metrics
+from core.errors import InvalidInputError
+from extender.view import View
+
+
+def make_app(view: View, clock: Clock, metrics: Metrics, health: Health) -> web.Application:
+    """Return the application: POST /prioritize, health and metrics."""
+    health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
+    app = make_bones(health, metrics)
+
+    async def prioritize(request: web.Request) -> web.Response:
+        body = await request.read()
+        with metrics.prioritize_seconds.time():
+            try:
+                answer, known = view.answer(body, clock.monotonic_seconds())
+            except InvalidInputError:
+                metrics.prioritize.labels("refused").inc()
+                raise
+        metrics.prioritize.labels("scored" if known else "neutral").inc()
+        return json_response(answer)
+
+    app.router.add_post("/prioritize", prioritize)
+    return app

@@ -1,0 +1,70 @@
+"""kube-scheduler's extender messages, bytes to names and scores to bytes; pure.
+
+Source: k8s.io/kube-scheduler extender/v1. The Go types carry no JSON tags, so names are
+capitalised on the wire; Go reads any casing, and so do we.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from core.errors import InvalidInputError
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str
+
+
+class _Node(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+class _NodeList(msgspec.Struct, gc=False):
+    items: list[_Node] | None = None
+
+
+class _Args(msgspec.Struct, gc=False):
+    """ExtenderArgs; of the two lists the one in use is not null."""
+
+    NodeNames: list[str] | None = None
+    nodeNames: list[str] | None = None  # noqa: N815 as it may stand on the wire
+    nodenames: list[str] | None = None
+    Nodes: _NodeList | None = None
+    nodes: _NodeList | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Args)
+EMPTY: Final = b"[]"
+
+
+def node_names(body: bytes) -> list[str]:
+    """Return the names of the nodes that a prioritize call asks about, in its order.
+
+    Raises: InvalidInputError, with the reason, for anything that is not such a call.
+    """
+    try:
+        args = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise InvalidInputError("ExtenderArgs", str(fault)) from fault
+    for names in (args.NodeNames, args.nodeNames, args.nodenames):
+        if names is not None:
+            return names
+    for nodes in (args.Nodes, args.nodes):
+        if nodes is not None:
+            return [node.metadata.name for node in nodes.items or ()]
+    raise InvalidInputError("ExtenderArgs", "neither NodeNames nor Nodes is given")
+
+
+def fragment(name: str, score: int) -> bytes:
+    """Return one HostPriority, ready to be joined with others."""
+    return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
+
+
+def answer(names: Iterable[str], fragments: Mapping[str, bytes], score: int) -> bytes:
+    """Return a HostPriorityList for all *names*; those without a fragment get *score*."""
+    try:
+        return b"[%b]" % b",".join([fragments[name] for name in names])
+    except KeyError:
+        parts = [fragments.get(name) or fragment(name, score) for name in names]
+        return b"[%b]" % b",".join(parts)
