@@ -5,6 +5,7 @@
     │   └── InvalidQuantityError
     ├── ConfigError            the configuration: all its faults at once
     └── UnavailableError       a peer did not answer, or not as it must
+        └── ConflictError      the object has changed since it was read
 
 "No" is never an exception: verdicts and blockers are values (core.model, core.engine).
 """
@@ -40,3 +41,7 @@ class ConfigError(EbbError):
 
 class UnavailableError(EbbError):
     """A peer (the API server, a webhook) did not answer, or answered what it must not."""
+
+
+class ConflictError(UnavailableError):
+    """The object has changed since it was read; read it again."""

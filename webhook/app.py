@@ -1,38 +1,29 @@
-"""The webhook's route: read a review, ask the wire, write the answer."""
+"""The webhook's routes: read, ask, write."""
 
 from aiohttp import web
 
-from core.config import Config
 from core.edge.http import Health, json_response
 from core.edge.http import make_app as make_bones
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
+from core.marks import TAINT_KEY
 from webhook import wire
 
-PATH = "/mutate-node"
 
-
-def make_app(config: Config, metrics: Metrics, health: Health) -> web.Application:
+def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> web.Application:
     """Return the application: POST /mutate-node, health and metrics."""
     app = make_bones(health, metrics)
 
-    async def mutate(request: web.Request) -> web.Response:
-        body = await _body(request)
+    async def mutate_node(request: web.Request) -> web.Response:
+        body = await request.read()
         with metrics.review_seconds.time():
             try:
-                answer = wire.answer(wire.decode_review(body), config.taint_key)
+                answer = wire.review(body, taint_key)
             except InvalidInputError:
                 metrics.reviews.labels("refused").inc()
                 raise
-        metrics.reviews.labels("patched" if answer.mutated else "unchanged").inc()
+        metrics.reviews.labels("patched" if answer.patched else "unchanged").inc()
         return json_response(answer.body)
 
-    app.router.add_post(PATH, mutate)
+    app.router.add_post("/mutate-node", mutate_node)
     return app
-
-
-async def _body(request: web.Request) -> bytes:
-    length = request.content_length
-    if length is not None and length > wire.REVIEW_BYTES_MAX:
-        raise web.HTTPRequestEntityTooLarge(wire.REVIEW_BYTES_MAX, length)
-    return await request.read()

@@ -1,153 +1,118 @@
-"""The engine loop: judge a snapshot, carry out what was decided, check what came back.
+"""The engine loop: look, judge, write, check what was written."""
 
-Knows neither clock nor API server: time is an argument, nodes are written through NodeWriter. The
-deciding is in webhook.decide; here is only the carrying out.
-"""
-
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from core import engine
 from core.config import Config, Mode
+from core.edge.logs import fields
+from core.edge.metrics import Metrics
 from core.engine import Plan
-from core.errors import EbbError, UnavailableError
-from core.marks import going
-from core.model import Cluster, Node
-from webhook.decide import Write, decide
-from webhook.taints import RawTaint, changed_taints
+from core.errors import ConflictError, UnavailableError
+from core.marks import desired_taints, mark_of
+from core.model import Cluster, Node, Taint
+from webhook.decide import Write, WriteKind, decide
 
 REPAIR_TRIES_MAX: Final = 5
-"""Writers that race for one node's taints: each lost race costs one try."""
-WRITES_MAX: Final = 500
-"""In one tick; the rest comes with the next."""
 
-
-class ConflictError(UnavailableError):
-    """The node was written by somebody else since (409)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A Node as the API server answered a write."""
-
-    node: Node
-    resource_version: str
-    raw_taints: Sequence[RawTaint]
-    """spec.taints as they stand in JSON, one for each of node.taints."""
+log = logging.getLogger("ebb.controller")
 
 
 class NodeWriter(Protocol):
-    """What the loop asks of the API server. Both raise UnavailableError."""
+    """How the loop writes; the API server, or a simulated one."""
 
-    async def patch_node(self, name: str, merge_patch: Mapping[str, Any]) -> Written:
-        """Send a JSON merge patch; an empty one reads the node and lets the webhook repair it."""
+    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
+        """Merge-patch a Node; return it as stored, and its resourceVersion."""
+
+    async def get_node(self, name: str) -> tuple[Node, str]:
+        """Return a Node as stored, and its resourceVersion."""
 
     async def replace_taints(
-        self, name: str, taints: Sequence[RawTaint], resource_version: str
-    ) -> Written:
-        """Write the whole list of taints on this version of the node, or raise ConflictError."""
+        self, name: str, taints: Sequence[Taint], resource_version: str
+    ) -> tuple[Node, str]:
+        """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What one look at the cluster led to; nothing is written yet."""
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """What one pass found and did."""
 
     plan: Plan
     candidates: Mapping[str, int]
-    due: frozenset[str]
     writes: tuple[Write, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickReport:
-    """What became of one tick."""
-
-    judgement: Judgement
-    written: tuple[Write, ...]
-    """Carried out; in mode observe none."""
-    repaired: tuple[str, ...]
-    """Nodes whose taint the webhook had not set."""
-    faults: tuple[str, ...]
-    """One line for each write that failed; the next tick decides anew."""
+    """In observe mode: what would have been written."""
+    failed: int
 
 
 class Controller:
-    """The loop's state: since when each node has been a candidate."""
+    """Keeps the candidates' timers; everything else that lasts stands on the Nodes."""
 
     def __init__(
-        self, config: Config, nodes: NodeWriter, *, owner: str, removals_max: int | None = None
+        self, config: Config, writer: NodeWriter, *, owner: str, metrics: Metrics
     ) -> None:
-        """Take what is needed; *owner* stands in the marks, *removals_max* limits marked nodes."""
-        self._config = config
-        self._nodes = nodes
-        self._owner = owner
-        self._removals_max = removals_max
-        self._candidates: dict[str, int] = {}
+        self._config, self._writer = config, writer
+        self._owner, self._metrics = owner, metrics
+        self._candidates: Mapping[str, int] = {}
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
-        """Judge and carry out. Raises: nothing; failed writes are in the report."""
-        return await self.carry_out(self.judge(cluster, now_seconds))
+        """Judge the cluster as it stands at *now_seconds* (unix) and act on it.
 
-    def judge(self, cluster: Cluster, now_seconds: int) -> Judgement:
-        """Decide what to write, and remember since when nodes have been candidates.
-
-        Takes the processor for as long as the engine needs; may run in a thread, one at a time.
+        A write that fails is counted and logged; the next pass decides anew.
         """
         config = self._config
-        candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
-        self._candidates = candidates
-        due = engine.due(candidates, config.delay_seconds, now_seconds)
-        plan = engine.plan(cluster, config, due=due, removals_max=self._removals_max)
-        writes = decide(cluster, plan, config, now_seconds, self._owner)
-        return Judgement(plan=plan, candidates=candidates, due=due, writes=writes)
+        self._candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
+        ready = engine.due(self._candidates, config.delay_seconds, now_seconds)
+        plan = engine.plan(cluster, config, due=ready)
+        writes = decide(cluster, plan, config, now_seconds=now_seconds, owner=self._owner)
+        failed = 0
+        for write in writes:
+            say = "would write" if config.mode is Mode.OBSERVE else "writing"
+            log.info(say, extra=fields(kind=write.kind.value, node=write.node))
+            if config.mode is Mode.ENFORCE:
+                failed += not await self._carry_out(write)
+        self._measure(cluster, plan)
+        return TickReport(plan, self._candidates, writes, failed)
 
-    async def carry_out(self, judgement: Judgement) -> TickReport:
-        """Write, one node after the other; one that fails does not stop the others."""
-        written: list[Write] = []
-        repaired: list[str] = []
-        faults: list[str] = []
-        todo = judgement.writes[:WRITES_MAX] if self._config.mode is Mode.ENFORCE else ()
-        for write in todo:
-            try:
-                if await self._carry(write):
-                    repaired.append(write.node)
-                written.append(write)
-            except EbbError as fault:
-                faults.append(f"node {write.node}: {write.kind}: {fault}")
-        return TickReport(
-            judgement=judgement,
-            written=tuple(written),
-            repaired=tuple(repaired),
-            faults=tuple(faults),
-        )
-
-    async def _carry(self, write: Write) -> bool:
-        """Send one write and see to the taint; say whether it had to be repaired.
-
-        Raises: UnavailableError.
-        """
-        answer = await self._nodes.patch_node(write.node, write.merge_patch)
-        taints = self._wrong(answer)
-        repaired = taints is not None
-        for _ in range(REPAIR_TRIES_MAX):
-            if taints is None:
-                return repaired
-            answer = await self._repair(answer, taints)
-            taints = self._wrong(answer)
-        if taints is not None:
-            raise UnavailableError(f"its taints were not right after {REPAIR_TRIES_MAX} tries")
-        return repaired
-
-    def _wrong(self, answer: Written) -> Sequence[RawTaint] | None:
-        """Return what the node's taints should be, if they are not and it is not going anyway."""
-        if going(answer.node):
-            return None
-        return changed_taints(answer.node, answer.raw_taints, self._config.taint_key)
-
-    async def _repair(self, found: Written, taints: Sequence[RawTaint]) -> Written:
-        name = found.node.name
+    async def _carry_out(self, write: Write) -> bool:
         try:
-            return await self._nodes.replace_taints(name, taints, found.resource_version)
-        except ConflictError:
-            return await self._nodes.patch_node(name, {})
+            if write.kind is WriteKind.REPAIR:
+                node, version = await self._writer.get_node(write.node)
+            else:
+                node, version = await self._writer.patch_node(write.node, write.merge_patch())
+                self._metrics.writes.labels(write.kind.value).inc()
+            await self._check_taints(node, version)
+        except UnavailableError as fault:
+            self._metrics.writes.labels("failed").inc()
+            log.warning("a write failed", extra=fields(node=write.node, reason=str(fault)))
+            return False
+        return True
+
+    async def _check_taints(self, node: Node, version: str) -> None:
+        """Write the taints that the answer should have had, if the webhook was not there.
+
+        The list is written whole, with the resourceVersion, so that nobody else's taint is lost.
+        """
+        for _ in range(REPAIR_TRIES_MAX):
+            wanted = desired_taints(node, self._config.taint_key)
+            if wanted == node.taints:
+                return
+            try:
+                node, version = await self._writer.replace_taints(node.name, wanted, version)
+                self._metrics.writes.labels(WriteKind.REPAIR.value).inc()
+            except ConflictError:
+                node, version = await self._writer.get_node(node.name)
+        raise UnavailableError(f"node {node.name}: its taints changed {REPAIR_TRIES_MAX} times")
+
+    def _measure(self, cluster: Cluster, plan: Plan) -> None:
+        marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)
+        self._metrics.marked_nodes.set(marked)
+        self._metrics.removable_nodes.set(len(plan.removals))
+        reasons: dict[str, int] = {}
+        for kept in plan.kept:
+            for code in {blocker.code for blocker in kept.blockers}:
+                reasons[code] = reasons.get(code, 0) + 1
+        self._metrics.kept_nodes.clear()
+        for code, count in reasons.items():
+            self._metrics.kept_nodes.labels(code).set(count)

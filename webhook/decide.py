@@ -1,239 +1,155 @@
-"""What the engine loop writes: a plan and a cluster in, merge patches out. Pure.
+"""What to write on which Node, given a cluster and the engine's plan; pure.
 
-Each rule takes one Node in one state and answers at most one Write, so that mark, details and
-guard always stand in one PATCH. Source of the guard's rules: what a real Cluster Autoscaler does
-(it deletes empty nodes, drains lonely pods, and cannot be stopped once it has begun).
+Source: the marks' contract (core.marks) and what a real Cluster Autoscaler does with marked nodes:
+the guard stands from the mark on, is lifted when the node is empty, is put back when a pod
+arrives, stays a while after a release, and a node that is being deleted is left alone.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from core import marks
 from core.config import Config
-from core.engine import Plan, Removal
-from core.marks import (
-    DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    MARK_LABEL,
-    Details,
-    Mark,
-    decode_details,
-    desired_taints,
-    encode_details,
-    going,
-    guarded_by_us,
-    mark_of,
-    marked_since,
-    opted_out,
-)
+from core.engine import Plan
+from core.marks import Details, Mark, mark_of
 from core.model import Cluster, Node, Pod
 
 GUARD_AFTER_RELEASE_SECONDS: Final = 900
-"""A released node is often the emptiest: without its guard the autoscaler would drain it at once.
-Longer than the autoscaler's default unneeded time of ten minutes."""
+"""A released node is among the emptiest: unguarded, the autoscaler would drain it at once."""
+EXPENDABLE_PRIORITY: Final = -10
+"""Pods below this are none to Cluster Autoscaler."""
 GUARD_WHILE_MARKED: Final = "marked"
-"""Value of our guard's annotation while the mark stands; after a release, the unix second until
-which the guard stays."""
-EXPENDABLE_BELOW_PRIORITY: Final = -10
-"""Cluster Autoscaler's --expendable-pods-priority-cutoff: such pods do not make a node full."""
+"""Value of the annotation that says the guard is ours; after a release: until which second."""
 
 
 class WriteKind(StrEnum):
-    """What a write is for, in the order in which writes are carried out."""
+    """What a write is for; a metric's label."""
 
+    MARK = "mark"
     RELEASE = "release"
     GUARD = "guard"
-    REPAIR = "repair"
     UNGUARD = "unguard"
-    MARK = "mark"
-
-
-_ORDER: Final = {kind: place for place, kind in enumerate(WriteKind)}
+    REPAIR = "repair"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One PATCH of one Node (JSON merge patch)."""
+    """One merge patch of one Node's metadata; a repair has none: the taints are missing."""
 
-    node: str
     kind: WriteKind
-    reason: str
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    """None removes."""
-    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    node: str
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]
 
-    @property
     def merge_patch(self) -> dict[str, Any]:
-        """Return the patch; an empty one still passes through the webhook, which is a repair."""
-        changes = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
-        metadata = {key: value for key, value in changes.items() if value}
-        return {"metadata": metadata} if metadata else {}
+        """Return the patch; null removes a key."""
+        metadata: dict[str, Any] = {"annotations": dict(self.annotations)}
+        if self.labels:
+            metadata["labels"] = dict(self.labels)
+        return {"metadata": metadata}
 
 
 def decide(
-    cluster: Cluster, plan: Plan, config: Config, now_seconds: int, owner: str
+    cluster: Cluster, plan: Plan, config: Config, *, now_seconds: int, owner: str
 ) -> tuple[Write, ...]:
-    """Return what must be written to bring the nodes to where the plan wants them.
+    """Return the writes that bring the Nodes to where the plan wants them, by node name.
 
-    At most one write a node; releases first, marks last, and each by the plan's order or by name.
-    *owner* stands in the details of the marks. Never touches a node that is being deleted.
+    Releases come first: what must not be marked any more matters more than what could be.
     """
-    full = {pod.node for pod in cluster.pods if _holds(pod)}
-    removals = {removal.node: removal for removal in plan.removals}
-    infeasible = frozenset(plan.marked_infeasible)
-    rules = _Rules(config, now_seconds, owner)
-    writes: list[Write] = []
+    wanted = {removal.node: removal.order for removal in plan.removals}
+    occupied = _occupied(cluster.pods)
+    releases: list[Write] = []
+    others: list[Write] = []
     for node in cluster.nodes:
-        if going(node):
+        if marks.going(node):
             continue
-        if mark_of(node.labels) is not None:
-            write = rules.marked(
-                node, full=node.name in full, feasible=node.name not in infeasible
-            )
+        if mark_of(node.labels) is None:
+            if node.name in wanted:
+                others.append(_mark(node, plan, config, now_seconds, owner))
+            else:
+                others += _expire_guard(node, now_seconds)
+        elif node.name not in wanted or _overdue(node, now_seconds):
+            releases.append(_release(node, now_seconds))
         else:
-            write = rules.unmarked(node, removals.get(node.name))
-        if write is not None:
-            writes.append(write)
-    return _in_order(writes, removals)
+            others += _hand_over(node, occupied=node.name in occupied)
+            others += _repair(node, config)
+    return (*releases, *others)
 
 
-def _in_order(writes: Iterable[Write], removals: Mapping[str, Removal]) -> tuple[Write, ...]:
-    def rank(write: Write) -> tuple[int, int, str]:
-        removal = removals.get(write.node)
-        place = removal.order if removal is not None and write.kind is WriteKind.MARK else 0
-        return (_ORDER[write.kind], place, write.node)
-
-    return tuple(sorted(writes, key=rank))
-
-
-def _holds(pod: Pod) -> bool:
-    """Say whether the pod keeps its node from counting as empty, as the autoscaler sees it."""
-    return (
-        pod.node is not None
-        and not pod.stays_with_node
-        and pod.priority >= EXPENDABLE_BELOW_PRIORITY
+def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
+    """Return the nodes that are not empty, as Cluster Autoscaler counts."""
+    return frozenset(
+        pod.node
+        for pod in pods
+        if pod.node is not None and not pod.stays_with_node and pod.priority >= EXPENDABLE_PRIORITY
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What one node needs; the first rule that applies wins."""
-
-    config: Config
-    now_seconds: int
-    owner: str
-
-    def marked(self, node: Node, *, full: bool, feasible: bool) -> Write | None:
-        """Judge a node that carries our mark."""
-        details = decode_details(node.annotations)
-        if reason := self._release_reason(node, details, feasible=feasible):
-            return self._release(node, reason)
-        if details is None:
-            return self._adopt(node)
-        if full and not guarded_by_us(node):
-            return self._guard(node, GUARD_WHILE_MARKED, "a marked node holds pods")
-        if not full and guarded_by_us(node):
-            lifted = _guard_off()
-            return Write(node.name, WriteKind.UNGUARD, "the node is empty", annotations=lifted)
-        return self._repair(node)
-
-    def unmarked(self, node: Node, removal: Removal | None) -> Write | None:
-        """Judge a node without a mark."""
-        if removal is not None and _guardable(node):
-            return self._mark(node, removal)
-        if GUARD_OURS_ANNOTATION in node.annotations:
-            if not guarded_by_us(node):
-                left = {GUARD_OURS_ANNOTATION: None}
-                reason = "the guard is not ours any more"
-                return Write(node.name, WriteKind.UNGUARD, reason, annotations=left)
-            until = _guard_until(node)
-            if until is None or until > self.now_seconds + GUARD_AFTER_RELEASE_SECONDS:
-                return self._guard(node, self._stay(), "the mark went without a release")
-            if until <= self.now_seconds:
-                reason = "the time after the release is over"
-                return Write(node.name, WriteKind.UNGUARD, reason, annotations=_guard_off())
-        if DETAILS_ANNOTATION in node.annotations:
-            left = {DETAILS_ANNOTATION: None}
-            return Write(node.name, WriteKind.RELEASE, "details without a mark", annotations=left)
-        return self._repair(node)
-
-    def _release_reason(self, node: Node, details: Details | None, *, feasible: bool) -> str:
-        if key := opted_out(node):
-            return f"annotation {key} keeps the node"
-        if not feasible:
-            return "the cluster can not do without the node any more"
-        if details is not None and self.now_seconds >= details.deadline:
-            return f"the node did not empty before its deadline {details.deadline}"
-        return ""
-
-    def _release(self, node: Node, reason: str) -> Write:
-        annotations: dict[str, str | None] = {DETAILS_ANNOTATION: None}
-        if _guardable(node):
-            annotations |= _guard_on(self._stay())
-        elif GUARD_OURS_ANNOTATION in node.annotations:
-            annotations[GUARD_OURS_ANNOTATION] = None
-        return Write(node.name, WriteKind.RELEASE, reason, {MARK_LABEL: None}, annotations)
-
-    def _mark(self, node: Node, removal: Removal) -> Write:
-        moving = len(removal.placements)
-        reason = f"number {removal.order} of the plan; {moving} pods have room elsewhere"
-        annotations: dict[str, str | None] = {
-            DETAILS_ANNOTATION: self._details(self.now_seconds, reason),
-            **_guard_on(GUARD_WHILE_MARKED),
-        }
-        return Write(node.name, WriteKind.MARK, reason, {MARK_LABEL: Mark.SOFT.value}, annotations)
-
-    def _adopt(self, node: Node) -> Write:
-        """Give a mark without readable details a time, so that it has an end."""
-        since = marked_since(node, self.config.taint_key)
-        if not 0 < since <= self.now_seconds:
-            since = self.now_seconds
-        reason = "marked by somebody else"
-        annotations: dict[str, str | None] = {DETAILS_ANNOTATION: self._details(since, reason)}
-        if _guardable(node):
-            annotations |= _guard_on(GUARD_WHILE_MARKED)
-        return Write(node.name, WriteKind.REPAIR, reason, annotations=annotations)
-
-    def _guard(self, node: Node, value: str, reason: str) -> Write | None:
-        if not _guardable(node):
-            return self._repair(node)
-        return Write(node.name, WriteKind.GUARD, reason, annotations=_guard_on(value))
-
-    def _repair(self, node: Node) -> Write | None:
-        if desired_taints(node, self.config.taint_key) == node.taints:
-            return None
-        return Write(node.name, WriteKind.REPAIR, "the taint does not agree with the mark")
-
-    def _details(self, since: int, reason: str) -> str:
-        details = Details(
-            since=since,
-            deadline=since + self.config.deadline_seconds,
-            owner=self.owner,
-            policy=self.config.policy,
-            reason=reason,
-        )
-        return encode_details(details)
-
-    def _stay(self) -> str:
-        return str(self.now_seconds + GUARD_AFTER_RELEASE_SECONDS)
+def _mark(node: Node, plan: Plan, config: Config, now_seconds: int, owner: str) -> Write:
+    details = Details(
+        since=now_seconds,
+        deadline=now_seconds + config.deadline_seconds,
+        owner=owner,
+        policy=plan.policy,
+        reason="the cluster can do without it",
+    )
+    annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: marks.encode_details(details)}
+    if _may_guard(node):
+        annotations |= _GUARDED
+    return Write(WriteKind.MARK, node.name, {marks.MARK_LABEL: Mark.SOFT.value}, annotations)
 
 
-def _guard_on(value: str) -> dict[str, str | None]:
-    return {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: value}
+_GUARDED: Final = {
+    marks.GUARD_ANNOTATION: "true",
+    marks.GUARD_OURS_ANNOTATION: GUARD_WHILE_MARKED,
+}
 
 
-def _guard_off() -> dict[str, str | None]:
-    return {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+def _may_guard(node: Node) -> bool:
+    """Say whether writing the guard takes nothing away that somebody else has written."""
+    return marks.GUARD_ANNOTATION not in node.annotations or marks.guarded_by_us(node)
 
 
-def _guardable(node: Node) -> bool:
-    """Say whether the autoscaler's opt-out on the node is ours to set: a person's never is."""
-    return GUARD_ANNOTATION not in node.annotations or guarded_by_us(node)
+def _release(node: Node, now_seconds: int) -> Write:
+    annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: None}
+    if _may_guard(node):
+        until = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
+        annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
+    return Write(WriteKind.RELEASE, node.name, {marks.MARK_LABEL: None}, annotations)
 
 
-def _guard_until(node: Node) -> int | None:
-    """Return until which unix second the guard of a released node stays; None: not said."""
-    value = node.annotations.get(GUARD_OURS_ANNOTATION, "")
-    return int(value) if value.isdecimal() and len(value) < 16 else None
+def _overdue(node: Node, now_seconds: int) -> bool:
+    details = marks.decode_details(node.annotations)
+    return details is not None and now_seconds >= details.deadline
+
+
+def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
+    """Lift the guard of an empty node; put it on one that is not."""
+    if occupied and not marks.guarded_by_us(node) and _may_guard(node):
+        yield Write(WriteKind.GUARD, node.name, {}, _GUARDED)
+    if not occupied and marks.guarded_by_us(node):
+        yield _unguard(node)
+
+
+def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
+    """Lift the guard that was left on a released node, when its time has come."""
+    until = node.annotations.get(marks.GUARD_OURS_ANNOTATION)
+    if until is None:
+        return
+    if not (until.isdecimal() and len(until) < 16 and now_seconds < int(until)):
+        yield _unguard(node)
+
+
+def _unguard(node: Node) -> Write:
+    lifted: dict[str, str | None] = {marks.GUARD_OURS_ANNOTATION: None}
+    if marks.guarded_by_us(node):
+        lifted[marks.GUARD_ANNOTATION] = None
+    return Write(WriteKind.UNGUARD, node.name, {}, lifted)
+
+
+def _repair(node: Node, config: Config) -> Iterable[Write]:
+    """Ask for the taint where the webhook has not set it."""
+    if marks.desired_taints(node, config.taint_key) != node.taints:
+        yield Write(WriteKind.REPAIR, node.name, {}, {})

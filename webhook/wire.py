@@ -1,9 +1,8 @@
-"""AdmissionReview v1: bytes to a value, a value to bytes. Pure.
+"""AdmissionReview v1 of Nodes: bytes to a question, taints to a JSONPatch, answer to bytes; pure.
 
-The patch is built from the object that was sent and from nothing else: a patch that does not
-apply makes the API server refuse the write in spite of `failurePolicy: Ignore`. Hence no `test`,
-no `remove`, no list indexes: the whole list of taints, added where there was none, else replaced.
-Source: k8s.io/api admission/v1; apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go.
+The API server refuses the user's own write when a patch does not apply, in spite of
+`failurePolicy: Ignore`. So a patch is built from the object that was sent and nothing else, has
+no `test`, and names only what is there.
 """
 
 import base64
@@ -14,31 +13,28 @@ import msgspec
 import orjson
 
 from core.errors import InvalidInputError
-from core.model import Node
-from webhook.taints import changed_taints, marked_node
+from core.marks import TAINT_KEY, desired_taints
+from core.model import Node, Resources, Taint
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-REVIEW_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A review holds the object twice; the API server's own limit for one is 3 MiB."""
 KUBELETS: Final = "system:nodes"
-"""A change of ours to a kubelet's own UPDATE would be refused by NodeRestriction, and with it the
-kubelet's write."""
 
 
 class _Meta(msgspec.Struct, gc=False):
-    name: str | None = None
+    name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, gc=False):
     taints: list[dict[str, Any]] | None = None
+    """As they were sent: others' taints go back with every field that they came with."""
 
 
 class _Object(msgspec.Struct, gc=False):
-    kind: str = "Node"
-    metadata: _Meta | None = None
+    kind: str = ""
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec | None = None
 
 
@@ -46,122 +42,94 @@ class _User(msgspec.Struct, gc=False):
     groups: list[str] | None = None
 
 
-class _GroupVersionKind(msgspec.Struct, gc=False):
-    group: str = ""
-    kind: str = "Node"
-
-
 class _Request(msgspec.Struct, gc=False, rename="camel"):
     uid: str
-    operation: str
-    kind: _GroupVersionKind = msgspec.field(default_factory=_GroupVersionKind)
-    sub_resource: str | None = None
-    name: str | None = None
-    user_info: _User | None = None
-    dry_run: bool | None = None
+    operation: str = ""
+    user_info: _User = msgspec.field(default_factory=_User)
     object: _Object | None = None
 
 
 class _Review(msgspec.Struct, gc=False, rename="camel"):
+    request: _Request
     api_version: str = ""
     kind: str = ""
-    request: _Request | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """One question of the API server about one Node."""
-
-    uid: str
-    operation: str
-    """CREATE, UPDATE, DELETE or CONNECT."""
-    dry_run: bool
-    """The answer does not depend on it; it is here to be counted."""
-    node: Node | None
-    """The object sent, as far as it matters; None: none was, or it must not be touched."""
-    has_spec: bool
-    raw_taints: tuple[dict[str, Any], ...] | None
-    """spec.taints as sent; None: there is no such field."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The reply's body, and whether it changes the Node."""
+    """What goes back, and whether it changes the Node."""
 
     body: bytes
-    mutated: bool
+    patched: bool
 
 
-def decode_review(body: bytes) -> Review:
-    """Read an AdmissionReview v1 about a Node.
+def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
+    """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
 
-    Raises: InvalidInputError when it is malformed, of another kind or version, or not on a Node.
+    Pure, so a dry run is answered like any other. Raises: InvalidInputError.
     """
     try:
-        found = _DECODER.decode(body)
+        asked = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise InvalidInputError(KIND, str(fault)) from fault
-    request = _request(found)
-    touched = request.object if _may_touch(request) else None
-    spec = touched.spec if touched is not None else None
-    raw = tuple(spec.taints) if spec is not None and spec.taints is not None else None
-    return Review(
-        uid=request.uid,
-        operation=request.operation,
-        dry_run=request.dry_run is True,
-        node=_node(request, touched, raw or ()) if touched is not None else None,
-        has_spec=spec is not None,
-        raw_taints=raw,
-    )
-
-
-def answer(review: Review, taint_key: str) -> Answer:
-    """Allow the request, with the taint that the mark asks for, or without the one it does not."""
-    operation = _operation(review, taint_key)
-    response: dict[str, Any] = {"uid": review.uid, "allowed": True}
-    if operation is not None:
+        raise InvalidInputError("AdmissionReview", str(fault)) from fault
+    if asked.api_version != API_VERSION or asked.kind != KIND:
+        got = f"{asked.api_version} {asked.kind}"
+        raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
+    patch = _patch(asked.request, taint_key)
+    response: dict[str, Any] = {"uid": asked.request.uid, "allowed": True}
+    if patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps([operation])).decode("ascii")
-    body = orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
-    return Answer(body, operation is not None)
+        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+    document = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+    return Answer(orjson.dumps(document), patched=bool(patch))
 
 
-def _operation(review: Review, taint_key: str) -> dict[str, Any] | None:
-    if review.node is None:
-        return None
-    taints = changed_taints(review.node, review.raw_taints or (), taint_key)
-    if taints is None:
-        return None
-    if not review.has_spec:
-        return {"op": "add", "path": "/spec", "value": {"taints": taints}}
-    verb = "add" if review.raw_taints is None else "replace"
-    return {"op": verb, "path": "/spec/taints", "value": taints}
+def _patch(request: _Request, taint_key: str) -> list[dict[str, Any]]:
+    """Return the operations; none when nothing is to change or the request is not ours to change.
+
+    NodeRestriction runs again after a webhook's change and refuses a kubelet's own request whose
+    taints differ, so kubelets' updates pass as they are.
+    """
+    node = request.object
+    if node is None or node.kind not in ("", "Node"):
+        return []
+    if request.operation not in ("CREATE", "UPDATE"):
+        return []
+    if request.operation == "UPDATE" and KUBELETS in (request.user_info.groups or ()):
+        return []
+    sent = (node.spec.taints if node.spec else None) or []
+    before = tuple(_taint(taint) for taint in sent)
+    after = desired_taints(
+        Node(
+            name=node.metadata.name,
+            labels=node.metadata.labels or {},
+            annotations=node.metadata.annotations or {},
+            taints=before,
+            allocatable=Resources(),
+        ),
+        taint_key,
+    )
+    if after == before:
+        return []
+    if node.spec is None:
+        return [{"op": "add", "path": "/spec", "value": {"taints": _written(after, before, sent)}}]
+    # `add` on a member that exists replaces it (RFC 6902, 4.1): one operation serves both.
+    return [{"op": "add", "path": "/spec/taints", "value": _written(after, before, sent)}]
 
 
-def _request(found: _Review) -> _Request:
-    if found.api_version != API_VERSION or found.kind != KIND:
-        got = f"{found.api_version or 'no apiVersion'}, {found.kind or 'no kind'}"
-        raise InvalidInputError(KIND, f"{got}; allowed: {API_VERSION}, {KIND}")
-    if found.request is None or not found.request.uid:
-        raise InvalidInputError(KIND, "request.uid is missing")
-    asked, sent = found.request.kind, found.request.object
-    if asked.group or asked.kind != "Node" or (sent is not None and sent.kind != "Node"):
-        raise InvalidInputError(KIND, "the object is no core/v1 Node; nothing else is judged here")
-    return found.request
+def _taint(taint: dict[str, Any]) -> Taint:
+    key, value, effect = (taint.get(field) or "" for field in ("key", "value", "effect"))
+    return Taint(str(key), str(value), str(effect))
 
 
-def _may_touch(request: _Request) -> bool:
-    """Say whether the answer may change the object at all."""
-    if request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
-        return False
-    groups = (request.user_info and request.user_info.groups) or ()
-    return request.operation == "CREATE" or KUBELETS not in groups
-
-
-def _node(request: _Request, touched: _Object, raw: tuple[dict[str, Any], ...]) -> Node:
-    meta = touched.metadata or _Meta()
-    name = meta.name or request.name or ""
-    return marked_node(name, meta.labels or {}, meta.annotations or {}, raw)
+def _written(
+    after: tuple[Taint, ...], before: tuple[Taint, ...], sent: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    as_sent = dict(zip(before, sent, strict=True))
+    return [
+        as_sent.get(taint) or {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        for taint in after
+    ]
