@@ -1,0 +1,59 @@
+"""From watches to the view."""
+
+from core.edge.clock import Clock
+from core.edge.kube.client import NODES, PODS
+from core.edge.metrics import Metrics
+from core.model import Node, Pod
+from extender.view import View
+
+
+class _Feed:
+    resource = ""
+
+    def __init__(self, view: View, clock: Clock, metrics: Metrics) -> None:
+        self._view, self._clock, self._metrics = view, clock, metrics
+
+    def alive(self) -> None:
+        self._view.alive(self.resource, self._clock.monotonic_seconds())
+
+    def refused(self, reason: str) -> None:  # noqa: ARG002 the watch logs it
+        self._metrics.refused_objects.labels(self.resource).inc()
+
+    def restarted(self, reason: str) -> None:
+        self._metrics.watch_restarts.labels(self.resource, reason).inc()
+
+
+class NodeFeed(_Feed):
+    """Nodes into the view."""
+
+    resource = NODES
+
+    def replaced(self, objects: list[Node]) -> None:
+        """Take the whole list."""
+        self._view.replace_nodes(objects)
+
+    def changed(self, obj: Node) -> None:
+        """Take one."""
+        self._view.apply_node(obj)
+
+    def deleted(self, key: str) -> None:
+        """Forget one."""
+        self._view.delete_node(key)
+
+
+class PodFeed(_Feed):
+    """Pods into the view."""
+
+    resource = PODS
+
+    def replaced(self, objects: list[Pod]) -> None:
+        """Take the whole list."""
+        self._view.replace_pods(objects)
+
+    def changed(self, obj: Pod) -> None:
+        """Take one."""
+        self._view.apply_pod(obj)
+
+    def deleted(self, key: str) -> None:
+        """Forget one."""
+        self._view.delete_pod(key)

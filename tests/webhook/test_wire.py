@@ -1,0 +1,168 @@
+"""The webhook's messages, in the form in which an API server sends them (tests/webhook/messages)."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import InvalidInputError
+from core.marks import MARK_LABEL, TAINT_KEY, desired_taints
+from tests.support.admission import apply_json_patch, node_json, patch_of, review_of
+from webhook import wire
+from webhook.taints import marked_node
+
+MESSAGES = Path(__file__).parent / "messages"
+SINCE = "1767225600"
+SOFT = {"key": TAINT_KEY, "value": SINCE, "effect": "PreferNoSchedule"}
+HARD = {"key": TAINT_KEY, "value": SINCE, "effect": "NoSchedule"}
+GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+LOST = {
+    "key": "node.kubernetes.io/unreachable",
+    "effect": "NoExecute",
+    "timeAdded": "2026-01-01T00:00:00Z",
+}
+
+
+def respond(body: bytes) -> bytes:
+    return wire.answer(wire.decode_review(body), TAINT_KEY).body
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("create", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
+        ("mark_added_no_taints", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
+        ("dry_run", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
+        ("taints_null", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
+        ("no_spec", [{"op": "add", "path": "/spec", "value": {"taints": [SOFT]}}]),
+        (
+            "mark_added_foreign_taints",
+            [{"op": "replace", "path": "/spec/taints", "value": [GPU, LOST, SOFT]}],
+        ),
+        (
+            "mark_hardened",
+            [{"op": "replace", "path": "/spec/taints", "value": [GPU, HARD, LOST]}],
+        ),
+        ("mark_removed", [{"op": "replace", "path": "/spec/taints", "value": [GPU, LOST]}]),
+        ("taint_in_place", None),
+        ("kubelet_update", None),
+        ("kubelet_create", None),
+        ("delete", None),
+        ("status", None),
+    ],
+)
+def test_messages(name: str, expected: list[dict[str, Any]] | None) -> None:
+    body = (MESSAGES / f"{name}.json").read_bytes()
+    assert patch_of(respond(body)) == expected
+
+
+@pytest.mark.parametrize("path", sorted(MESSAGES.glob("*.json")), ids=lambda path: path.stem)
+def test_the_answer_is_a_review_with_the_same_uid(path: Path) -> None:
+    body = path.read_bytes()
+    answer = orjson.loads(respond(body))
+    assert answer["apiVersion"] == "admission.k8s.io/v1"
+    assert answer["kind"] == "AdmissionReview"
+    assert set(answer) == {"apiVersion", "kind", "response"}
+    assert answer["response"]["uid"] == orjson.loads(body)["request"]["uid"]
+
+
+def changed(**changes: Any) -> bytes:
+    review = orjson.loads(review_of(node_json()))
+    for path, value in changes.items():
+        *way, last = path.split("__")
+        target = review
+        for step in way:
+            target = target[step]
+        target[last] = value
+    return orjson.dumps(review)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"',
+        b"[" * 100_000,
+        changed(apiVersion="admission.k8s.io/v1beta1"),
+        changed(kind="Node"),
+        changed(request=None),
+        changed(request__uid=""),
+        changed(request__kind={"group": "", "version": "v1", "kind": "Pod"}),
+        changed(request__kind={"group": "example.org", "version": "v1", "kind": "Node"}),
+        changed(request__object__kind="Pod"),
+        changed(request__object="n1"),
+        changed(request__object__metadata__labels={MARK_LABEL: 7}),
+        changed(request__object__spec__taints={"key": "a"}),
+        changed(request__object__spec__taints=["a"]),
+        changed(request__object__spec__taints=[{"key": 1, "effect": "NoSchedule"}]),
+        review_of(node_json()).replace(b"n1", rb"\ud800"),
+    ],
+)
+def test_what_is_no_review_of_a_node_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidInputError):
+        wire.decode_review(body)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+KEYS = st.sampled_from([TAINT_KEY, "a", "b/c", ""]) | TEXT
+TAINTS = st.fixed_dictionaries(
+    {"key": KEYS, "effect": st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute", "?"])},
+    optional={
+        "value": st.sampled_from(["0", "7", "x"]) | TEXT | st.none(),
+        "timeAdded": st.just("2026-01-01T00:00:00Z") | st.none(),
+        "later": st.lists(st.integers(), max_size=2),
+    },
+)
+SPECS = st.none() | st.fixed_dictionaries({}, optional={"taints": st.none() | st.lists(TAINTS)})
+MARKS = st.sampled_from([None, "soft", "hard", "other"])
+
+
+def a_node(mark: str | None, spec: dict[str, Any] | None) -> dict[str, Any]:
+    node = node_json()
+    node["spec"] = spec
+    if mark is not None:
+        node["metadata"]["labels"][MARK_LABEL] = mark
+    return node
+
+
+@given(MARKS, SPECS)
+def test_patched_node_has_the_desired_taints_and_others_are_untouched(
+    mark: str | None, spec: dict[str, Any] | None
+) -> None:
+    node = a_node(mark, spec)
+    before = (spec or {}).get("taints") or []
+    after = apply_json_patch(node, patch_of(respond(review_of(node))) or [])
+    taints = (after["spec"] or {}).get("taints") or []
+    labels = node["metadata"]["labels"]
+    wanted = desired_taints(marked_node("n1", labels, {}, before), TAINT_KEY)
+    assert marked_node("n1", labels, {}, taints).taints == wanted
+    others = [taint for taint in before if taint["key"] != TAINT_KEY]
+    assert [taint for taint in taints if taint["key"] != TAINT_KEY] == others
+    rest = {key: value for key, value in after.items() if key != "spec"}
+    assert rest == {key: value for key, value in node.items() if key != "spec"}
+
+
+@given(MARKS, SPECS)
+def test_the_second_review_changes_nothing(mark: str | None, spec: dict[str, Any] | None) -> None:
+    node = a_node(mark, spec)
+    once = apply_json_patch(node, patch_of(respond(review_of(node))) or [])
+    assert patch_of(respond(review_of(once))) is None
+
+
+@given(MARKS, SPECS)
+def test_a_dry_run_gets_the_same_answer(mark: str | None, spec: dict[str, Any] | None) -> None:
+    node = a_node(mark, spec)
+    assert respond(review_of(node, dryRun=True)) == respond(review_of(node, dryRun=False))
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_any_bytes_are_refused_by_name(body: bytes) -> None:
+    with pytest.raises(InvalidInputError):
+        wire.decode_review(body)
