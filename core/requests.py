@@ -1,7 +1,8 @@
 """What a pod asks for, as kube-scheduler counts it.
 
 Source: k8s.io/component-helpers resource, PodRequests; KEP-753 (sidecars), KEP-2837 (pod level),
-KEP-1287 (resize in place).
+KEP-1287 and KEP-5419 (resize in place). Parts are rounded up before they are summed: the API
+server keeps no finer parts than a millicore or a byte.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +14,9 @@ from core.quantity import millis, whole
 
 Amounts = Mapping[str, str | int | float]
 """A resource list as it stands in the API: name to quantity."""
-POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
-"""Resources that `spec.resources` may set for the pod as a whole."""
+POD_LEVEL: Final = ("cpu", "memory")
+"""Resources that `spec.resources` may set for the pod as a whole, besides huge pages."""
+HUGE_PAGES: Final = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class Container:
 
     requests: Amounts
     restartable: bool = False
-    resized: tuple[Amounts, ...] = ()
-    """What the status says that it has been given (allocated, or running with)."""
+    held: tuple[Amounts, ...] = ()
+    """What the status says that it runs with and has been allocated; empty: it says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class Asking:
     init_containers: Sequence[Container] = ()
     overhead: Amounts = field(default_factory=dict)
     pod_level: Amounts = field(default_factory=dict)
+    pod_level_held: tuple[Amounts, ...] = ()
+    """As Container.held, for the pod as a whole."""
+    infeasible: bool = False
+    """The node has refused a resize for good: what is asked beyond what is held is a wish."""
 
 
 def pod_requests(asking: Asking) -> Resources:
@@ -45,22 +51,33 @@ def pod_requests(asking: Asking) -> Resources:
     A resource that is set for the whole pod replaces that sum. Overhead is added to all.
     Raises: InvalidQuantityError.
     """
-    running = _sum(_amounts(container) for container in asking.containers)
+    total = _containers(asking)
+    if asking.pod_level:
+        whole_pod = _larger(asking.pod_level, asking.pod_level_held, infeasible=asking.infeasible)
+        for name in asking.pod_level:
+            if name in POD_LEVEL or name.startswith(HUGE_PAGES):
+                total[name] = whole_pod.get(name, 0)
+    if asking.overhead:
+        total = _sum((total, _read(asking.overhead)))
+    return resources(total, pods=1)
+
+
+def _containers(asking: Asking) -> dict[str, int]:
+    """Sum what runs at the same time; return the most that does."""
+    infeasible = asking.infeasible
+    running = _sum(_larger(one.requests, one.held, infeasible=infeasible) for one in asking.containers)
+    if not asking.init_containers:
+        return running
     sidecars: dict[str, int] = {}
     starting: dict[str, int] = {}
     for container in asking.init_containers:
-        amounts = _amounts(container)
         if container.restartable:
-            sidecars = _sum((sidecars, amounts))
-            amounts = sidecars
+            held = _larger(container.requests, container.held, infeasible=infeasible)
+            sidecars = _sum((sidecars, held))
+            starting = _max(starting, sidecars)
         else:
-            amounts = _sum((sidecars, amounts))
-        starting = _max(starting, amounts)
-    total = _max(_sum((running, sidecars)), starting)
-    for name, quantity in asking.pod_level.items():
-        if name.startswith(POD_LEVEL):
-            total[name] = _units(name, quantity)
-    return resources(_sum((total, _read(asking.overhead))), pods=1)
+            starting = _max(starting, _sum((sidecars, _read(container.requests))))
+    return _max(_sum((running, sidecars)), starting)
 
 
 def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
@@ -76,10 +93,14 @@ def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
     )
 
 
-def _amounts(container: Container) -> dict[str, int]:
-    amounts = _read(container.requests)
-    for resized in container.resized:
-        amounts = _max(amounts, _read(resized))
+def _larger(asked: Amounts, held: tuple[Amounts, ...], *, infeasible: bool) -> dict[str, int]:
+    """Return the most that is asked or held, resource by resource."""
+    if not held:
+        return _read(asked)
+    parts = held if infeasible else (asked, *(part for part in held if part != asked))
+    amounts = _read(parts[0])
+    for part in parts[1:]:
+        amounts = _max(amounts, _read(part))
     return amounts
 
 

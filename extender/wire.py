@@ -4,7 +4,7 @@ Source: k8s.io/kube-scheduler extender/v1. The Go types carry no JSON tags, so n
 capitalised on the wire; Go reads any casing, and so do we.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -68,3 +68,24 @@ def answer(names: Iterable[str], fragments: Mapping[str, bytes], score: int) -> 
     except KeyError:
         parts = [fragments.get(name) or fragment(name, score) for name in names]
         return b"[%b]" % b",".join(parts)
+
+
+class _Score(msgspec.Struct, gc=False):
+    Host: str
+    Score: int
+
+
+_SCORES: Final = msgspec.json.Decoder(list[_Score])
+
+
+def names_body(names: Sequence[str], pod: bytes = b"{}") -> bytes:
+    """Write a prioritize call as kube-scheduler does with nodeCacheCapable."""
+    return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, msgspec.json.encode(names))
+
+
+def scores(answer: bytes) -> dict[str, int]:
+    """Read an answer as kube-scheduler does: scores of one host add up."""
+    found: dict[str, int] = {}
+    for score in _SCORES.decode(answer):
+        found[score.Host] = found.get(score.Host, 0) + score.Score
+    return found

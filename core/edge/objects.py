@@ -1,6 +1,7 @@
 """The Kubernetes objects as they stand on the wire, as far as they are read.
 
-Typed decoding skips every field that is not named here.
+Typed decoding skips every field that is not named here. What all pods of a template share
+(labels, selectors, affinity, tolerations) stays raw, so that equal bytes are decoded once.
 """
 
 from typing import Final
@@ -9,10 +10,15 @@ import msgspec
 
 Quantity = str | int | float
 Amounts = dict[str, Quantity]
+NULL: Final = msgspec.Raw(b"null")
 
 
 class Struct(msgspec.Struct, gc=False, rename="camel"):
     """Fields by their JSON names; what is absent or null reads as empty."""
+
+
+class Present(Struct):
+    """Something whose presence alone matters."""
 
 
 class Owner(Struct):
@@ -32,7 +38,24 @@ class Meta(Struct):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+
+
+class PodMeta(Struct):
+    """A pod's metadata."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    labels: msgspec.Raw = NULL
+    annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
+
+
+class Name(Struct):
+    """Who an object is."""
+
+    name: str = ""
+    namespace: str | None = None
 
 
 class Requests(Struct):
@@ -68,14 +91,20 @@ class Toleration(Struct):
 class Spread(Struct):
     """A topology spread constraint."""
 
-    when_unsatisfiable: str = "DoNotSchedule"
+    when_unsatisfiable: str | None = None
 
 
 class Volume(Struct):
-    """A volume, as far as it binds a pod to places."""
+    """A volume, as far as it binds a pod to places (kube-scheduler's Volume* plugins)."""
 
-    persistent_volume_claim: msgspec.Raw | None = None
-    ephemeral: msgspec.Raw | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
 
 
 class PodSpec(Struct):
@@ -86,12 +115,12 @@ class PodSpec(Struct):
     init_containers: list[Container] | None = None
     overhead: Amounts | None = None
     resources: Requests | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: msgspec.Raw = msgspec.Raw(b"null")
-    tolerations: list[Toleration] | None = None
+    node_selector: msgspec.Raw = NULL
+    affinity: msgspec.Raw = NULL
+    tolerations: msgspec.Raw = NULL
     topology_spread_constraints: list[Spread] | None = None
     volumes: list[Volume] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
+    resource_claims: list[Present] | None = None
     host_network: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
@@ -105,18 +134,29 @@ class ContainerStatus(Struct):
     resources: Requests | None = None
 
 
+class Condition(Struct):
+    """A condition of a node or a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
 class PodStatus(Struct):
     """A pod's status."""
 
     phase: str = ""
+    conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: Amounts | None = None
+    resources: Requests | None = None
 
 
 class PodObject(Struct):
     """A v1 Pod, as far as it is read."""
 
-    metadata: Meta
+    metadata: PodMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus | None = None
 
@@ -134,13 +174,6 @@ class NodeSpec(Struct):
 
     taints: list[Taint] | None = None
     unschedulable: bool | None = None
-
-
-class Condition(Struct):
-    """A node condition."""
-
-    type: str = ""
-    status: str = ""
 
 
 class NodeStatus(Struct):
@@ -177,7 +210,13 @@ class AnyObject(Struct):
 
     kind: str = ""
     items: list[msgspec.Raw] | None = None
-    metadata: Meta | None = None
+
+
+class NamedObject(Struct):
+    """Enough of any object to say in a fault which it is."""
+
+    kind: str = ""
+    metadata: Name | None = None
 
 
 class Expression(Struct):
@@ -244,5 +283,8 @@ POD_DECODER: Final = msgspec.json.Decoder(PodObject)
 NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
 BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
+NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
-NO_AFFINITY: Final = Affinity()
+TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
+TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
+"""Labels and selectors."""

@@ -1,16 +1,17 @@
 """What an API server does with patches, as far as Nodes need it."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 import orjson
 
 from core.edge import decode
-from core.marks import MARK_LABEL
+from core.errors import ConflictError, UnavailableError
+from core.marks import MARK_LABEL, TAINT_KEY
+from core.model import Node, Taint
 from webhook import wire
-from webhook.controller import ConflictError, Written
 
 Json = dict[str, Any]
 
@@ -78,40 +79,48 @@ def node_json(name: str = "n1", **spec: Any) -> Json:
 class NodeApi:
     """An API server's Nodes: every write passes through the webhook's own wire code."""
 
-    def __init__(self, *nodes: Json, taint_key: str) -> None:
+    def __init__(self, *nodes: Json, taint_key: str = TAINT_KEY) -> None:
         self.nodes = {node["metadata"]["name"]: deepcopy(node) for node in nodes}
         self.versions = dict.fromkeys(self.nodes, 1)
         self.taint_key = taint_key
         self.webhook_up = True
         self.log: list[tuple[str, str]] = []
-        """(verb, node) of every request."""
+        """(verb, node) of every write that was asked for."""
         self.between: list[Json] = []
         """Merge patches that others get in before the next writes of taints."""
+        self.down: set[str] = set()
+        """Nodes whose writes fail."""
 
-    async def patch_node(self, name: str, merge_patch: Mapping[str, Any]) -> Written:
+    def node(self, name: str) -> Node:
+        return decode.node(orjson.dumps(self.nodes[name]))
+
+    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
         self.log.append(("patch", name))
-        return self.store(name, merge(self.nodes[name], merge_patch))
+        if name in self.down:
+            raise UnavailableError("no answer")
+        return self.store(name, merge(self.nodes[name], patch))
 
-    async def replace_taints(self, name: str, taints: Any, resource_version: str) -> Written:
+    async def get_node(self, name: str) -> tuple[Node, str]:
+        return self.node(name), str(self.versions[name])
+
+    async def replace_taints(
+        self, name: str, taints: Sequence[Taint], resource_version: str
+    ) -> tuple[Node, str]:
         self.log.append(("taints", name))
         if self.between:
             self.store(name, merge(self.nodes[name], self.between.pop(0)))
         if resource_version != str(self.versions[name]):
             raise ConflictError("the object has been modified")
-        return self.store(name, merge(self.nodes[name], {"spec": {"taints": list(taints)}}))
+        raw = [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints]
+        return self.store(name, merge(self.nodes[name], {"spec": {"taints": raw}}))
 
-    def store(self, name: str, wanted: Json) -> Written:
+    def store(self, name: str, wanted: Json) -> tuple[Node, str]:
         old = self.nodes[name]
         selected = any(MARK_LABEL in one["metadata"]["labels"] for one in (wanted, old))
         if self.webhook_up and selected:
-            review = wire.decode_review(review_of(wanted, old))
-            patch = patch_of(wire.answer(review, self.taint_key).body)
+            patch = patch_of(wire.review(review_of(wanted, old), self.taint_key).body)
             wanted = apply_json_patch(wanted, patch or [])
         if wanted != old:
             self.nodes[name] = wanted
             self.versions[name] += 1
-        return Written(
-            node=decode.node(orjson.dumps(wanted)),
-            resource_version=str(self.versions[name]),
-            raw_taints=wanted["spec"].get("taints") or (),
-        )
+        return self.node(name), str(self.versions[name])

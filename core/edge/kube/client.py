@@ -137,7 +137,7 @@ class Client:
 
     async def _call(
         self,
-        method: Any,
+        method: Any,  # noqa: ANN401 generated code without types
         *arguments: object,
         **options: object,
     ) -> aiohttp.ClientResponse:

@@ -1,0 +1,124 @@
+"""The simulated cluster's state: nodes, pods, and sums a node; no behaviour of its own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from core.capacity import NOTHING, Amount
+from core.marks import mark_of
+from core.model import Cluster, Node, Pod, Resources
+
+NONZERO_CPU_MILLIS: Final = 100
+NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
+"""What kube-scheduler's scores assume of a pod that asks for nothing."""
+DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
+"""One agent runs on every node."""
+
+
+@dataclass(slots=True)
+class Place:
+    """A node with what is on it."""
+
+    node: Node
+    created_ms: int
+    free: Resources
+    used: Amount = NOTHING
+    """As scores count: with the assumed minimum for pods that ask for nothing."""
+    pods: dict[str, Pod] = field(default_factory=dict)
+    """Those that keep it from being empty, by key."""
+
+
+class State:
+    """All places, all pods, and who waits."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self.pods: dict[str, Pod] = {}
+        self.pending: dict[str, int] = {}
+        """Pods without a node, and since when they wait (ms)."""
+
+    def add_node(self, node: Node, now_ms: int) -> Pod:
+        """Add a node with its agent; return the agent."""
+        self.places[node.name] = Place(node, now_ms, node.allocatable)
+        agent = Pod(
+            namespace="kube-system",
+            name=f"agent-{node.name}",
+            node=node.name,
+            requests=DAEMON_REQUESTS,
+            owner_kind="DaemonSet",
+            owner_name="agent",
+            daemon=True,
+        )
+        self.pods[agent.key] = agent
+        self._take(agent, 1)
+        return agent
+
+    def remove_node(self, name: str) -> list[Pod]:
+        """Remove an empty node; return what went with it."""
+        gone = [pod for pod in self.pods.values() if pod.node == name]
+        for pod in gone:
+            del self.pods[pod.key]
+        del self.places[name]
+        return gone
+
+    def replace_node(self, node: Node) -> None:
+        """Store a changed node."""
+        self.places[node.name].node = node
+
+    def arrive(self, pod: Pod, now_ms: int) -> None:
+        """Take in a pod that waits for a node."""
+        self.pods[pod.key] = pod
+        self.pending[pod.key] = now_ms
+
+    def bind(self, pod: Pod, name: str) -> Pod:
+        """Bind a waiting pod; return it as it is now."""
+        bound = replace(pod, node=name)
+        self.pods[pod.key] = bound
+        del self.pending[pod.key]
+        self._take(bound, 1)
+        self.places[name].pods[pod.key] = bound
+        return bound
+
+    def finish(self, key: str) -> Pod:
+        """Let a bound pod end."""
+        pod = self.pods.pop(key)
+        self._take(pod, -1)
+        del self.places[pod.node or ""].pods[key]
+        return pod
+
+    def evict(self, key: str, now_ms: int) -> Pod:
+        """Take a bound pod off its node; it waits again. Return it as it is now."""
+        waiting = replace(self.finish(key), node=None)
+        self.arrive(waiting, now_ms)
+        return waiting
+
+    def snapshot(self) -> Cluster:
+        """Return the cluster as the engine sees it."""
+        return Cluster.of((place.node for place in self.places.values()), self.pods.values())
+
+    def marked(self) -> Iterable[Place]:
+        """Yield the places that carry a mark."""
+        return (place for place in self.places.values() if mark_of(place.node.labels) is not None)
+
+    def _take(self, pod: Pod, sign: int) -> None:
+        place, asked = self.places[pod.node or ""], pod.requests
+        place.free = place.free - asked if sign > 0 else place.free + asked
+        counted = Amount(
+            sign * (asked.cpu_millis or NONZERO_CPU_MILLIS),
+            sign * (asked.memory_bytes or NONZERO_MEMORY_BYTES),
+        )
+        place.used = place.used.plus(counted)
+
+
+def fits(requests: Resources, free: Resources) -> bool:
+    """Say whether there is room, as kube-scheduler's filter compares."""
+    if requests.pods > free.pods:
+        return False
+    if requests.cpu_millis and requests.cpu_millis > free.cpu_millis:
+        return False
+    if requests.memory_bytes and requests.memory_bytes > free.memory_bytes:
+        return False
+    if requests.extended:
+        have = dict(free.extended)
+        return all(amount <= have.get(name, 0) for name, amount in requests.extended)
+    return True

@@ -1,0 +1,122 @@
+"""Ebb in a simulated cluster: the programs' own controller, view and admission code."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from core.config import Config
+from core.edge.metrics import Metrics
+from core.marks import desired_taints
+from core.model import Cluster, Node, Pod, Taint
+from extender import wire
+from extender.view import View
+from sim.cluster import State
+from webhook.controller import Controller
+
+
+class Peers(Protocol):
+    """How the extender and the webhook are reached: by call, or over the wire."""
+
+    def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
+        """Ask the extender."""
+
+    def mutate(self, before: Node, after: Node) -> Node:
+        """Ask the webhook about an update."""
+
+
+class Direct:
+    """The same functions, called."""
+
+    def __init__(self, view: View, config: Config) -> None:
+        self._view, self._config = view, config
+
+    def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
+        """Ask the view for the scores that its answers are made of."""
+        answer, _ = self._view.answer(wire.names_body(names), 0.0)
+        return wire.scores(answer)
+
+    def mutate(self, before: Node, after: Node) -> Node:  # noqa: ARG002 as the protocol has it
+        """Set the taints that the mark asks for."""
+        return replace(after, taints=desired_taints(after, self._config.taint_key))
+
+
+class Ebb:
+    """Both programs beside a simulated cluster; implements sim.world.Compactor."""
+
+    def __init__(self, config: Config, view: View, peers: Peers) -> None:
+        self._view, self._peers = view, peers
+        self._loop = asyncio.new_event_loop()
+        self._store: Callable[[Node], None] = lambda _: None
+        self._state = State()
+        self._controller = Controller(config, self, owner="simulation", metrics=Metrics())
+        for resource in ("nodes", "pods"):
+            view.alive(resource, 0.0)
+
+    def close(self) -> None:
+        """Release what the passes ran on."""
+        self._loop.close()
+
+    def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
+        """Answer a prioritize call."""
+        return self._peers.prioritize(pod, names)
+
+    def node_changed(self, node: Node) -> None:
+        """Hear of a new or changed node."""
+        self._view.apply_node(node)
+
+    def node_gone(self, name: str) -> None:
+        """Hear of a deleted node."""
+        self._view.delete_node(name)
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Hear of a new or changed pod."""
+        self._view.apply_pod(pod)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Hear of a pod that ended."""
+        self._view.delete_pod(pod.key)
+
+    def admit(self, before: Node, after: Node) -> Node:
+        """Return *after* as it is stored after admission."""
+        return self._peers.mutate(before, after)
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+        """Run one pass of the engine."""
+        self._state, self._store = state, write
+        cluster: Cluster = state.snapshot()
+        self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))
+
+    # The API server, as the controller sees it
+
+    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
+        """Merge-patch a Node's labels and annotations."""
+        node = self._state.places[name].node
+        metadata = patch["metadata"]
+        self._store(
+            replace(
+                node,
+                labels=_merged(node.labels, metadata.get("labels", {})),
+                annotations=_merged(node.annotations, metadata.get("annotations", {})),
+            )
+        )
+        return await self.get_node(name)
+
+    async def get_node(self, name: str) -> tuple[Node, str]:
+        """Return a Node as stored; there is one writer at a time, so versions do not matter."""
+        return self._state.places[name].node, "1"
+
+    async def replace_taints(
+        self,
+        name: str,
+        taints: Sequence[Taint],
+        resource_version: str,  # noqa: ARG002
+    ) -> tuple[Node, str]:
+        """Write the whole list of taints."""
+        self._store(replace(self._state.places[name].node, taints=tuple(taints)))
+        return await self.get_node(name)
+
+
+def _merged(old: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
+    merged: dict[str, str | None] = {**old, **patch}
+    return {key: value for key, value in merged.items() if value is not None}

@@ -1,0 +1,77 @@
+"""The four runs of the demo: the same arrivals, four ways to shrink."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from core.config import Config, ExtenderConfig, Mode, ScoreMode, Thresholds
+from extender.view import View
+from sim.autoscaler import ScaleDown
+from sim.ebb import Direct, Ebb
+from sim.wire import OverTheWire
+from sim.workload import Workload
+from sim.world import Result, World
+
+SHARE: Final = Fraction(85, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One way to shrink."""
+
+    name: str
+    scale_down: ScaleDown
+    score: ScoreMode | None = None
+    """None: without Ebb."""
+
+
+SCENARIOS: Final = (
+    Scenario("no scale-down", ScaleDown.NEVER),
+    Scenario("autoscaler 50 %", ScaleDown.UTILIZATION),
+    Scenario("Ebb, marks", ScaleDown.EMPTY, ScoreMode.MARKS),
+    Scenario("Ebb, pack", ScaleDown.EMPTY, ScoreMode.PACK),
+)
+
+
+def configuration(score: ScoreMode) -> Config:
+    """Return what Ebb runs with in the demo."""
+    return Config(
+        mode=Mode.ENFORCE,
+        thresholds=Thresholds(cpu=SHARE, memory=SHARE),
+        extender=ExtenderConfig(score=score),
+    )
+
+
+def run(
+    scenario: Scenario,
+    workload: Workload,
+    *,
+    seed: int,
+    wire: bool,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Result:
+    """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS."""
+    if scenario.score is None:
+        return World(workload, scenario.scale_down, None, seed).run(progress)
+    config = configuration(scenario.score)
+    view = View(config.extender, config.taint_key)
+    if not wire:
+        return _with_ebb(
+            scenario, workload, Ebb(config, view, Direct(view, config)), seed, progress
+        )
+    with OverTheWire(view, config) as peers:
+        return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
+
+
+def _with_ebb(
+    scenario: Scenario,
+    workload: Workload,
+    ebb: Ebb,
+    seed: int,
+    progress: Callable[[int], None],
+) -> Result:
+    try:
+        return World(workload, scenario.scale_down, ebb, seed).run(progress)
+    finally:
+        ebb.close()

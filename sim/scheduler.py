@@ -1,0 +1,102 @@
+"""kube-scheduler's default profile, as far as pods of the workload can tell.
+
+Source: kube-scheduler plugins NodeResourcesFit (LeastAllocated), NodeResourcesBalancedAllocation,
+TaintToleration, and the sums of prioritizeNodes.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from core.fit import refusal, tolerates
+from core.model import Effect, Pod
+from sim.cluster import NONZERO_CPU_MILLIS, NONZERO_MEMORY_BYTES, Place, State, fits
+
+TAINT_WEIGHT: Final = 3
+EXTENDER_WEIGHT: Final = 100
+"""The shipped weight: ten points outweigh all default preferences together."""
+POINTS_PER_SCORE: Final = 10
+SAMPLED_MIN: Final = 100
+
+
+class Scorer(Protocol):
+    """An extender: scores by node name."""
+
+    def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
+        """Answer a prioritize call."""
+
+
+class Scheduler:
+    """Chooses a node for a pod; ties fall by seeded chance."""
+
+    def __init__(self, state: State, scorer: Scorer | None, seed: int) -> None:
+        self._state, self._scorer = state, scorer
+        self._chance = random.Random(seed)
+        self._next = 0
+
+    def choose(self, pod: Pod) -> str | None:
+        """Return the node for *pod*, or None when it fits nowhere."""
+        feasible = self._feasible(pod)
+        if len(feasible) < 2:
+            return feasible[0].node.name if feasible else None
+        totals = self._plugin_scores(pod, feasible)
+        if self._scorer is not None:
+            names = [place.node.name for place in feasible]
+            for name, score in self._scorer.scores(pod, names).items():
+                totals[name] += score * EXTENDER_WEIGHT * POINTS_PER_SCORE
+        best = max(totals.values())
+        winners = sorted(name for name, total in totals.items() if total == best)
+        return winners[0] if len(winners) == 1 else self._chance.choice(winners)
+
+    def _feasible(self, pod: Pod) -> list[Place]:
+        """Return the nodes that admit the pod; in large clusters a sample, round robin."""
+        places = list(self._state.places.values())
+        wanted = len(places)
+        if wanted > SAMPLED_MIN:
+            percent = max(50 - wanted // 125, 5)
+            wanted = max(wanted * percent // 100, SAMPLED_MIN)
+        found: list[Place] = []
+        start = self._next
+        for step in range(len(places)):
+            place = places[(start + step) % len(places)]
+            if admits(place, pod):
+                found.append(place)
+                if len(found) == wanted < len(places):
+                    self._next = (start + step + 1) % len(places)
+                    break
+        return found
+
+    def _plugin_scores(self, pod: Pod, feasible: Sequence[Place]) -> dict[str, int]:
+        cpu = pod.requests.cpu_millis or NONZERO_CPU_MILLIS
+        memory = pod.requests.memory_bytes or NONZERO_MEMORY_BYTES
+        disliked = [_disliked_taints(place, pod) for place in feasible]
+        most = max(disliked)
+        totals = {}
+        for place, count in zip(feasible, disliked, strict=True):
+            whole = place.node.allocatable
+            cpu_left = max(whole.cpu_millis - place.used.cpu_millis - cpu, 0)
+            memory_left = max(whole.memory_bytes - place.used.memory_bytes - memory, 0)
+            cpu_score = cpu_left * 100 // max(whole.cpu_millis, 1)
+            memory_score = memory_left * 100 // max(whole.memory_bytes, 1)
+            least = (cpu_score + memory_score) // 2
+            balanced = 100 - abs(cpu_score - memory_score) // 2
+            liked = 100 - 100 * count // most if most else 100
+            totals[place.node.name] = least + balanced + TAINT_WEIGHT * liked
+        return totals
+
+
+def admits(place: Place, pod: Pod) -> bool:
+    """Filter one node: ready, room, cordon, taints, selectors."""
+    return (
+        place.node.ready
+        and fits(pod.requests, place.free)
+        and refusal(place.node, pod.placing) is None
+    )
+
+
+def _disliked_taints(place: Place, pod: Pod) -> int:
+    return sum(
+        taint.effect == Effect.PREFER_NO_SCHEDULE
+        and not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations)
+        for taint in place.node.taints
+    )

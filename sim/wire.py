@@ -1,0 +1,158 @@
+"""Both programs over real HTTP and HTTPS on loopback, asked as the control plane asks them.
+
+The servers run in a thread with an event loop of its own; the simulation asks with blocking
+connections that are kept open, as kube-scheduler and the API server keep theirs.
+"""
+
+import asyncio
+import base64
+import http.client
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+import orjson
+
+from core.config import Config
+from core.edge import http as bones
+from core.edge import tls
+from core.edge.clock import SystemClock
+from core.edge.metrics import Metrics
+from core.errors import UnavailableError
+from core.model import Node, Pod, Taint
+from extender import wire
+from extender.app import make_app as extender_app
+from extender.view import View
+from webhook.app import make_app as webhook_app
+
+LOOPBACK: Final = "127.0.0.1"
+ANY_PORT: Final = f"{LOOPBACK}:0"
+CALL_SECONDS_MAX: Final = 10.0
+
+
+class _StoppedClock:
+    """Virtual time has no meaning for the servers' waits: the view is fed by hand."""
+
+    def unix_seconds(self) -> int:
+        return 0
+
+    def monotonic_seconds(self) -> float:
+        return 0.0
+
+
+class OverTheWire:
+    """The two servers, and connections to them; a context manager; implements sim.ebb.Peers."""
+
+    def __init__(self, view: View, config: Config) -> None:
+        pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
+        metrics = Metrics()
+        self._extender = bones.Server(
+            extender_app(view, _StoppedClock(), metrics, bones.Health()), ANY_PORT
+        )
+        self._webhook = bones.Server(
+            webhook_app(metrics, bones.Health(), config.taint_key), ANY_PORT, tls.serving(pair)
+        )
+        self._trust = tls.trusting(pair.ca)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._reviews = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        for server in (self._extender, self._webhook):
+            asyncio.run_coroutine_threadsafe(server.start(), self._loop).result(CALL_SECONDS_MAX)
+        self._plain = http.client.HTTPConnection(
+            LOOPBACK, self._extender.port, timeout=CALL_SECONDS_MAX
+        )
+        self._secure = http.client.HTTPSConnection(
+            LOOPBACK, self._webhook.port, timeout=CALL_SECONDS_MAX, context=self._trust
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._plain.close()
+        self._secure.close()
+        for server in (self._extender, self._webhook):
+            asyncio.run_coroutine_threadsafe(server.stop(), self._loop).result(CALL_SECONDS_MAX)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_SECONDS_MAX)
+        self._loop.close()
+
+    def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
+        """POST /prioritize, as kube-scheduler does."""
+        metadata = {"name": pod.name, "namespace": pod.namespace}
+        body = wire.names_body(names, orjson.dumps({"metadata": metadata}))
+        return wire.scores(_post(self._plain, "/prioritize", body))
+
+    def mutate(self, before: Node, after: Node) -> Node:
+        """POST an AdmissionReview, and apply the patch, as the API server does."""
+        self._reviews += 1
+        request = {
+            "uid": f"review-{self._reviews}",
+            "kind": {"group": "", "version": "v1", "kind": "Node"},
+            "operation": "UPDATE",
+            "name": after.name,
+            "userInfo": {"username": "simulation", "groups": ["system:authenticated"]},
+            "object": _node_json(after),
+            "oldObject": _node_json(before),
+            "dryRun": False,
+        }
+        review = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": request,
+        }
+        answer = orjson.loads(_post(self._secure, "/mutate-node", orjson.dumps(review)))
+        response = answer["response"]
+        if response["uid"] != request["uid"] or not response["allowed"]:
+            raise UnavailableError(f"webhook: not an answer to {request['uid']}")
+        if "patch" not in response:
+            return after
+        return _patched(after, orjson.loads(base64.b64decode(response["patch"])))
+
+
+def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> bytes:
+    try:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        answer = response.read()
+    except (OSError, http.client.HTTPException) as fault:
+        raise UnavailableError(f"{path}: {fault}") from fault
+    if response.status != 200:
+        raise UnavailableError(f"{path}: status {response.status}: {answer[:200]!r}")
+    return answer
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": node.name,
+            "uid": node.uid,
+            "labels": dict(node.labels),
+            "annotations": dict(node.annotations),
+        },
+        "spec": {"taints": taints} if taints else {},
+    }
+
+
+def _patched(node: Node, operations: Sequence[Mapping[str, Any]]) -> Node:
+    """Apply a JSONPatch that may change `/spec/taints` and nothing else."""
+    for operation in operations:
+        if (operation["op"], operation["path"]) != ("add", "/spec/taints"):
+            raise UnavailableError(f"webhook: unexpected operation {operation}")
+        taints = operation["value"]
+        node = replace(
+            node,
+            taints=tuple(Taint(t["key"], t.get("value", ""), t["effect"]) for t in taints),
+        )
+    return node

@@ -1,0 +1,265 @@
+"""The discrete-event loop: arrivals, bindings, endings, scans, engine passes; virtual time."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from core.fit import refusal
+from core.marks import mark_of
+from core.model import Node, Pod, Resources
+from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
+from sim.cluster import State, fits
+from sim.scheduler import Scheduler, Scorer
+from sim.workload import Arrival, Workload
+
+SAMPLE_MS: Final = 300_000
+"""How often the picture's lines get a point."""
+PROGRESS_MS: Final = 3_600_000
+
+
+class Compactor(Scorer, Protocol):
+    """Ebb, or nothing: what the world tells, and what it asks."""
+
+    def node_changed(self, node: Node) -> None:
+        """Hear of a new or changed node."""
+
+    def node_gone(self, name: str) -> None:
+        """Hear of a deleted node."""
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Hear of a new or changed pod."""
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Hear of a pod that ended."""
+
+    def admit(self, before: Node, after: Node) -> Node:
+        """Return *after* as it is stored after admission."""
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+        """Run one pass of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One point of the picture."""
+
+    at_ms: int
+    nodes: int
+    marked: int
+    requested_cpu_millis: int
+    capacity_cpu_millis: int
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run counted."""
+
+    nodes_start: int = 0
+    nodes_lowest: int = 0
+    nodes_end: int = 0
+    node_ms: int = 0
+    evicted: int = 0
+    pending_by_mark: int = 0
+    pending_ms: int = 0
+    scale_ups: int = 0
+    marks: int = 0
+    pods: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+
+class World:
+    """One run of one workload."""
+
+    def __init__(
+        self, workload: Workload, how: ScaleDown, compactor: Compactor | None, seed: int
+    ) -> None:
+        self.state = State()
+        self.result = Result()
+        self._workload, self._compactor = workload, compactor
+        self._scheduler = Scheduler(self.state, compactor, seed)
+        self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1)
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._lives: dict[str, int] = {}
+        self._endings: dict[str, int] = {}
+        self._blamed: set[str] = set()
+        self._now = self._numbers = 0
+
+    def now_ms(self) -> int:
+        """Return the virtual time."""
+        return self._now
+
+    def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
+        """Play the workload to its end; tell *progress* the virtual hours."""
+        for shape in self._workload.nodes:
+            self.ready_node(self.new_node(shape))
+        self.result.nodes_start = self.result.nodes_lowest = len(self.state.places)
+        for arrival in self._workload.arrivals:
+            self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
+        self._every(SCAN_MS, self._autoscaler.scan)
+        self._every(SAMPLE_MS, self._sample)
+        self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
+        if self._compactor is not None:
+            self._every(self._workload.tick_ms, self._tick)
+        while self._queue and self._queue[0][0] <= self._workload.duration_ms:
+            at_ms, _, act = heapq.heappop(self._queue)
+            self._pass_time(at_ms)
+            act()
+        self._pass_time(self._workload.duration_ms)
+        for since in self.state.pending.values():
+            self.result.pending_ms += self._now - since
+        self.result.nodes_end = len(self.state.places)
+        self.result.scale_ups = self._autoscaler.scale_ups
+        return self.result
+
+    # Time
+
+    def after(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """Do something later."""
+        self._at(self._now + delay_ms, act)
+
+    def _at(self, at_ms: int, act: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._queue, (at_ms, self._numbers, act))
+
+    def _every(self, period_ms: int, act: Callable[[], None]) -> None:
+        def again() -> None:
+            act()
+            self.after(period_ms, again)
+
+        self.after(period_ms, again)
+
+    def _pass_time(self, at_ms: int) -> None:
+        self.result.node_ms += len(self.state.places) * (at_ms - self._now)
+        self._now = at_ms
+
+    def _sample(self) -> None:
+        places = self.state.places.values()
+        capacity = sum(place.node.allocatable.cpu_millis for place in places)
+        free = sum(place.free.cpu_millis for place in places)
+        marked = sum(1 for _ in self.state.marked())
+        sample = Sample(self._now, len(places), marked, capacity - free, capacity)
+        self.result.samples.append(sample)
+
+    # Nodes
+
+    def new_node(self, shape: Resources) -> str:
+        """Create a Node that is not ready yet; return its name."""
+        self._numbers += 1
+        name = f"node-{self._numbers:06}"
+        node = Node(name=name, uid=name, allocatable=shape, ready=False)
+        agent = self.state.add_node(node, self._now)
+        if self._compactor is not None:
+            self._compactor.node_changed(node)
+            self._compactor.pod_changed(agent)
+        return name
+
+    def ready_node(self, name: str) -> None:
+        """Let a Node become ready."""
+        node = self.state.places[name].node
+        self._store(Node(name=name, uid=node.uid, allocatable=node.allocatable))
+        self._schedule_waiting()
+
+    def write(self, node: Node) -> None:
+        """Update a Node, through admission."""
+        before = self.state.places[node.name].node
+        if self._compactor is not None:
+            node = self._compactor.admit(before, node)
+        if mark_of(before.labels) is None and mark_of(node.labels) is not None:
+            self.result.marks += 1
+        self._store(node)
+
+    def _store(self, node: Node) -> None:
+        self.state.replace_node(node)
+        if self._compactor is not None:
+            self._compactor.node_changed(node)
+
+    def end_node(self, name: str) -> None:
+        """Delete a Node, and what goes with it."""
+        gone = self.state.remove_node(name)
+        self.result.nodes_lowest = min(self.result.nodes_lowest, len(self.state.places))
+        if self._compactor is not None:
+            self._compactor.node_gone(name)
+            for pod in gone:
+                self._compactor.pod_gone(pod)
+
+    def _tick(self) -> None:
+        if self._compactor is not None:
+            self._compactor.tick(self.state, self.write, self._now)
+            self._schedule_waiting()
+
+    # Pods
+
+    def _arrive(self, arrival: Arrival) -> None:
+        pod = Pod(
+            namespace="work",
+            name=arrival.name,
+            requests=arrival.requests,
+            owner_kind="Job",
+            owner_name=arrival.name,
+        )
+        self.result.pods += 1
+        self._lives[pod.key] = arrival.life_ms
+        self.state.arrive(pod, self._now)
+        if not self._schedule(pod):
+            self._wait(pod)
+
+    def _wait(self, pod: Pod) -> None:
+        self._blame(pod)
+        if self._compactor is not None:
+            self._compactor.pod_changed(pod)
+        self._autoscaler.unschedulable(pod)
+
+    def _blame(self, pod: Pod) -> None:
+        """Count a pod once that a marked node has room for, were it not for our taint."""
+        for place in self.state.marked():
+            bare = Node(
+                name=place.node.name,
+                labels=place.node.labels,
+                allocatable=place.node.allocatable,
+                unschedulable=place.node.unschedulable,
+                taints=tuple(t for t in place.node.taints if not t.key.endswith("/kube-ebb")),
+            )
+            if fits(pod.requests, place.free) and refusal(bare, pod.placing) is None:
+                self._blamed.add(pod.key)
+        self.result.pending_by_mark = len(self._blamed)
+
+    def _schedule(self, pod: Pod) -> bool:
+        name = self._scheduler.choose(pod)
+        if name is None:
+            return False
+        self.result.pending_ms += self._now - self.state.pending[pod.key]
+        bound = self.state.bind(pod, name)
+        ending = self._now + self._lives[pod.key]
+        self._endings[pod.key] = ending
+        self._at(ending, lambda: self._end(pod.key, ending))
+        if self._compactor is not None:
+            self._compactor.pod_changed(bound)
+        return True
+
+    def _end(self, key: str, ending_ms: int) -> None:
+        """End a pod, unless it was evicted since and begins again elsewhere."""
+        if self._endings.get(key) != ending_ms:
+            return
+        del self._endings[key], self._lives[key]
+        pod = self.state.finish(key)
+        if self._compactor is not None:
+            self._compactor.pod_gone(pod)
+        self._schedule_waiting()
+
+    def evict(self, pod: Pod) -> None:
+        """Evict a pod: it waits for another node and begins again."""
+        self.result.evicted += 1
+        del self._endings[pod.key]
+        waiting = self.state.evict(pod.key, self._now)
+        if self._compactor is not None:
+            self._compactor.pod_changed(waiting)
+        self.after(0, lambda: self._retry(waiting))
+
+    def _retry(self, pod: Pod) -> None:
+        if pod.key in self.state.pending and not self._schedule(pod):
+            self._wait(pod)
+
+    def _schedule_waiting(self) -> None:
+        for key in list(self.state.pending):
+            self._schedule(self.state.pods[key])

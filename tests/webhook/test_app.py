@@ -1,0 +1,106 @@
+"""The program's front: real HTTPS on loopback, with the certificate that it makes itself."""
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+
+from core.edge import http, tls
+from core.edge.clock import SystemClock
+from core.edge.metrics import Metrics
+from core.errors import InvalidInputError
+from tests.support.admission import patch_of
+from webhook.app import make_app
+
+MESSAGES = Path(__file__).parent / "messages"
+PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
+
+
+class Served:
+    def __init__(self, port: int, metrics: Metrics, session: aiohttp.ClientSession) -> None:
+        self.url = f"https://localhost:{port}"
+        self.metrics = metrics
+        self.session = session
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    metrics = Metrics()
+    app = make_app(metrics, http.Health())
+    server = http.Server(app, "127.0.0.1:0", tls.serving(PAIR))
+    await server.start()
+    connector = aiohttp.TCPConnector(ssl=tls.trusting(PAIR.ca))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield Served(server.port, metrics, session)
+    await server.stop()
+
+
+async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
+    body = (MESSAGES / "mark_added_foreign_taints.json").read_bytes()
+    async with served.session.post(f"{served.url}/mutate-node?timeout=2s", data=body) as response:
+        answer = await response.read()
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("application/json")
+        assert response.headers["Content-Length"] == str(len(answer))
+    patch = patch_of(answer)
+    assert patch is not None
+    assert [operation["path"] for operation in patch] == ["/spec/taints"]
+    assert b'ebb_webhook_reviews_total{outcome="patched"} 1.0' in served.metrics.text()
+
+
+async def test_a_review_that_changes_nothing(served: Served) -> None:
+    body = (MESSAGES / "kubelet_update.json").read_bytes()
+    async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
+        assert patch_of(await response.read()) is None
+    assert b'ebb_webhook_reviews_total{outcome="unchanged"} 1.0' in served.metrics.text()
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1,2", b'{"kind":"AdmissionReview"}'])
+async def test_what_is_no_review_gets_400_with_the_reason(served: Served, body: bytes) -> None:
+    async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
+        assert response.status == 400
+        assert "AdmissionReview" in orjson.loads(await response.read())["error"]
+    assert b'ebb_webhook_reviews_total{outcome="refused"} 1.0' in served.metrics.text()
+
+
+async def test_health_is_served_too(served: Served) -> None:
+    for path in ("/livez", "/readyz"):
+        async with served.session.get(served.url + path) as response:
+            assert response.status == 200
+
+
+async def test_another_authority_is_not_trusted(served: Served) -> None:
+    other = tls.make_pair(["localhost"], SystemClock().unix_seconds())
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await served.session.get(f"{served.url}/livez", ssl=tls.trusting(other.ca))
+
+
+async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
+    pair = tls.make_pair(["elsewhere.example"], SystemClock().unix_seconds())
+    server = http.Server(make_app(Metrics(), http.Health()), "127.0.0.1:0", tls.serving(pair))
+    await server.start()
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get(f"https://localhost:{server.port}/livez", ssl=tls.trusting(pair.ca))
+    await server.stop()
+
+
+def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    cert.write_bytes(PAIR.certificate)
+    key.write_bytes(PAIR.key)
+    assert isinstance(tls.serving_files(str(cert), str(key)), ssl.SSLContext)
+
+
+@pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])
+def test_files_that_are_no_pair_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    cert.write_bytes(content)
+    key.write_bytes(PAIR.key)
+    with pytest.raises(InvalidInputError, match=r"tls\.crt"):
+        tls.serving_files(str(cert), str(key))
+    with pytest.raises(InvalidInputError, match="missing"):
+        tls.serving_files(str(tmp_path / "missing"), str(key))

@@ -1,0 +1,229 @@
+"""What is written on which Node: one row a state."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from core.capacity import NOTHING, Totals
+from core.config import Config
+from core.engine import Plan, Removal
+from core.marks import (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    Details,
+    decode_details,
+    encode_details,
+)
+from core.model import Cluster, Effect, Node, Pod, Resources, Taint
+from webhook.decide import GUARD_AFTER_RELEASE_SECONDS, Write, WriteKind, decide
+
+NOW = 1_767_225_600
+LATER = str(NOW + GUARD_AFTER_RELEASE_SECONDS)
+CONFIG = Config(deadline_seconds=3600)
+DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
+OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
+GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+MARKED = {MARK_LABEL: "soft"}
+DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+FOREIGN = {GUARD_ANNOTATION: "true"}
+LIFTED: Mapping[str, str | None] = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+RELEASED = {DETAILS_ANNOTATION: None, GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
+
+
+def node(
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    *taints: Taint,
+) -> Node:
+    return Node(
+        name="n1",
+        labels=labels or {},
+        annotations=annotations or {},
+        taints=taints,
+        allocatable=Resources(4000, 2**34, 0, 110),
+    )
+
+
+def marked(**more: str) -> Node:
+    return node(MARKED, DETAILED | more, OURS)
+
+
+def a_plan(wanted: bool, feasible: bool = True) -> Plan:
+    none = Totals(nodes=0, capacity=NOTHING, requests=NOTHING, usable=NOTHING)
+    return Plan(
+        policy="ClusterThreshold",
+        usability=None,
+        usability_derived=True,
+        before=none,
+        after=none,
+        removals=(Removal("n1", 1, ()),) if wanted else (),
+        kept=(),
+        pending=(),
+        marked_infeasible=() if feasible else ("n1",),
+    )
+
+
+def write(one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+    infeasible = MARK_LABEL in one.labels and not wanted
+    plan = a_plan(wanted, feasible=not infeasible)
+    cluster = Cluster.of([one], pods)
+    return list(decide(cluster, plan, CONFIG, now_seconds=NOW, owner="me"))
+
+
+POD = Pod(namespace="a", name="p", node="n1")
+DAEMON = Pod(namespace="a", name="d", node="n1", daemon=True)
+MIRROR = Pod(namespace="a", name="m", node="n1", mirror=True)
+FILLER = Pod(namespace="a", name="f", node="n1", priority=-11)
+
+
+def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
+    (found,) = write(node(), POD)
+    metadata = found.merge_patch()["metadata"]
+    details = decode_details(metadata["annotations"])
+    assert found.kind is WriteKind.MARK
+    assert metadata["labels"] == MARKED
+    assert GUARDED.items() <= metadata["annotations"].items()
+    assert details is not None
+    assert (details.since, details.deadline, details.owner) == (NOW, NOW + 3600, "me")
+
+
+CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]] = [
+    ("not wanted, not marked", node(), (POD,), False, None, {}),
+    ("marked, full, guarded", marked(**GUARDED), (POD,), True, None, {}),
+    ("marked, empty", marked(**GUARDED), (), True, WriteKind.UNGUARD, dict(LIFTED)),
+    (
+        "marked, only pods that go with it",
+        marked(**GUARDED),
+        (DAEMON, MIRROR, FILLER),
+        True,
+        WriteKind.UNGUARD,
+        dict(LIFTED),
+    ),
+    ("handed over, still empty", marked(), (DAEMON,), True, None, {}),
+    ("handed over, a pod arrives", marked(), (POD,), True, WriteKind.GUARD, GUARDED),
+    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE, RELEASED),
+    ("handed over, infeasible", marked(), (), False, WriteKind.RELEASE, RELEASED),
+    (
+        "marked, somebody else's guard",
+        marked(**FOREIGN),
+        (POD,),
+        False,
+        WriteKind.RELEASE,
+        {DETAILS_ANNOTATION: None},
+    ),
+    ("somebody else's guard, empty", marked(**FOREIGN), (), True, None, {}),
+    ("somebody else's guard, no mark", node(None, FOREIGN), (), False, None, {}),
+    ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR, {}),
+    (
+        "released, its guard's time not over",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 1)}),
+        (POD,),
+        False,
+        None,
+        {},
+    ),
+    (
+        "released, its guard's time over",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}),
+        (POD,),
+        False,
+        WriteKind.UNGUARD,
+        dict(LIFTED),
+    ),
+    (
+        "released, the guard taken away by somebody",
+        node(None, {GUARD_OURS_ANNOTATION: str(NOW)}),
+        (POD,),
+        False,
+        WriteKind.UNGUARD,
+        {GUARD_OURS_ANNOTATION: None},
+    ),
+    ("being deleted, wanted", node(None, None, GOING), (), True, None, {}),
+    ("being deleted, marked", node(MARKED, DETAILED, OURS, GOING), (POD,), False, None, {}),
+    (
+        "being deleted, guarded",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: "0"}, GOING),
+        (),
+        False,
+        None,
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "wanted", "kind", "annotations"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_states(
+    one: Node,
+    pods: tuple[Pod, ...],
+    wanted: bool,
+    kind: WriteKind | None,
+    annotations: dict[str, str | None],
+) -> None:
+    found = write(one, *pods, wanted=wanted)
+    assert [one.kind for one in found] == ([kind] if kind else [])
+    for one_write in found:
+        assert dict(one_write.annotations) == annotations
+        released = kind is WriteKind.RELEASE
+        assert dict(one_write.labels) == ({MARK_LABEL: None} if released else {})
+
+
+def test_a_mark_is_released_at_its_deadline_and_not_before() -> None:
+    def details(deadline: int) -> dict[str, str]:
+        made = Details(since=NOW - 60, deadline=deadline, owner="me", policy="p", reason="r")
+        return {DETAILS_ANNOTATION: encode_details(made)} | GUARDED
+
+    assert write(node(MARKED, details(NOW + 1), OURS), POD) == []
+    (found,) = write(node(MARKED, details(NOW), OURS), POD)
+    assert found.kind is WriteKind.RELEASE
+
+
+def test_a_new_mark_takes_over_the_guard_that_a_release_has_left() -> None:
+    left = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+    (found,) = write(node(None, left), POD)
+    assert found.annotations[GUARD_OURS_ANNOTATION] == "marked"
+
+
+def test_releases_come_first() -> None:
+    late = Node(
+        name="n2", labels=MARKED, annotations=DETAILED, taints=(OURS,), allocatable=Resources()
+    )
+    plan = a_plan(wanted=True)
+    found = decide(Cluster.of([node(), late], []), plan, CONFIG, now_seconds=NOW, owner="me")
+    assert [(one.kind, one.node) for one in found] == [
+        (WriteKind.RELEASE, "n2"),
+        (WriteKind.MARK, "n1"),
+    ]
+
+
+@pytest.mark.xfail(strict=True, reason="only marked nodes are repaired")
+def test_a_taint_that_outlived_its_mark_is_taken_away() -> None:
+    (found,) = write(node(None, None, OURS), wanted=False)
+    assert found.kind is WriteKind.REPAIR
+
+
+@pytest.mark.xfail(strict=True, reason="a guard that a missing mark left is lifted at once")
+def test_the_guard_stays_a_while_when_somebody_else_takes_the_mark_away() -> None:
+    (found,) = write(node(None, GUARDED), POD, wanted=False)
+    assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
+
+
+@pytest.mark.xfail(strict=True, reason="a mark without details never ends")
+def test_a_mark_without_details_is_given_a_deadline() -> None:
+    (found,) = write(node(MARKED, GUARDED, OURS), POD)
+    details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
+    assert details is not None
+    assert details.deadline == NOW - 60 + CONFIG.deadline_seconds
+
+
+@pytest.mark.xfail(strict=True, reason="marked all the same, and open to draining")
+def test_a_node_that_cannot_be_guarded_is_not_marked() -> None:
+    assert write(node(None, {GUARD_ANNOTATION: "false"}), POD) == []

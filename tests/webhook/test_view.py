@@ -1,0 +1,87 @@
+"""The cluster as the watches tell it."""
+
+import pytest
+
+from core.edge.clock import Clock
+from core.edge.kube.client import NODES, PODS
+from core.edge.metrics import Metrics
+from core.model import Node, Pod, Resources
+from webhook.feed import Feed
+from webhook.view import ClusterView
+
+
+class Ticking(Clock):
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def unix_seconds(self) -> int:
+        return int(self.now)
+
+    def monotonic_seconds(self) -> float:
+        return self.now
+
+
+class Fed:
+    def __init__(self) -> None:
+        self.clock = Ticking()
+        self.view = ClusterView()
+        self.metrics = Metrics()
+        self.nodes = Feed(self.view, NODES, self.clock, self.metrics)
+        self.pods = Feed(self.view, PODS, self.clock, self.metrics)
+
+
+def a_node(name: str) -> Node:
+    return Node(name=name, allocatable=Resources())
+
+
+def a_pod(name: str, node: str | None = None) -> Pod:
+    return Pod(namespace="a", name=name, node=node)
+
+
+def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
+    fed = Fed()
+    fed.nodes.replaced([a_node("b"), a_node("a")])
+    fed.pods.replaced([a_pod("q"), a_pod("p")])
+    before = fed.view.snapshot()
+    fed.nodes.deleted("a")
+    fed.pods.changed(a_pod("p", "b"))
+    assert [node.name for node in before.nodes] == ["a", "b"]
+    assert [pod.node for pod in before.pods] == [None, None]
+    after = fed.view.snapshot()
+    assert [node.name for node in after.nodes] == ["b"]
+    assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
+
+
+def test_a_new_list_forgets_what_is_not_in_it() -> None:
+    fed = Fed()
+    fed.pods.replaced([a_pod("p")])
+    fed.pods.replaced([a_pod("q")])
+    fed.pods.deleted("a/never-seen")
+    assert list(fed.view.pods) == ["a/q"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "later", "reason"),
+    [
+        ([], 0, "nodes have not been listed yet"),
+        (["nodes"], 0, "pods have not been listed yet"),
+        (["nodes", "pods"], 180, None),
+        (["nodes", "pods"], 181, "no news of nodes for 181 s"),
+    ],
+)
+def test_a_view_without_news_is_not_to_be_decided_on(
+    heard: list[str], later: float, reason: str | None
+) -> None:
+    fed = Fed()
+    for resource in heard:
+        {"nodes": fed.nodes, "pods": fed.pods}[resource].alive()
+    assert fed.view.why_stale(fed.clock.now + later, 180) == reason
+
+
+def test_what_cannot_be_read_is_counted() -> None:
+    fed = Fed()
+    fed.pods.refused("a/p: spec: bad")
+    fed.pods.restarted("expired")
+    text = fed.metrics.text().decode()
+    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
+    assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
