@@ -1,2 +1,144 @@
-def add_parser(c):
-    pass
+"""`ebb demo`: the same load four times in virtual time, as a table and a picture."""
+
+import argparse
+import queue
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cli.terminal import console
+from sim import picture, report, scenario, trace, workload
+from sim.scenario import SCENARIOS, Scenario
+from sim.workload import HOUR_MS, Workload
+from sim.world import Result
+
+SIDE_BY_SIDE: Final = 2
+"""Runs at a time; each has one thread that works, so two cores are busy."""
+POLL_SECONDS: Final = 0.2
+PLAIN_LINE_HOURS: Final = 12
+DAYS_MAX: Final = 60
+PODS_AT_ONCE_TRACE: Final = 5000
+
+Hours = "Queue[tuple[str, int]]"
+
+
+def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Register the command."""
+    parser = commands.add_parser("demo", help="two days of a cluster in virtual time, four ways")
+    parser.add_argument("--trace", metavar="DIR", help="run the openb trace in DIR instead")
+    parser.add_argument("--days", type=_days, default=2, metavar="N", help="default 2")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default 1")
+    parser.add_argument(
+        "--wire",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="ask both programs over HTTP and HTTPS on loopback (default), or call their code",
+    )
+    parser.add_argument(
+        "--output",
+        default="ebb-demo.png",
+        metavar="FILE",
+        help="the picture; default ebb-demo.png",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play the four runs, print the table, draw the picture."""
+    out = console()
+    load = _load(arguments)
+    title = (
+        f"{load.name} workload, {arguments.days} days, seed {arguments.seed}: "
+        f"{len(load.nodes):,} nodes, {len(load.arrivals):,} pods"
+    )
+    out.print(title)
+    began = time.perf_counter()
+    results = _play_all(load, arguments, out)
+    out.print(_table(report.table(results)))
+    picture.draw(results, title, arguments.output)
+    how = "over HTTP and HTTPS" if arguments.wire else "by call"
+    took = time.perf_counter() - began
+    out.print(f"Ebb was asked {how}. {took:.0f} s. Picture: {arguments.output}")
+    return 0
+
+
+def _load(arguments: argparse.Namespace) -> Workload:
+    if arguments.trace is None:
+        return workload.embedded(arguments.seed, arguments.days)
+    folder = Path(arguments.trace)
+    nodes = [shape for _, shape in trace.nodes(folder)]
+    rows = [(requests, life) for _, requests, life in trace.pods(folder)]
+    return workload.bootstrap(
+        nodes, rows, seed=arguments.seed, days=arguments.days, at_once=PODS_AT_ONCE_TRACE
+    )
+
+
+def _play_all(load: Workload, arguments: argparse.Namespace, out: Console) -> Mapping[str, Result]:
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(SIDE_BY_SIDE, context) as pool:
+        hours: Any = manager.Queue()
+        runs: dict[str, Future[Result]] = {
+            one.name: pool.submit(_play, one, load, arguments.seed, arguments.wire, hours)
+            for one in SCENARIOS
+        }
+        total = load.duration_ms // HOUR_MS
+        tell, close = _bars(out, total) if out.is_terminal else _lines(out, total)
+        try:
+            while not all(one.done() for one in runs.values()):
+                _tell_news(hours, tell)
+        finally:
+            close()
+        return {name: one.result() for name, one in runs.items()}
+
+
+def _play(one: Scenario, load: Workload, seed: int, wire: bool, hours: Any) -> Result:  # noqa: ANN401, FBT001 sent to another process
+    return scenario.run(
+        one, load, seed=seed, wire=wire, progress=lambda hour: hours.put((one.name, hour))
+    )
+
+
+def _tell_news(hours: Any, tell: Callable[[str, int], None]) -> None:  # noqa: ANN401 a manager's proxy
+    try:
+        tell(*hours.get(timeout=POLL_SECONDS))
+    except queue.Empty:
+        return
+
+
+def _bars(out: Console, total: int) -> tuple[Callable[[str, int], None], Callable[[], None]]:
+    progress = Progress(
+        TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
+        TimeElapsedColumn(), console=out,
+    )  # fmt: skip
+    tasks = {one.name: progress.add_task(one.name, total=total) for one in SCENARIOS}
+    progress.start()
+    return lambda name, hour: progress.update(tasks[name], completed=hour), progress.stop
+
+
+def _lines(out: Console, total: int) -> tuple[Callable[[str, int], None], Callable[[], None]]:
+    def tell(name: str, hour: int) -> None:
+        if hour % PLAIN_LINE_HOURS == 0:
+            out.print(f"{name}: {hour} of {total} h")
+
+    return tell, lambda: None
+
+
+def _table(rows: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(rows[0]):
+        table.add_column(heading, justify="right" if number else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= DAYS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days, 1 to {DAYS_MAX}")
+    return int(text)

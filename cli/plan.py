@@ -11,7 +11,7 @@ import orjson
 from cli import plan_json, plan_table
 from core import engine
 from core.config import Config
-from core.edge import dump, files
+from core.edge import decode, files
 from core.errors import ConfigError
 from core.fields import parse_share
 
@@ -24,7 +24,8 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="what `kubectl get nodes,pods,pdb -A -o json` prints; plain, gzipped, or - ; repeat it for several",
+        help="what `kubectl get nodes,pods,pdb -A -o json` prints: plain, gzipped, or - ; "
+        "repeat it for several",
     )
     parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
     parser.add_argument("--max-removals", type=_count, metavar="N", help="at most N nodes go")
@@ -48,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
         memory=arguments.max_memory or config.thresholds.memory,
     )
     config = replace(config, thresholds=thresholds)
-    cluster = dump.cluster_of([(path, files.read_dump(path)) for path in arguments.from_file])
+    cluster = decode.cluster_from_dumps(
+        [(path, files.read_dump(path)) for path in arguments.from_file]
+    )
     plan = engine.plan(cluster, config, removals_max=arguments.max_removals)
     if arguments.output == "json":
         written = orjson.dumps(plan_json.document(plan, config), option=orjson.OPT_INDENT_2)

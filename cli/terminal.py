@@ -11,7 +11,26 @@ PIPE_WIDTH = 10_000
 def console() -> Console:
     """Return a console on standard output."""
     if sys.stdout.isatty():
-        return Console(highlight=False, emoji=False, markup=False)
-    return Console(
-        width=PIPE_WIDTH, highlight=False, emoji=False, markup=False, no_color=True, soft_wrap=True
+        return _Console(highlight=False, emoji=False, markup=False)
+    return _Console(
+        force_terminal=False,
+        width=PIPE_WIDTH,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        no_color=True,
+        soft_wrap=True,
     )
+
+
+def printable(text: str) -> str:
+    """Escape what would steer the terminal: names come from files that anybody may have made."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `ebb` what a reader that has gone means."""
+        raise

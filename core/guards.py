@@ -34,7 +34,7 @@ def _being_deleted(node: Node) -> str | None:
 
 def _kept(node: Node) -> str | None:
     key = opted_out(node)
-    return f'annotation {key}: "true" keeps it' if key else None
+    return f"annotation {key}: {node.annotations[key]!r} keeps it" if key else None
 
 
 def _cordoned(node: Node) -> str | None:

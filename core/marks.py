@@ -134,7 +134,9 @@ def opted_out(node: Node) -> str | None:
     for key in (KEEP_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
         if node.annotations.get(key) == "true":
             return key
-    if node.annotations.get(GUARD_ANNOTATION) == "true" and not guarded_by_us(node):
+    # Any value of somebody else's counts: with "false" in place, Ebb could not guard the node
+    # without taking that person's word away.
+    if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
         return GUARD_ANNOTATION
     return None
 

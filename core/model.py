@@ -62,6 +62,8 @@ class Taint:
     key: str
     value: str
     effect: str
+    time_added: str = ""
+    """As it was written; it must not get lost when the list is written back."""
 
 
 @dataclass(frozen=True, slots=True)

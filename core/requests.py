@@ -65,7 +65,9 @@ def pod_requests(asking: Asking) -> Resources:
 def _containers(asking: Asking) -> dict[str, int]:
     """Sum what runs at the same time; return the most that does."""
     infeasible = asking.infeasible
-    running = _sum(_larger(one.requests, one.held, infeasible=infeasible) for one in asking.containers)
+    running = _sum(
+        _larger(one.requests, one.held, infeasible=infeasible) for one in asking.containers
+    )
     if not asking.init_containers:
         return running
     sidecars: dict[str, int] = {}

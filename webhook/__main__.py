@@ -97,7 +97,10 @@ async def _judge(
             log.warning("not judging", extra=fields(reason=why))
             continue
         with metrics.pass_seconds.time():
-            await controller.tick(view.snapshot(), clock.unix_seconds())
+            found = await asyncio.to_thread(
+                controller.judge, view.snapshot(), clock.unix_seconds()
+            )
+            await controller.carry_out(found)
 
 
 def _tls(config: Config, clock: Clock) -> ssl.SSLContext:

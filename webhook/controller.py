@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from core import engine
@@ -57,23 +57,28 @@ class Controller:
         self._candidates: Mapping[str, int] = {}
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
-        """Judge the cluster as it stands at *now_seconds* (unix) and act on it.
+        """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
+        return await self.carry_out(self.judge(cluster, now_seconds))
 
-        A write that fails is counted and logged; the next pass decides anew.
-        """
+    def judge(self, cluster: Cluster, now_seconds: int) -> TickReport:
+        """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config = self._config
         self._candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
         ready = engine.due(self._candidates, config.delay_seconds, now_seconds)
         plan = engine.plan(cluster, config, due=ready)
         writes = decide(cluster, plan, config, now_seconds=now_seconds, owner=self._owner)
-        failed = 0
-        for write in writes:
+        self._measure(cluster, plan)
+        return TickReport(plan, self._candidates, writes, 0)
+
+    async def carry_out(self, report: TickReport) -> TickReport:
+        """Write, in mode enforce; a write that fails is counted, the next pass decides anew."""
+        config, failed = self._config, 0
+        for write in report.writes:
             say = "would write" if config.mode is Mode.OBSERVE else "writing"
             log.info(say, extra=fields(kind=write.kind.value, node=write.node))
             if config.mode is Mode.ENFORCE:
                 failed += not await self._carry_out(write)
-        self._measure(cluster, plan)
-        return TickReport(plan, self._candidates, writes, failed)
+        return replace(report, failed=failed)
 
     async def _carry_out(self, write: Write) -> bool:
         try:

@@ -70,9 +70,12 @@ def decide(
                 others.append(_mark(node, plan, config, now_seconds, owner))
             else:
                 others += _expire_guard(node, now_seconds)
+                others += _repair(node, config)
         elif node.name not in wanted or _overdue(node, now_seconds):
             releases.append(_release(node, now_seconds))
         else:
+            if marks.decode_details(node.annotations) is None:
+                others.append(_mark(node, plan, config, now_seconds, owner))
             others += _hand_over(node, occupied=node.name in occupied)
             others += _repair(node, config)
     return (*releases, *others)
@@ -138,7 +141,13 @@ def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
     until = node.annotations.get(marks.GUARD_OURS_ANNOTATION)
     if until is None:
         return
-    if not (until.isdecimal() and len(until) < 16 and now_seconds < int(until)):
+    if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
+        # Somebody else took the mark away: this is a release like any other.
+        later = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
+        yield Write(WriteKind.GUARD, node.name, {}, {marks.GUARD_OURS_ANNOTATION: later})
+        return
+    left = int(until) - now_seconds if until.isdecimal() and len(until) < 16 else 0
+    if not 0 < left <= GUARD_AFTER_RELEASE_SECONDS:
         yield _unguard(node)
 
 

@@ -20,6 +20,7 @@ class Feed:
     def replaced(self, objects: list[Node | Pod]) -> None:
         """Take the whole list: what is not in it is gone."""
         self._known.clear()
+        self._view.unreadable.pop(self._resource, None)
         for found in objects:
             self.changed(found)
 
@@ -38,8 +39,9 @@ class Feed:
         """Note that the view is up to date."""
         self._view.alive(self._resource, self._clock.monotonic_seconds())
 
-    def refused(self, reason: str) -> None:  # noqa: ARG002 the view must not be trusted whole
-        """Count an object that could not be read."""
+    def refused(self, reason: str) -> None:
+        """Count an object that could not be read; the view is not whole until the next list."""
+        self._view.unreadable[self._resource] = reason
         self._metrics.refused_objects.labels(self._resource).inc()
 
     def restarted(self, reason: str) -> None:

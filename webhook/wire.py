@@ -45,6 +45,7 @@ class _User(msgspec.Struct, gc=False):
 class _Request(msgspec.Struct, gc=False, rename="camel"):
     uid: str
     operation: str = ""
+    sub_resource: str = ""
     user_info: _User = msgspec.field(default_factory=_User)
     object: _Object | None = None
 
@@ -75,6 +76,8 @@ def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
         asked = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
+    if not asked.request.uid:
+        raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: any text")
     if asked.api_version != API_VERSION or asked.kind != KIND:
         got = f"{asked.api_version} {asked.kind}"
         raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
@@ -94,7 +97,7 @@ def _patch(request: _Request, taint_key: str) -> list[dict[str, Any]]:
     taints differ, so kubelets' updates pass as they are.
     """
     node = request.object
-    if node is None or node.kind not in ("", "Node"):
+    if node is None or node.kind not in ("", "Node") or request.sub_resource:
         return []
     if request.operation not in ("CREATE", "UPDATE"):
         return []

@@ -1,289 +1,208 @@
 """Kubernetes JSON to the model, straight from bytes; only what is used is decoded.
 
-Typed decoding skips what is not named here, which makes a 5 kB pod cost microseconds. Repeated
-values (requests, templates, label sets) become one object each, through bounded caches.
+Typed decoding (core.edge.objects) skips what is not named there, so that a 5 kB pod costs
+microseconds. Every fault names source, object and field.
 """
 
-from functools import lru_cache
-from sys import intern
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
+from core.edge import convert
 from core.edge.objects import (
-    AFFINITY_DECODER,
+    BUDGET_DECODER,
     HEAD_DECODER,
-    NO_AFFINITY,
+    NAME_DECODER,
     NODE_DECODER,
     POD_DECODER,
-    Affinity,
-    Expression,
-    Meta,
     NodeObject,
-    NodeTerm,
     PodObject,
-    PodSpec,
-    PodTerm,
 )
-from core.edge.objects import (
-    Container as WireContainer,
-)
-from core.edge.objects import (
-    Toleration as WireToleration,
-)
-from core.errors import InvalidInputError, InvalidQuantityError
-from core.model import (
-    Node,
-    Placing,
-    Pod,
-    PodSelector,
-    Requirement,
-    Resources,
-    SelectorTerm,
-    Taint,
-    Toleration,
-)
-from core.quantity import millis, whole
-from core.requests import Amounts, Asking, Container, pod_requests, resources
+from core.errors import InvalidInputError
+from core.model import Cluster, DisruptionBudget, Node, Pod
 
-CACHE_MAX: Final = 65_536
-FINISHED: Final = ("Succeeded", "Failed")
-DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-DEFAULT_SCHEDULER: Final = "default-scheduler"
+__all__ = [
+    "NODE_DECODER",
+    "POD_DECODER",
+    "cluster_from_dumps",
+    "decode_dump",
+    "node",
+    "node_of",
+    "pod",
+    "pod_of",
+]
 
+HOW_TO: Final = "make it with: kubectl get nodes,pods,pdb -A -o json"
+SHOWN_MAX: Final = 80
+"""Characters of a name that a fault repeats."""
+ITEM_KINDS: Final = {
+    "NodeList": "Node",
+    "PodList": "Pod",
+    "PodDisruptionBudgetList": "PodDisruptionBudget",
+}
+"""Kind of the items, which do not name it themselves in lists of one kind."""
 
-def node(raw: bytes | msgspec.Raw, source: str = "") -> Node:
-    """Decode one v1 Node. Raises: InvalidInputError that names object and field."""
-    return node_of(_decode(NODE_DECODER, raw, source), source)
+Bytes = bytes | msgspec.Raw
+Object = Node | Pod | DisruptionBudget
+Wire_ = TypeVar("Wire_")
+Model_ = TypeVar("Model_")
 
 
-def pod(raw: bytes | msgspec.Raw, source: str = "") -> Pod | None:
-    """Decode one v1 Pod; None for a finished one. Raises: InvalidInputError."""
-    return pod_of(_decode(POD_DECODER, raw, source), source)
+def node(raw: Bytes, source: str = "") -> Node:
+    """Decode one v1 Node. Raises: InvalidInputError that names source, object and field."""
+    return node_of(_struct(NODE_DECODER, raw, "Node", source), source)
+
+
+def pod(raw: Bytes, source: str = "") -> Pod | None:
+    """Decode one v1 Pod; None for a finished one. Raises: InvalidInputError as `node`."""
+    return pod_of(_struct(POD_DECODER, raw, "Pod", source), source)
 
 
 def node_of(obj: NodeObject, source: str = "") -> Node:
-    """Make a Node of its wire form."""
-    where = _where(source, "Node", obj.metadata)
-    status, spec = obj.status, obj.spec
-    allocatable = (status.allocatable or status.capacity) if status else None
-    if not allocatable:
-        raise InvalidInputError(
-            f"{where}: status.allocatable", "missing; allowed: a list of resources, such as cpu"
-        )
-    amounts = {}
-    for name, quantity in allocatable.items():
-        if not name.startswith("attachable-volumes-"):
-            amounts[name] = _quantity(name, quantity, f"{where}: status.allocatable.{name}")
-    conditions = (status.conditions if status else None) or []
-    return Node(
-        name=intern(obj.metadata.name),
-        uid=obj.metadata.uid,
-        labels=obj.metadata.labels or {},
-        annotations=obj.metadata.annotations or {},
-        taints=tuple(Taint(t.key, t.value or "", t.effect) for t in (spec and spec.taints) or ()),
-        unschedulable=bool(spec and spec.unschedulable),
-        allocatable=resources(amounts, pods=amounts.get("pods", 0)),
-        ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
-    )
+    """Make a Node of its decoded wire form. Raises: InvalidInputError as `node`."""
+    try:
+        return convert.node(obj)
+    except InvalidInputError as fault:
+        raise _about(fault, source, "Node", None, obj.metadata.name) from fault
 
 
 def pod_of(obj: PodObject, source: str = "") -> Pod | None:
-    """Make a Pod of its wire form; None for a finished one."""
-    if obj.status is not None and obj.status.phase in FINISHED:
-        return None
-    meta, spec = obj.metadata, obj.spec
-    namespace = intern(meta.namespace or "default")
-    where = _where(source, "Pod", meta)
-    owner = next((o for o in meta.owner_references or () if o.controller), None)
-    annotations = meta.annotations or {}
-    affinity = _affinity(bytes(spec.affinity), where)
-    kind = intern(owner.kind) if owner else ""
-    return Pod(
-        namespace=namespace,
-        name=meta.name,
-        uid=meta.uid,
-        node=intern(spec.node_name) if spec.node_name else None,
-        requests=_requests(obj, where),
-        placing=_placing(
-            tuple(sorted((spec.node_selector or {}).items())),
-            bytes(spec.affinity),
-            tuple(_toleration(t) for t in spec.tolerations or ()),
-        ),
-        labels=meta.labels or {},
-        owner_kind=kind,
-        owner_name=owner.name if owner else "",
-        priority=spec.priority or 0,
-        mirror=MIRROR_ANNOTATION in annotations,
-        daemon=kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true",
-        unsupported=_unsupported(spec, affinity),
-        repels=_repels(affinity, namespace),
-    )
-
-
-def _requests(obj: PodObject, where: str) -> Resources:
-    spec, status = obj.spec, obj.status
-    given: dict[str, tuple[Amounts, ...]] = {}
-    for entry in (
-        *((status and status.container_statuses) or ()),
-        *((status and status.init_container_statuses) or ()),
-    ):
-        running = entry.resources.requests if entry.resources else None
-        given[entry.name] = tuple(a for a in (entry.allocated_resources, running) if a)
-    asking = Asking(
-        containers=[_container(c, given) for c in spec.containers or ()],
-        init_containers=[_container(c, given) for c in spec.init_containers or ()],
-        overhead=spec.overhead or {},
-        pod_level=(spec.resources and spec.resources.requests) or {},
-    )
+    """Make a Pod of its decoded wire form; None for a finished one. Raises: as `node`."""
     try:
-        return _same(pod_requests(asking))
-    except InvalidQuantityError:
-        raise _request_fault(spec, where) from None
+        return convert.pod(obj)
+    except InvalidInputError as fault:
+        meta = obj.metadata
+        raise _about(fault, source, "Pod", meta.namespace, meta.name) from fault
 
 
-def _request_fault(spec: PodSpec, where: str) -> InvalidInputError:
-    """Find which field holds the bad quantity; only faults pay for the search."""
-    lists = [("spec.overhead", spec.overhead or {})]
-    for group, containers in (
-        ("containers", spec.containers),
-        ("initContainers", spec.init_containers),
-    ):
-        for number, container in enumerate(containers or ()):
-            amounts = (container.resources and container.resources.requests) or {}
-            lists.append((f"spec.{group}[{number}].resources.requests", amounts))
-    lists.append(("spec.resources.requests", (spec.resources and spec.resources.requests) or {}))
-    for path, amounts in lists:
-        for name, quantity in amounts.items():
+def decode_dump(raw: bytes, source: str) -> list[Object]:
+    """Decode what kubectl prints with -o json: a list of any kinds, of one kind, or one object.
+
+    Finished pods and objects of other kinds are left out.
+    Raises: InvalidInputError that names source, object and field.
+    """
+    found = (_object(kind, item, source) for kind, item in _items(raw, source))
+    return [one for one in found if one is not None]
+
+
+def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
+    """Merge dumps, each (source, bytes), into one Cluster.
+
+    A dump without any pod is refused: every node would look as if it could go.
+    Raises: InvalidInputError that names source, object and field.
+    """
+    kinds: set[str] = set()
+    found: list[Object | None] = []
+    for source, raw in dumps:
+        for kind, item in _items(raw, source):
+            kinds.add(kind)
+            found.append(_object(kind, item, source))
+    sources = ", ".join(source for source, _ in dumps)
+    for kind, name in (("Node", "nodes"), ("Pod", "pods")):
+        if kind not in kinds:
+            raise InvalidInputError(sources, f"holds no {name}; {HOW_TO}")
+    return _cluster(found, sources)
+
+
+def _cluster(found: Iterable[Object | None], sources: str) -> Cluster:
+    nodes: list[Node] = []
+    pods: list[Pod] = []
+    budgets: list[DisruptionBudget] = []
+    for one in found:
+        match one:
+            case Pod():
+                pods.append(one)
+            case Node():
+                nodes.append(one)
+            case DisruptionBudget():
+                budgets.append(one)
+            case None:
+                pass
+    try:
+        return Cluster.of(nodes, pods, budgets)
+    except InvalidInputError as fault:
+        raise InvalidInputError(f"{sources}: {fault.where}", fault.problem) from fault
+
+
+def _items(raw: bytes, source: str) -> Iterator[tuple[str, Bytes]]:
+    """Yield (kind, bytes) of a list's items, or of the one object that was given."""
+    if not raw.strip():
+        raise InvalidInputError(source, f"is empty; {HOW_TO}")
+    head = _decode(HEAD_DECODER.decode, raw, source, HOW_TO)
+    if head.items is None:
+        yield head.kind, raw
+        return
+    of_list = ITEM_KINDS.get(head.kind, "")
+    for number, item in enumerate(head.items):
+        yield (
+            of_list or _decode(HEAD_DECODER.decode, item, f"{source}: items[{number}]").kind,
+            item,
+        )
+
+
+def _object(kind: str, raw: Bytes, source: str) -> Object | None:
+    match kind:
+        case "Pod":
+            return pod(raw, source)
+        case "Node":
+            return node(raw, source)
+        case "PodDisruptionBudget":
+            obj = _struct(BUDGET_DECODER, raw, kind, source)
             try:
-                _quantity(name, quantity, f"{where}: {path}.{name}")
+                return convert.budget(obj)
             except InvalidInputError as fault:
-                return fault
-    return InvalidInputError(f"{where}: status.containerStatuses", "holds a bad quantity")
+                meta = obj.metadata
+                raise _about(fault, source, kind, meta.namespace, meta.name) from fault
+        case _:
+            return None
 
 
-def _container(container: WireContainer, given: dict[str, tuple[Amounts, ...]]) -> Container:
-    return Container(
-        (container.resources and container.resources.requests) or {},
-        restartable=container.restart_policy == "Always",
-        resized=given.get(container.name, ()) if given else (),
-    )
-
-
-@lru_cache(maxsize=CACHE_MAX)
-def _same(amount: Resources) -> Resources:
-    """Return one object for equal requests."""
-    return amount
-
-
-@lru_cache(maxsize=CACHE_MAX)
-def _placing(
-    selector: tuple[tuple[str, str], ...], affinity: bytes, tolerations: tuple[Toleration, ...]
-) -> Placing:
-    """Make the template once for all pods that share it."""
-    required = _affinity(affinity, "").node_affinity
-    terms = required.required if required else None
-    return Placing(
-        node_selector=selector,
-        affinity=None
-        if terms is None
-        else tuple(_term(term) for term in terms.node_selector_terms or ()),
-        tolerations=tolerations,
-    )
-
-
-@lru_cache(maxsize=CACHE_MAX)
-def _affinity(raw: bytes, where: str) -> Affinity:
-    if raw == b"null":
-        return NO_AFFINITY
-    try:
-        return AFFINITY_DECODER.decode(raw) or NO_AFFINITY
-    except msgspec.DecodeError as fault:
-        raise InvalidInputError(f"{where}: spec.affinity", str(fault)) from fault
-
-
-def _term(term: NodeTerm) -> SelectorTerm:
-    return SelectorTerm(
-        tuple(_requirement(e) for e in term.match_expressions or ()),
-        tuple(_requirement(e) for e in term.match_fields or ()),
-    )
-
-
-def _requirement(expression: Expression) -> Requirement:
-    return Requirement(expression.key, expression.operator, tuple(expression.values or ()))
-
-
-def _toleration(found: WireToleration) -> Toleration:
-    return Toleration(
-        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
-    )
-
-
-def _unsupported(spec: PodSpec, affinity: Affinity) -> tuple[str, ...]:
-    """Name the fields that ask what the engine cannot evaluate."""
-    containers = spec.containers or ()
-    asked = {
-        "spec.affinity.podAffinity": affinity.pod_affinity and affinity.pod_affinity.required,
-        "spec.affinity.podAntiAffinity": affinity.pod_anti_affinity
-        and affinity.pod_anti_affinity.required,
-        "spec.topologySpreadConstraints": any(
-            s.when_unsatisfiable == "DoNotSchedule" for s in spec.topology_spread_constraints or ()
-        ),
-        "spec.containers.ports.hostPort": any(
-            port.host_port for container in containers for port in container.ports or ()
-        ),
-        "spec.hostNetwork": spec.host_network and any(c.ports for c in containers),
-        "spec.volumes": any(v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ()),
-        "spec.resourceClaims": spec.resource_claims,
-        "spec.schedulerName": spec.scheduler_name not in (None, "", DEFAULT_SCHEDULER),
-    }
-    return tuple(path for path, present in asked.items() if present)
-
-
-def _repels(affinity: Affinity, namespace: str) -> tuple[PodSelector, ...]:
-    terms = (affinity.pod_anti_affinity and affinity.pod_anti_affinity.required) or ()
-    return tuple(_pod_selector(term, namespace) for term in terms)
-
-
-def _pod_selector(term: PodTerm, namespace: str) -> PodSelector:
-    selector = term.label_selector
-    labels = (selector and selector.match_labels) or {}
-    expressions = (selector and selector.match_expressions) or ()
-    namespaces = tuple(term.namespaces) if term.namespaces else (namespace,)
-    return PodSelector(
-        None if term.namespace_selector else namespaces,
-        (
-            *(Requirement(key, "In", (value,)) for key, value in sorted(labels.items())),
-            *(_requirement(expression) for expression in expressions),
-        ),
-    )
-
-
-def _quantity(name: str, quantity: str | float, where: str) -> int:
-    try:
-        return millis(quantity) if name == "cpu" else whole(quantity)
-    except InvalidQuantityError as fault:
-        raise InvalidInputError(where, fault.problem) from fault
-
-
-def _where(source: str, kind: str, meta: Meta) -> str:
-    name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-    return f"{source}: {kind} {name}" if source else f"{kind} {name}"
-
-
-def _decode(decoder: Any, raw: bytes | msgspec.Raw, source: str) -> Any:  # noqa: ANN401 typed by its decoder
+def _struct(decoder: msgspec.json.Decoder[Wire_], raw: Bytes, kind: str, source: str) -> Wire_:
+    """Decode one object; the search for its name is paid for by faults alone."""
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        where = _name_of(raw, source)
-        raise InvalidInputError(where, f"not what Kubernetes writes: {fault}") from fault
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        name = _decode(NAME_DECODER.decode, raw, _join(source, kind)).metadata
+        where = _where(source, kind, name.namespace, name.name) if name else _join(source, kind)
+        return _decode(decoder.decode, raw, where)
 
 
-def _name_of(raw: bytes | msgspec.Raw, source: str) -> str:
-    """Name the object that cannot be decoded, if at least its head can."""
+def _decode(decode: Callable[[Bytes], Model_], raw: Bytes, where: str, hint: str = "") -> Model_:
+    """Decode, or raise InvalidInputError with the field or the position."""
     try:
-        head = HEAD_DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return source or "input"
-    return _where(source, head.kind or "object", head.metadata) if head.metadata else source
+        return decode(raw)
+    except msgspec.ValidationError as fault:
+        problem, _, path = str(fault).partition(" - at `$")
+        field = path.rstrip("`").lstrip(".")
+        raise InvalidInputError(_join(where, field), _hinted(problem, hint)) from fault
+    except UnicodeDecodeError as fault:
+        raise InvalidInputError(where, _hinted("is not UTF-8", hint)) from fault
+    except RecursionError as fault:
+        raise InvalidInputError(where, _hinted("is nested too deeply", hint)) from fault
+    except msgspec.DecodeError as fault:
+        # Only this one comes without a position.
+        cut = f"{fault} after {len(bytes(raw))} bytes" if "truncated" in str(fault) else str(fault)
+        raise InvalidInputError(where, _hinted(f"is not whole JSON: {cut}", hint)) from fault
+
+
+def _about(
+    fault: InvalidInputError, source: str, kind: str, namespace: str | None, name: str
+) -> InvalidInputError:
+    """Put the object before the field."""
+    return InvalidInputError(
+        _join(_where(source, kind, namespace, name), fault.where), fault.problem
+    )
+
+
+def _where(source: str, kind: str, namespace: str | None, name: str) -> str:
+    shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
+    return _join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
+
+
+def _join(where: str, what: str) -> str:
+    return f"{where}: {what}" if where and what else where or what
+
+
+def _hinted(problem: str, hint: str) -> str:
+    return f"{problem}; {hint}" if hint else problem

@@ -1,7 +1,7 @@
 """The Kubernetes objects as they stand on the wire, as far as they are read.
 
 Typed decoding skips every field that is not named here. What all pods of a template share
-(labels, selectors, affinity, tolerations) stays raw, so that equal bytes are decoded once.
+(labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once.
 """
 
 from typing import Final
@@ -73,7 +73,7 @@ class Port(Struct):
 class Container(Struct):
     """A container of a pod."""
 
-    resources: Requests | None = None
+    resources: msgspec.Raw = NULL
     ports: list[Port] | None = None
     restart_policy: str | None = None
     name: str = ""
@@ -113,8 +113,8 @@ class PodSpec(Struct):
     node_name: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
-    overhead: Amounts | None = None
-    resources: Requests | None = None
+    overhead: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
     node_selector: msgspec.Raw = NULL
     affinity: msgspec.Raw = NULL
     tolerations: msgspec.Raw = NULL
@@ -130,8 +130,8 @@ class ContainerStatus(Struct):
     """What a container has been given."""
 
     name: str = ""
-    allocated_resources: Amounts | None = None
-    resources: Requests | None = None
+    allocated_resources: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
 
 
 class Condition(Struct):
@@ -146,11 +146,11 @@ class PodStatus(Struct):
     """A pod's status."""
 
     phase: str = ""
-    conditions: list[Condition] | None = None
+    conditions: msgspec.Raw = NULL
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
-    allocated_resources: Amounts | None = None
-    resources: Requests | None = None
+    allocated_resources: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
 
 
 class PodObject(Struct):
@@ -167,6 +167,7 @@ class Taint(Struct):
     key: str = ""
     value: str | None = None
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Struct):
@@ -284,6 +285,9 @@ NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
 BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
+REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
+AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
+CONDITIONS_DECODER: Final = msgspec.json.Decoder(list[Condition] | None)
 AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
 TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
 TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)

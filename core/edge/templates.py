@@ -4,14 +4,12 @@ Keys of the caches are the bytes as they were sent; their values are put into ca
 that templates which differ in the order of their entries alone are equal too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from sys import intern
-from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-import msgspec
-
+from core.edge.fields import read_field
 from core.edge.objects import (
     AFFINITY_DECODER,
     TEXTS_DECODER,
@@ -24,13 +22,12 @@ from core.edge.objects import (
 from core.edge.objects import (
     Toleration as WireToleration,
 )
-from core.errors import InvalidInputError
 from core.model import ANYWHERE, Placing, PodSelector, Requirement, SelectorTerm, Toleration
 
 TEMPLATES_MAX: Final = 16_384
 """Entries of each cache, about 1 kB each; what is more is decoded again."""
 
-Read_ = TypeVar("Read_")
+Entry_ = TypeVar("Entry_")
 
 
 class Template(NamedTuple):
@@ -50,10 +47,10 @@ NO_AFFINITY: Final = Affinity()
 @lru_cache(maxsize=TEMPLATES_MAX)
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
-    asked = _read(AFFINITY_DECODER.decode, affinity, "spec.affinity") or NO_AFFINITY
+    asked = read_field(AFFINITY_DECODER.decode, affinity, "spec.affinity") or NO_AFFINITY
     nodes = asked.node_affinity.required if asked.node_affinity else None
-    texts = _read(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
-    tolerated = _read(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
+    texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
+    tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
     placing = Placing(
         node_selector=tuple(sorted(texts.items())),
         affinity=None if nodes is None else _ordered(map(_term, nodes.node_selector_terms or ())),
@@ -73,7 +70,7 @@ def template_of_resident(affinity: bytes) -> Template:
     Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
     pods, so they are not kept.
     """
-    asked = _read(AFFINITY_DECODER.decode, affinity, "spec.affinity")
+    asked = read_field(AFFINITY_DECODER.decode, affinity, "spec.affinity")
     repelled = asked.pod_anti_affinity if asked else None
     if repelled is None or not repelled.required:
         return ANY_TEMPLATE
@@ -82,13 +79,13 @@ def template_of_resident(affinity: bytes) -> Template:
 
 @lru_cache(maxsize=TEMPLATES_MAX)
 def labels(raw: bytes) -> Mapping[str, str]:
-    """Decode a pod's labels; one read-only mapping for all pods that have the same."""
-    found = _read(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
-    return MappingProxyType({intern(key): intern(value) for key, value in found.items()})
+    """Decode a pod's labels; one mapping, never written to, for all pods that have the same."""
+    found = read_field(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
+    return {intern(key): intern(value) for key, value in found.items()}
 
 
 def selectors(terms: Iterable[PodTerm], namespace: str) -> tuple[PodSelector, ...]:
-    """Return what anti-affinity terms select; without a label selector: nothing, as the API says."""
+    """Return what anti-affinity terms select; a term without a label selector selects no pod."""
     return tuple(_selector(term, namespace) for term in terms if term.label_selector is not None)
 
 
@@ -99,10 +96,8 @@ def _selector(term: PodTerm, namespace: str) -> PodSelector:
     requirements = [Requirement(key, "In", (value,)) for key, value in texts.items()]
     requirements += map(_requirement, expressions)
     namespaces = tuple(sorted(term.namespaces)) if term.namespaces else (namespace,)
-    found = PodSelector(
-        None if term.namespace_selector is not None else namespaces, _ordered(requirements)
-    )
-    return _same(found)
+    anywhere = term.namespace_selector is not None
+    return PodSelector(None if anywhere else namespaces, _ordered(requirements))
 
 
 def _term(term: NodeTerm) -> SelectorTerm:
@@ -123,20 +118,12 @@ def _toleration(found: WireToleration) -> Toleration:
     )
 
 
-def _ordered(values: Iterable[Read_]) -> tuple[Read_, ...]:
-    """Sort without doubles: entries are alternatives, or must all hold; their order says nothing."""
+def _ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
+    """Sort without doubles: whether any or all of them must hold, their order says nothing."""
     return tuple(sorted(set(values), key=repr))
 
 
 @lru_cache(maxsize=TEMPLATES_MAX)
-def _same(value: Read_) -> Read_:
-    """Return one object for equal values."""
-    return value
-
-
-def _read(decode: Callable[[bytes], Read_], raw: bytes, field: str) -> Read_:
-    try:
-        return decode(raw)
-    except msgspec.DecodeError as fault:
-        problem, _, place = str(fault).partition(" - at `$")
-        raise InvalidInputError(f"{field}{place.rstrip('`')}", problem) from fault
+def _same(placing: Placing) -> Placing:
+    """Return one object for equal placings."""
+    return placing

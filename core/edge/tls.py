@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from core.errors import InvalidInputError
 
 CA_DAYS: Final = 3650
-LEAF_DAYS: Final = 30
+LEAF_DAYS: Final = 365
 BACKDATE_SECONDS: Final = 3600
 """Clocks differ: a certificate is valid from a little before it was made."""
 

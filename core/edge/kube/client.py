@@ -4,11 +4,15 @@ Configuration, authentication and transport are those of the official package; i
 are not used, because they cost seconds and gigabytes in a large cluster.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
+import msgspec
+import yaml
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
@@ -19,6 +23,14 @@ from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model import Node, Taint
 
 CALL_SECONDS_MAX: Final = 15.0
+CONNECTIONS_MAX: Final = 16
+"""Calls and watches at once; more of them wait for a connection."""
+CALL_TRIES_MAX: Final = 3
+"""How often one call is made as long as the server answers 429."""
+CALL_RETRY_SECONDS_MIN: Final = 1.0
+CALL_RETRY_SECONDS_MAX: Final = 10.0
+SILENCE_SECONDS_MAX: Final = 200.0
+"""Bookmarks come about once a minute; a watch silent for longer is half open."""
 PAGE_OBJECTS: Final = 500
 WATCH_SECONDS: Final = 300
 """The server ends a watch after this; then it is begun anew from where it ended."""
@@ -27,6 +39,8 @@ NODES: Final = "nodes"
 MERGE_PATCH: Final = "application/merge-patch+json"
 USER_AGENT: Final = "kube-ebb"
 
+Sleep = Callable[[float], Awaitable[object]]
+
 
 class ApiError(UnavailableError):
     """The API server answered with a status that is no success."""
@@ -34,7 +48,7 @@ class ApiError(UnavailableError):
     def __init__(
         self, status: int, problem: str, retry_after_seconds: float | None = None
     ) -> None:
-        super().__init__(f"API server answered {status}: {problem:.200}")
+        super().__init__(f"API server answered {status}: {_one_line(problem)}")
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
@@ -42,9 +56,18 @@ class ApiError(UnavailableError):
 class Client:
     """An open connection to one API server; an async context manager."""
 
-    def __init__(self, api: client.ApiClient) -> None:
-        self._api = api
+    def __init__(
+        self,
+        api: client.ApiClient,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        silence_seconds_max: float = SILENCE_SECONDS_MAX,
+    ) -> None:
+        self._api, self._sleep = api, sleep
+        self.silence_seconds_max = silence_seconds_max
         api.user_agent = USER_AGENT
+        # Unpacking a large list costs more than it saves on a cluster's own network.
+        api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
         self._core = client.CoreV1Api(api)
 
     @classmethod
@@ -53,7 +76,10 @@ class Client:
 
         Raises: InvalidInputError when there is no such file, or it is not a kubeconfig.
         """
-        settings = client.Configuration()
+        settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
+        where = kubeconfig or "in-cluster configuration"
+        if kubeconfig is not None and not Path(kubeconfig).is_file():  # noqa: ASYNC240 once, at start
+            raise InvalidInputError(where, "no such file")
         try:
             if kubeconfig is None:
                 config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -63,10 +89,9 @@ class Client:
                 await config.load_kube_config(  # type: ignore[no-untyped-call]
                     config_file=kubeconfig, client_configuration=settings
                 )
-        except (ConfigException, OSError, ValueError, TypeError) as fault:
-            where = kubeconfig or "in-cluster configuration"
-            raise InvalidInputError(where, str(fault).splitlines()[0]) from fault
-        return cls(client.ApiClient(settings))
+            return cls(client.ApiClient(settings))
+        except _NO_CONFIGURATION as fault:
+            raise InvalidInputError(where, _one_line(str(fault))) from fault
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,27 +131,24 @@ class Client:
 
     async def get_node(self, name: str) -> tuple[Node, str]:
         """Return a Node and its resourceVersion."""
-        response = await self._call(
-            self._core.read_node_without_preload_content, name, _request_timeout=CALL_SECONDS_MAX
-        )
-        return _node(await _read(response))
+        raw = await self._ask(self._core.read_node_without_preload_content, name)
+        return _node(raw)
 
     async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
         """Merge-patch a Node; return it as stored, and its resourceVersion."""
-        response = await self._call(
+        raw = await self._ask(
             self._core.patch_node_without_preload_content,
             name,
             dict(patch),
             _content_type=MERGE_PATCH,
-            _request_timeout=CALL_SECONDS_MAX,
         )
-        return _node(await _read(response))
+        return _node(raw)
 
     async def replace_taints(
         self, name: str, taints: Sequence[Taint], resource_version: str
     ) -> tuple[Node, str]:
         """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
-        written = [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints]
+        written = [_taint_json(taint) for taint in taints]
         metadata = {"resourceVersion": resource_version}
         return await self.patch_node(name, {"metadata": metadata, "spec": {"taints": written}})
 
@@ -134,6 +156,26 @@ class Client:
         if resource == PODS:
             return self._core.list_pod_for_all_namespaces_without_preload_content
         return self._core.list_node_without_preload_content
+
+    async def _ask(
+        self,
+        method: Any,  # noqa: ANN401 generated code without types
+        *arguments: object,
+        **options: object,
+    ) -> bytes:
+        """Call and read the answer; call again as long as the server is throttling."""
+        for tries in range(1, CALL_TRIES_MAX + 1):
+            try:
+                response = await self._call(
+                    method, *arguments, **options, _request_timeout=CALL_SECONDS_MAX
+                )
+                return await _read(response)
+            except ApiError as fault:
+                if fault.status != 429 or tries == CALL_TRIES_MAX:
+                    raise
+                asked = fault.retry_after_seconds or 0
+                await self._sleep(min(max(asked, CALL_RETRY_SECONDS_MIN), CALL_RETRY_SECONDS_MAX))
+        raise AssertionError("the last try returns or raises")
 
     async def _call(
         self,
@@ -148,25 +190,65 @@ class Client:
         except ApiException as fault:
             raise ApiError(fault.status or 0, str(fault.reason)) from fault
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
-            raise UnavailableError(f"API server: {type(fault).__name__} {fault}") from fault
+            raise _unreachable(fault) from fault
         if response.status < 300:
             return response
-        problem = (await _read(response)).decode(errors="replace")
+        problem = _message(await _read(response))
         after = response.headers.get("Retry-After", "")
         if response.status == 409:
-            raise ConflictError(f"API server answered 409: {problem:.200}")
+            raise ConflictError(f"API server answered 409: {_one_line(problem)}")
         raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+
+
+def _taint_json(taint: Taint) -> dict[str, str]:
+    written = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    return {**written, "timeAdded": taint.time_added} if taint.time_added else written
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError) as fault:
-        raise UnavailableError(f"API server: {type(fault).__name__} {fault}") from fault
+        raise _unreachable(fault) from fault
     finally:
         response.release()
 
 
 def _node(raw: bytes) -> tuple[Node, str]:
-    found = NODE_DECODER.decode(raw)
-    return decode.node_of(found), found.metadata.resource_version
+    try:
+        found = NODE_DECODER.decode(raw)
+        return decode.node_of(found), found.metadata.resource_version
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as fault:
+        raise UnavailableError(f"API server: not a Node: {_one_line(str(fault))}") from fault
+
+
+def _message(body: bytes) -> str:
+    """Return what a v1 Status says, or what a proxy on the way wrote in its place."""
+    try:
+        return _STATUS.decode(body).message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return body.decode(errors="replace")
+
+
+def _one_line(text: str) -> str:
+    return f"{' '.join(text.split()):.200}"
+
+
+def _unreachable(fault: BaseException) -> UnavailableError:
+    return UnavailableError(f"API server: {type(fault).__name__} {_one_line(str(fault))}")
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+_STATUS: Final = msgspec.json.Decoder(_Status)
+_NO_CONFIGURATION: Final = (
+    AttributeError,  # the package's own, on a file of another shape
+    ConfigException,
+    KeyError,
+    OSError,
+    TypeError,
+    ValueError,
+    yaml.YAMLError,
+)

@@ -7,14 +7,15 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import aiohttp
 import msgspec
 
 from core.edge import decode
-from core.edge.kube.client import NODES, ApiError, Client
+from core.edge.kube.client import NODES, ApiError, Client, Sleep
+from core.edge.kube.lines import lines
 from core.edge.logs import fields
 from core.errors import InvalidInputError, UnavailableError
 from core.model import Node, Pod
@@ -22,13 +23,13 @@ from core.model import Node, Pod
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 30.0
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
-SILENCE_SECONDS_MAX: Final = 200.0
-"""Bookmarks come about once a minute; a connection silent for longer is half open."""
-LINE_BYTES_MAX: Final = 16 * 1024**2
+RELIST_AFTER_FAILURES: Final = 5
+"""So many server faults in a row, and the version is given up: the server may not know it."""
 
 log = logging.getLogger("ebb.watch")
 
-Sleep = Callable[[float], Awaitable[object]]
+Jitter = Callable[[], float]
+"""Returns what to add to a wait, as a share of it: 0 to 1."""
 
 
 class Handler(Protocol):
@@ -86,29 +87,14 @@ async def follow(
     *,
     label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
+    jitter: Jitter = random.random,
 ) -> None:
     """Tell *handler* of every change of *resource* until cancelled; never ends by itself."""
     follower = _Follower(client, resource, handler, label_selector)
-    failures = 0
     while True:
-        try:
-            if not follower.version:
-                await follower.list()
-            await follower.watch()
-            failures = 0
-        except (UnavailableError, TimeoutError, aiohttp.ClientError, OSError) as fault:
-            failures = 0 if follower.progressed else failures + 1
-            follower.progressed = False
-            reason = follower.note(fault)
-            if reason != "expired" or failures > 1:
-                await sleep(_wait(fault, failures))
-
-
-def _wait(fault: Exception, failures: int) -> float:
-    if isinstance(fault, ApiError) and fault.retry_after_seconds is not None:
-        return min(fault.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
-    wait: float = min(BACKOFF_SECONDS_MIN * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
-    return wait * (1 + random.random())  # noqa: S311 jitter, no secret
+        wait = await follower.round(jitter)
+        if wait:
+            await sleep(wait)
 
 
 class _Follower:
@@ -117,24 +103,55 @@ class _Follower:
     ) -> None:
         self._client, self._resource = client, resource
         self._handler, self._selector = handler, label_selector
-        self.version = ""
-        self.progressed = False
+        self._version = ""
+        self._told = False
+        """Whether the watch has brought an event or a bookmark: a list alone is no progress."""
+        self._failures = 0
+        self._expired = False
 
-    def note(self, fault: Exception) -> str:
+    async def round(self, jitter: Jitter) -> float:
+        """List if need be and watch until that ends. Returns: seconds to wait before the next."""
+        self._told = False
+        fault: Exception | None = None
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except (UnavailableError, TimeoutError, aiohttp.ClientError, OSError) as found:
+            fault = found
+        if self._told:
+            self._failures, self._expired = 0, False
+        if fault is None:
+            self._failures = 0
+            # A server that ends watches at once must not be asked without pause.
+            return 0 if self._told else _backoff(0, jitter)
+        return self._after(fault, jitter)
+
+    def _after(self, fault: Exception, jitter: Jitter) -> float:
         """Log and count why the watch ended; forget the version when the server has."""
-        reason = "timeout" if isinstance(fault, TimeoutError) else "error"
-        if isinstance(fault, ApiError):
-            reason = {410: "expired", 429: "throttled"}.get(fault.status, "error")
-            if fault.status in (400, 410):
-                self.version = ""
+        reason = _reason(fault)
         self._handler.restarted(reason)
         found = fields(resource=self._resource, reason=reason, fault=str(fault))
         log.warning("watch ended", extra=found)
-        return reason
+        wait = _backoff(self._failures, jitter)
+        self._failures += 1
+        if isinstance(fault, ApiError):
+            lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
+            if lost or fault.status in (400, 410):
+                self._version = ""
+            if fault.retry_after_seconds is not None:
+                wait = min(
+                    max(fault.retry_after_seconds, BACKOFF_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX
+                )
+        # Expired is how a long absence ends, and a fresh list mends it; twice in a row is a fault.
+        at_once = reason == "expired" and not self._expired
+        self._expired = reason == "expired"
+        return 0 if at_once else wait
 
-    async def list(self) -> None:
+    async def _list(self) -> None:
         """Read all pages, turning each into objects at once: raw pages are large."""
         objects: list[Any] = []
+        refused: list[str] = []
         token: str | None = None
         collecting = gc.isenabled()
         gc.disable()  # walking a heap that only grows would take most of the time
@@ -144,10 +161,7 @@ class _Follower:
                     self._resource, label_selector=self._selector, token=token
                 )
                 page = _decode(_LIST, raw)
-                for item in page.items or ():
-                    found = self._object(item)
-                    if found is not None:
-                        objects.append(found)
+                self._read(page.items or [], objects, refused)
                 token = page.metadata.token
                 if not token:
                     break
@@ -155,32 +169,29 @@ class _Follower:
             if collecting:
                 gc.enable()
         self._handler.replaced(objects)
+        for reason in refused:  # after the list, so that nobody forgets them with the old one
+            self._handler.refused(reason)
         self._handler.alive()
-        self.version = page.metadata.resourceVersion
-        self.progressed = True
+        self._version = page.metadata.resourceVersion
 
-    async def watch(self) -> None:
+    def _read(self, items: Sequence[msgspec.Raw], objects: list[Any], refused: list[str]) -> None:
+        for item in items:
+            try:
+                found = self._object(item)
+            except InvalidInputError as fault:
+                refused.append(str(fault))
+            else:
+                objects += [] if found is None else [found]
+
+    async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: when it ends otherwise."""
         response = await self._client.watch(
-            self._resource, label_selector=self._selector, version=self.version
+            self._resource, label_selector=self._selector, version=self._version
         )
+        silence = self._client.silence_seconds_max
         try:
-            rest = bytearray()
-            while True:
-                async with asyncio.timeout(SILENCE_SECONDS_MAX):
-                    chunk = await response.content.readany()
-                if not chunk:
-                    break
-                rest += chunk
-                *lines, last = rest.split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        self._event(bytes(line))
-                rest = bytearray(last)
-                if len(rest) > LINE_BYTES_MAX:
-                    raise UnavailableError(f"a watch event is over {LINE_BYTES_MAX} bytes")
-            if rest.strip():
-                raise UnavailableError("the watch ended within an event")
+            async for line in lines(response.content, silence_seconds_max=silence):
+                self._event(line)
         finally:
             response.close()
 
@@ -191,31 +202,42 @@ class _Follower:
             raise ApiError(about.code, about.message)
         if event.type in ("ADDED", "MODIFIED", "DELETED"):
             self._tell(event)
-        self.version = about.metadata.resourceVersion or self.version
-        self.progressed = True
+        self._version = about.metadata.resourceVersion or self._version
+        self._told = True
         self._handler.alive()
 
     def _tell(self, event: _Event) -> None:
-        found = self._object(event.object)
-        if found is None:
+        try:
+            found = self._object(event.object)
+        except InvalidInputError as fault:
+            found = None
+            if event.type != "DELETED":
+                self._handler.refused(str(fault))
+        if found is None or event.type == "DELETED":
             self._forget(event.object)
-        elif event.type == "DELETED":
-            self._handler.deleted(found.name if isinstance(found, Node) else found.key)
         else:
             self._handler.changed(found)
 
     def _forget(self, raw: msgspec.Raw) -> None:
-        """Drop a pod that has finished, or an object that cannot be read."""
+        """Drop what is deleted, a pod that has finished, or an object that cannot be read."""
         name = _decode(_NAMED, raw).metadata
         key = name.name if self._resource == NODES else f"{name.namespace}/{name.name}"
         self._handler.deleted(key)
 
     def _object(self, raw: msgspec.Raw) -> Node | Pod | None:
-        try:
-            return decode.node(raw) if self._resource == NODES else decode.pod(raw)
-        except InvalidInputError as fault:
-            self._handler.refused(str(fault))
-            return None
+        """Return None for a finished pod. Raises: InvalidInputError."""
+        return decode.node(raw) if self._resource == NODES else decode.pod(raw)
+
+
+def _reason(fault: Exception) -> str:
+    if isinstance(fault, ApiError):
+        return {410: "expired", 429: "throttled"}.get(fault.status, "error")
+    return "timeout" if isinstance(fault, TimeoutError) else "error"
+
+
+def _backoff(failures: int, jitter: Jitter) -> float:
+    wait: float = min(BACKOFF_SECONDS_MIN * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
+    return wait * (1 + jitter())
 
 
 class _Name(msgspec.Struct):

@@ -1,0 +1,50 @@
+# `make` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check fix bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the locked dependencies
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ebb needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+demo: setup ## two days of a small cluster in virtual time: a table, and a picture in ebb-demo.png
+	$(BIN)/ebb demo
+
+check: setup ## format, lint, types, import contracts, tests, coverage: what CI runs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+
+fix: setup ## format, and repair what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## engine, extender and webhook: times, memory and ratios
+	$(BIN)/python -m tests.bench.bench_engine
+	$(BIN)/python -m tests.bench.bench_extender
+	$(BIN)/python -m tests.bench.bench_webhook
+	$(BIN)/python -m tests.bench.bench_kube
+
+lock: setup ## resolve the dependencies anew
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --extra demo --extra dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

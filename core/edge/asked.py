@@ -1,0 +1,147 @@
+"""What a pod on the wire asks for. Pods of one template ask the same: counted once for all.
+
+The key is the resource blocks as they were sent, so most pods cost a look-up.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from sys import intern
+from typing import Final
+
+from core.edge.fields import read_field, read_quantity
+from core.edge.objects import (
+    AMOUNTS_DECODER,
+    CONDITIONS_DECODER,
+    NULL,
+    REQUESTS_DECODER,
+    ContainerStatus,
+    PodSpec,
+    PodStatus,
+)
+from core.edge.objects import (
+    Container as WireContainer,
+)
+from core.model import Resources
+from core.requests import Amounts, Asking, Container, pod_requests
+
+SHAPES_MAX: Final = 16_384
+"""Shapes of pods that are kept, about 1 kB each."""
+RESIZE_PENDING: Final = "PodResizePending"
+INFEASIBLE: Final = "Infeasible"
+NOTHING: Final[Amounts] = {}
+_NULL: Final = bytes(NULL)
+_NO_STATUS: Final = PodStatus()
+
+Block = tuple[str, str | None, bytes]
+"""A container's name, restart policy and resources."""
+Held = tuple[str, bytes, bytes]
+"""A container's name, what it runs with, what it has been allocated."""
+
+
+def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
+    """Count the pod's requests. Raises: InvalidInputError with the field."""
+    status = status or _NO_STATUS
+    return _counted(
+        (_blocks(spec.containers or ()), _blocks(spec.init_containers or ())),
+        (_held(status.container_statuses or ()), _held(status.init_container_statuses or ())),
+        (bytes(spec.overhead), bytes(spec.resources)),
+        (bytes(status.resources), bytes(status.allocated_resources)),
+        infeasible=_infeasible(bytes(status.conditions)),
+    )
+
+
+def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
+    return tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in containers])
+
+
+def _held(statuses: Iterable[ContainerStatus]) -> tuple[Held, ...]:
+    return tuple(
+        [(one.name, bytes(one.resources), bytes(one.allocated_resources)) for one in statuses]
+    )
+
+
+def _infeasible(conditions: bytes) -> bool:
+    """Say whether the node has refused a resize for good; hardly any pod has the condition."""
+    if RESIZE_PENDING.encode() not in conditions:
+        return False
+    found = read_field(CONDITIONS_DECODER.decode, conditions, "status.conditions") or ()
+    return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
+
+
+@lru_cache(maxsize=SHAPES_MAX)
+def _counted(
+    containers: tuple[tuple[Block, ...], tuple[Block, ...]],
+    held: tuple[tuple[Held, ...], tuple[Held, ...]],
+    pod: tuple[bytes, bytes],
+    pod_held: tuple[bytes, bytes],
+    *,
+    infeasible: bool,
+) -> Resources:
+    statuses = {
+        **_statuses(held[0], "status.containerStatuses"),
+        **_statuses(held[1], "status.initContainerStatuses"),
+    }
+    overhead, pod_level = pod
+    asking = Asking(
+        containers=_containers(containers[0], statuses, "spec.containers"),
+        init_containers=_containers(containers[1], statuses, "spec.initContainers"),
+        overhead=_amounts(overhead, "spec.overhead"),
+        pod_level=_requests(pod_level, "spec.resources"),
+        pod_level_held=_both(*pod_held, "status"),
+        infeasible=infeasible,
+    )
+    return _same(pod_requests(asking))
+
+
+@lru_cache(maxsize=SHAPES_MAX)
+def _same(amount: Resources) -> Resources:
+    """Return one object for equal requests."""
+    return amount
+
+
+def _containers(
+    blocks: tuple[Block, ...], statuses: dict[str, tuple[Amounts, ...]], field: str
+) -> list[Container]:
+    return [
+        Container(
+            _requests(raw, f"{field}[{number}].resources"),
+            restartable=policy == "Always",
+            held=statuses.get(name, ()),
+        )
+        for number, (name, policy, raw) in enumerate(blocks)
+    ]
+
+
+def _statuses(held: tuple[Held, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
+    return {
+        name: _both(running, allocated, f"{field}[{number}]")
+        for number, (name, running, allocated) in enumerate(held)
+    }
+
+
+def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
+    """Return what runs and what is allocated; as the scheduler: nothing unless resources are."""
+    if running == _NULL:
+        return ()
+    return (
+        _requests(running, f"{field}.resources"),
+        _amounts(allocated, f"{field}.allocatedResources"),
+    )
+
+
+def _requests(raw: bytes, field: str) -> Amounts:
+    if raw == _NULL:
+        return NOTHING
+    found = read_field(REQUESTS_DECODER.decode, raw, field)
+    return _checked(found.requests if found else None, f"{field}.requests")
+
+
+def _amounts(raw: bytes, field: str) -> Amounts:
+    return _checked(read_field(AMOUNTS_DECODER.decode, raw, field), field)
+
+
+def _checked(amounts: Amounts | None, field: str) -> Amounts:
+    """Read every quantity once here, where its field is known."""
+    for name, written in (amounts or NOTHING).items():
+        read_quantity(name, written, f"{field}.{name}")
+    return {intern(name): written for name, written in (amounts or NOTHING).items()}

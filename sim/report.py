@@ -1,0 +1,28 @@
+"""The four runs side by side."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sim.workload import HOUR_MS
+from sim.world import Result
+
+ROWS: Final[tuple[tuple[str, Callable[[Result], str]], ...]] = (
+    ("nodes at the start", lambda r: f"{r.nodes_start}"),
+    ("nodes, lowest", lambda r: f"{r.nodes_lowest}"),
+    ("nodes at the end", lambda r: f"{r.nodes_end}"),
+    ("node-hours", lambda r: f"{r.node_ms / HOUR_MS:,.0f}"),
+    ("pods evicted", lambda r: f"{r.evicted:,}"),
+    ("pods made pending by a mark", lambda r: f"{r.pending_by_mark:,}"),
+    ("pending pod-seconds", lambda r: f"{r.pending_ms / 1000:,.0f}"),
+    ("scale-ups", lambda r: f"{r.scale_ups:,}"),
+    ("marks set", lambda r: f"{r.marks:,}"),
+    ("pods that came", lambda r: f"{r.pods:,}"),
+)
+
+
+def table(results: Mapping[str, Result]) -> list[list[str]]:
+    """Return rows of cells: a heading, then a figure a row, a run a column."""
+    rows = [["", *results]]
+    for label, cell in ROWS:
+        rows.append([label, *(cell(result) for result in results.values())])
+    return rows

@@ -1,0 +1,333 @@
+"""An API server on a real socket: lists, watches and patches, and faults on demand."""
+
+import asyncio
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import orjson
+from aiohttp import web
+
+Json = dict[str, Any]
+PLURALS = {"nodes": ("NodeList", "Node"), "pods": ("PodList", "Pod")}
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: it
+clusters: [{{name: it, cluster: {{server: "{url}"}}}}]
+users: [{{name: it, user: {{token: a-token}}}}]
+contexts: [{{name: it, context: {{cluster: it, user: it}}}}]
+"""
+
+
+@dataclass
+class Call:
+    """A request that has come."""
+
+    verb: str
+    resource: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(eq=False)
+class Stream:
+    """An open watch; what is put into its queue is sent, None ends it."""
+
+    resource: str
+    selector: str | None
+    seen: set[str] = field(default_factory=set)
+    queue: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    cut: bool = False
+
+    def send(self, kind: str, obj: Json) -> None:
+        """Send an event as this watch's selector lets it see it."""
+        key = key_of(obj)
+        fits = matches(obj, self.selector)
+        if kind != "DELETED" and not fits:
+            kind = "DELETED"
+        if kind == "DELETED" and key not in self.seen:
+            return
+        if kind == "DELETED":
+            self.seen.discard(key)
+        else:
+            kind = "MODIFIED" if key in self.seen else "ADDED"
+            self.seen.add(key)
+        self.queue.put_nowait(event(kind, obj))
+
+
+class FakeApi:
+    """Nodes and pods with one counter of versions; an async context manager."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.objects: dict[str, dict[str, Json]] = {name: {} for name in PLURALS}
+        self.history: list[tuple[int, str, str, Json]] = []
+        self.calls: list[Call] = []
+        self.streams: list[Stream] = []
+        self.url = ""
+        self._faults: dict[str, deque[web.Response | None]] = defaultdict(deque)
+        self._pages: dict[str, tuple[int, list[Json]]] = {}
+        self._tokens = itertools.count(1)
+        self._news = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, port: int = 0, tls: Any = None) -> None:
+        """Listen; with *port* again where it listened before."""
+        app = web.Application()
+        app.router.add_get("/api/v1/{resource}", self._get)
+        app.router.add_get("/api/v1/nodes/{name}", self._read)
+        app.router.add_patch("/api/v1/nodes/{name}", self._patch)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=tls).start()
+        self.port = self._runner.addresses[0][1]
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+
+    async def stop(self) -> None:
+        """Cut everything that is open and listen no more."""
+        self.cut()
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    # What happens in the cluster.
+
+    def put(self, resource: str, obj: Json) -> Json:
+        """Create or change an object."""
+        self.version += 1
+        stored = deepcopy(obj)
+        stored.setdefault("metadata", {})["resourceVersion"] = str(self.version)
+        key = key_of(stored)
+        kind = "MODIFIED" if key in self.objects[resource] else "ADDED"
+        self.objects[resource][key] = stored
+        self._tell(resource, kind, stored)
+        return stored
+
+    def remove(self, resource: str, key: str) -> None:
+        """Delete an object."""
+        self.version += 1
+        gone = deepcopy(self.objects[resource].pop(key))
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self._tell(resource, "DELETED", gone)
+
+    def _tell(self, resource: str, kind: str, obj: Json) -> None:
+        self.history.append((self.version, resource, kind, obj))
+        for stream in self.streams:
+            if stream.resource == resource:
+                stream.send(kind, obj)
+
+    # What goes wrong.
+
+    def fail_next(
+        self, verb: str, status: int, *, times: int = 1, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Answer the next calls of *verb* (list, watch, get, patch) with *status*."""
+        for _ in range(times):
+            self._faults[verb].append(failure(status, headers))
+
+    def pass_next(self, verb: str) -> None:
+        """Answer the next call of *verb* truly; a fault that is set later comes after it."""
+        self._faults[verb].append(None)
+
+    def answer_next(self, verb: str, body: bytes, *, status: int = 200) -> None:
+        """Answer the next call of *verb* with these bytes."""
+        self._faults[verb].append(web.Response(body=body, status=status))
+
+    def bookmark(self) -> None:
+        """Send a bookmark on every open watch."""
+        meta = {"resourceVersion": str(self.version)}
+        self.raw(orjson.dumps({"type": "BOOKMARK", "object": {"metadata": meta}}) + b"\n")
+
+    def error(self, code: int) -> None:
+        """Send an ERROR event on every open watch, and end it, as API servers do."""
+        status = {"kind": "Status", "code": code, "message": "said so"}
+        self.raw(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
+        self.end()
+
+    def raw(self, sent: bytes) -> None:
+        """Send bytes on every open watch."""
+        for stream in self.streams:
+            stream.queue.put_nowait(sent)
+
+    def end(self) -> None:
+        """End every open watch in order, as at its time."""
+        for stream in self.streams:
+            stream.queue.put_nowait(None)
+        self.streams = []
+
+    def cut(self) -> None:
+        """Cut the connection of every open watch."""
+        for stream in self.streams:
+            stream.cut = True
+        self.end()
+
+    def hang(self) -> None:
+        """Never send again on the watches that are open, and leave them open: half open."""
+        self.streams = []
+
+    # What tests wait for.
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait for something that a request brings about."""
+        async with asyncio.timeout(20), self._news:
+            await self._news.wait_for(reached)
+
+    async def watched(self, resource: str) -> None:
+        """Wait until somebody watches *resource*."""
+        await self.until(lambda: any(s.resource == resource for s in self.streams))
+
+    def count(self, verb: str) -> int:
+        """Return how many calls of *verb* have come."""
+        return sum(call.verb == verb for call in self.calls)
+
+    def has_come(self, verb: str, times: int) -> bool:
+        """Say whether so many calls of *verb* have come."""
+        return self.count(verb) == times
+
+    # The protocol.
+
+    async def _note(self, verb: str, request: web.Request) -> web.Response | None:
+        resource = request.match_info.get("resource", "nodes")
+        async with self._news:
+            self.calls.append(Call(verb, resource, dict(request.query), dict(request.headers)))
+            self._news.notify_all()
+        return self._faults[verb].popleft() if self._faults[verb] else None
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        watching = request.query.get("watch", "").lower() == "true"
+        fault = await self._note("watch" if watching else "list", request)
+        if fault is not None:
+            return fault
+        return await self._watch(request) if watching else self._list(request)
+
+    def _list(self, request: web.Request) -> web.Response:
+        resource = request.match_info["resource"]
+        token = request.query.get("continue")
+        if token is None:
+            selector = request.query.get("labelSelector")
+            found = [o for o in self.objects[resource].values() if matches(o, selector)]
+            version = self.version
+        else:
+            version, found = self._pages.pop(token)
+        limit = int(request.query.get("limit", len(found) or 1))
+        meta = {"resourceVersion": str(version)}
+        if len(found) > limit:
+            meta["continue"] = f"page-{next(self._tokens)}"
+            self._pages[meta["continue"]] = (version, found[limit:])
+        kind, _ = PLURALS[resource]
+        return json({"kind": kind, "metadata": meta, "items": found[:limit]})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        resource = request.match_info["resource"]
+        stream = Stream(resource, request.query.get("labelSelector"))
+        since = int(request.query["resourceVersion"])
+        for version, of, kind, obj in self.history:
+            if of != resource:
+                continue
+            if version > since:
+                stream.send(kind, obj)
+            elif kind != "DELETED" and matches(obj, stream.selector):
+                stream.seen.add(key_of(obj))
+            else:
+                stream.seen.discard(key_of(obj))
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        async with self._news:
+            self.streams.append(stream)
+            self._news.notify_all()
+        await self._pump(stream, response, request)
+        return response
+
+    async def _pump(
+        self, stream: Stream, response: web.StreamResponse, request: web.Request
+    ) -> None:
+        while (line := await stream.queue.get()) is not None:
+            await response.write(line)
+        if stream.cut and request.transport is not None:
+            request.transport.abort()
+
+    async def _read(self, request: web.Request) -> web.Response:
+        fault = await self._note("get", request)
+        found = self.objects["nodes"].get(request.match_info["name"])
+        return fault or (failure(404) if found is None else json(found))
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        fault = await self._note("patch", request)
+        if fault is not None:
+            return fault
+        assert request.content_type == "application/merge-patch+json"
+        found = self.objects["nodes"].get(request.match_info["name"])
+        if found is None:
+            return failure(404)
+        patch = orjson.loads(await request.read())
+        asked = patch.get("metadata", {}).get("resourceVersion")
+        if asked is not None and asked != found["metadata"]["resourceVersion"]:
+            return failure(409)
+        return json(self.put("nodes", merged(found, patch)))
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def key_of(obj: Json) -> str:
+    meta = obj["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
+
+
+def matches(obj: Json, selector: str | None) -> bool:
+    """Evaluate a selector of the one form `key`: the label is there."""
+    return not selector or selector in (obj["metadata"].get("labels") or {})
+
+
+def event(kind: str, obj: Json) -> bytes:
+    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+
+
+def json(found: Json) -> web.Response:
+    return web.Response(body=orjson.dumps(found), content_type="application/json")
+
+
+def failure(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = {"kind": "Status", "code": status, "message": f"the fake API says {status}"}
+    return web.Response(
+        body=orjson.dumps(body), status=status, headers=headers, content_type="application/json"
+    )
+
+
+def node_object(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
+    """Return a v1 Node as small as it may be."""
+    return {
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def pod_object(name: str, *, node: str | None = None, phase: str = "Running") -> Json:
+    """Return a v1 Pod as small as it may be."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], **({"nodeName": node} if node else {})},
+        "status": {"phase": phase},
+    }
