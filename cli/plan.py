@@ -27,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         help="what `kubectl get nodes,pods,pdb -A -o json` prints: plain, gzipped, or - ; "
         "repeat it for several",
     )
-    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
+    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration, as YAML")
     parser.add_argument("--max-removals", type=_count, metavar="N", help="at most N nodes go")
     for resource in ("cpu", "memory"):
         parser.add_argument(
@@ -36,7 +36,13 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
             metavar="80%",
             help=f"{resource} requests over usable capacity afterwards, at most",
         )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="table for people (the default), json for programs",
+    )
     parser.set_defaults(run=run)
 
 
@@ -49,26 +55,29 @@ def run(arguments: argparse.Namespace) -> int:
         memory=arguments.max_memory or config.thresholds.memory,
     )
     config = replace(config, thresholds=thresholds)
-    cluster = decode.cluster_from_dumps(
-        [(path, files.read_dump(path)) for path in arguments.from_file]
-    )
+    dumps = [(_source(path), files.read_dump(path)) for path in arguments.from_file]
+    cluster = decode.cluster_from_dumps(dumps)
     plan = engine.plan(cluster, config, removals_max=arguments.max_removals)
     if arguments.output == "json":
         written = orjson.dumps(plan_json.document(plan, config), option=orjson.OPT_INDENT_2)
         sys.stdout.write(written.decode() + "\n")
     else:
-        plan_table.show(plan, config)
+        sys.stdout.write(plan_table.text(plan, config))
     return 0
+
+
+def _source(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number from 0 to 999999999")
     return int(text)
 
 
 def _share(text: str) -> Fraction:
     try:
-        return parse_share(text, "option")
+        return parse_share(text, "")
     except ConfigError as fault:
-        raise argparse.ArgumentTypeError(fault.faults[0]) from fault
+        raise argparse.ArgumentTypeError(fault.faults[0].removeprefix(": ")) from fault

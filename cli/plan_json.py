@@ -1,13 +1,13 @@
 """The plan as JSON: a contract; fields are added, never renamed."""
 
-from typing import Any
+from typing import Any, Final
 
 from core.capacity import Amount, Totals, Usability
 from core.config import API_VERSION, Config
 from core.engine import Plan
 from core.guards import Blocker
 
-DIGITS = 6
+DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
 
 
@@ -16,6 +16,7 @@ def document(plan: Plan, config: Config) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
+        "mode": "offline",
         "policy": plan.policy,
         "thresholds": {
             "cpu": float(config.thresholds.cpu),
@@ -37,6 +38,7 @@ def document(plan: Plan, config: Config) -> dict[str, Any]:
             {"node": kept.node, "reasons": [_reason(blocker) for blocker in kept.blockers]}
             for kept in plan.kept
         ],
+        "markedInfeasible": list(plan.marked_infeasible),
     }
 
 

@@ -1,28 +1,41 @@
 """The plan for people: sums before and after, what goes in which order, why the rest stays."""
 
 from collections import Counter
+from fractions import Fraction
+from typing import Final, Literal
 
+from rich.console import Console
 from rich.table import Table
 
-from cli.terminal import console
+from cli.terminal import console, printable
 from core.account import percent
 from core.capacity import Totals, Usability
 from core.config import Config
 from core.engine import Kept, Plan, Removal
 from core.quantity import format_bytes, format_millis
 
-TARGETS_SHOWN = 3
-NODES_SHOWN = 3
+TARGETS_SHOWN: Final = 3
 
 
-def show(plan: Plan, config: Config) -> None:
-    """Print the plan to standard output."""
+def text(plan: Plan, config: Config) -> str:
+    """Write the plan for standard output: with colour for a terminal, without for a pipe."""
     out = console()
+    with out.capture() as captured:
+        _print(plan, config, out)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _print(plan: Plan, config: Config, out: Console) -> None:
     out.print(_summary(plan))
+    out.print()
     limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
-    out.print(f"Thresholds on usable capacity: {limits}. {_usability(plan)}")
+    out.print(f"At most {limits} of usable capacity may be requested. {_usability(plan)}")
     if plan.pending:
-        out.print(f"{len(plan.pending)} pods without a node of their own were placed first.")
+        count = len(plan.pending)
+        out.print(f"{count} {'pod' if count == 1 else 'pods'} that wait for a node placed first.")
+    if plan.marked_infeasible:
+        names = ", ".join(plan.marked_infeasible)
+        out.print(f"Marked, but can not go any more: {printable(names)}")
     out.print()
     if plan.removals:
         out.print(_removals(plan.removals))
@@ -63,7 +76,7 @@ def _removals(removals: tuple[Removal, ...]) -> Table:
         more = len(targets) - len(names)
         where = ", ".join(names) + (f", {more} more" if more else "")
         moves = str(len(removal.placements))
-        table.add_row(str(removal.order), removal.node, moves, where)
+        table.add_row(str(removal.order), removal.node, moves, where or "-")
     return table
 
 
@@ -78,9 +91,9 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
                 members.append(node.node)
             about = f"{blocker.pod}: " if blocker.pod else ""
             example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
-    table = _table("kept because", "nodes", "for example", left=(0, 2))
+    table = _table("nodes stay because", "nodes", "for example", left=(0, 2))
     for code, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        table.add_row(code, str(len(members)), example[code])
+        table.add_row(code, str(len(members)), printable(example[code]))
     return table
 
 
@@ -97,13 +110,13 @@ def _usability(plan: Plan) -> str:
     )
 
 
-def _share(share: object) -> str:
-    return f"{float(share) * 100:g}%"  # type: ignore[arg-type]
+def _share(share: Fraction) -> str:
+    return percent(share.numerator, share.denominator)
 
 
 def _table(*columns: str, left: tuple[int, ...] = (0,)) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        side = "left" if number in left else "right"
-        table.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]
+        side: Literal["left", "right"] = "left" if number in left else "right"
+        table.add_column(column, justify=side, overflow="fold")
     return table

@@ -11,8 +11,8 @@ PIPE_WIDTH = 10_000
 def console() -> Console:
     """Return a console on standard output."""
     if sys.stdout.isatty():
-        return _Console(highlight=False, emoji=False, markup=False)
-    return _Console(
+        return Console(highlight=False, emoji=False, markup=False)
+    return Console(
         force_terminal=False,
         width=PIPE_WIDTH,
         highlight=False,
@@ -28,9 +28,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to `ebb` what a reader that has gone means."""
-        raise

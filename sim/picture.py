@@ -37,8 +37,8 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(loc="upper left", frameon=False, fontsize=8.5)
-    nodes.set_ylim(top=nodes.get_ylim()[1] * 1.25)
+        axis.legend(loc="upper left", frameon=False, fontsize=8.5, ncols=2)
+        axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
     load.set_xlabel("hours of virtual time")
     try:
         figure.savefig(Path(path), dpi=120)

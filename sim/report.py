@@ -11,6 +11,7 @@ ROWS: Final[tuple[tuple[str, Callable[[Result], str]], ...]] = (
     ("nodes, lowest", lambda r: f"{r.nodes_lowest}"),
     ("nodes at the end", lambda r: f"{r.nodes_end}"),
     ("node-hours", lambda r: f"{r.node_ms / HOUR_MS:,.0f}"),
+    ("core-hours of capacity", lambda r: f"{r.capacity_millis_ms / 1000 / HOUR_MS:,.0f}"),
     ("pods evicted", lambda r: f"{r.evicted:,}"),
     ("pods made pending by a mark", lambda r: f"{r.pending_by_mark:,}"),
     ("pending pod-seconds", lambda r: f"{r.pending_ms / 1000:,.0f}"),

@@ -59,6 +59,8 @@ class Result:
     nodes_lowest: int = 0
     nodes_end: int = 0
     node_ms: int = 0
+    capacity_millis_ms: int = 0
+    """Allocatable millicores, each for every millisecond that it stood there."""
     evicted: int = 0
     pending_by_mark: int = 0
     pending_ms: int = 0
@@ -83,7 +85,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         self._blamed: set[str] = set()
-        self._now = self._numbers = 0
+        self._now = self._numbers = self._capacity_millis = 0
 
     def now_ms(self) -> int:
         """Return the virtual time."""
@@ -131,6 +133,7 @@ class World:
 
     def _pass_time(self, at_ms: int) -> None:
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)
+        self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self._now = at_ms
 
     def _sample(self) -> None:
@@ -149,6 +152,7 @@ class World:
         name = f"node-{self._numbers:06}"
         node = Node(name=name, uid=name, allocatable=shape, ready=False)
         agent = self.state.add_node(node, self._now)
+        self._capacity_millis += shape.cpu_millis
         if self._compactor is not None:
             self._compactor.node_changed(node)
             self._compactor.pod_changed(agent)
@@ -176,6 +180,7 @@ class World:
 
     def end_node(self, name: str) -> None:
         """Delete a Node, and what goes with it."""
+        self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
         gone = self.state.remove_node(name)
         self.result.nodes_lowest = min(self.result.nodes_lowest, len(self.state.places))
         if self._compactor is not None:

@@ -11,16 +11,10 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
-Json = dict[str, Any]
-PLURALS = {"nodes": ("NodeList", "Node"), "pods": ("PodList", "Pod")}
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-current-context: it
-clusters: [{{name: it, cluster: {{server: "{url}"}}}}]
-users: [{{name: it, user: {{token: a-token}}}}]
-contexts: [{{name: it, context: {{cluster: it, user: it}}}}]
-"""
+from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
+
+PLURALS = {"nodes": "NodeList", "pods": "PodList"}
+SWALLOW = web.Response()
 
 
 @dataclass
@@ -143,6 +137,10 @@ class FakeApi:
         """Answer the next call of *verb* with these bytes."""
         self._faults[verb].append(web.Response(body=body, status=status))
 
+    def swallow_next(self, verb: str) -> None:
+        """Take the next call of *verb* and never answer it."""
+        self._faults[verb].append(SWALLOW)
+
     def bookmark(self) -> None:
         """Send a bookmark on every open watch."""
         meta = {"resourceVersion": str(self.version)}
@@ -201,7 +199,10 @@ class FakeApi:
         async with self._news:
             self.calls.append(Call(verb, resource, dict(request.query), dict(request.headers)))
             self._news.notify_all()
-        return self._faults[verb].popleft() if self._faults[verb] else None
+        fault = self._faults[verb].popleft() if self._faults[verb] else None
+        if fault is SWALLOW:
+            await asyncio.Event().wait()
+        return fault
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
@@ -224,8 +225,7 @@ class FakeApi:
         if len(found) > limit:
             meta["continue"] = f"page-{next(self._tokens)}"
             self._pages[meta["continue"]] = (version, found[limit:])
-        kind, _ = PLURALS[resource]
-        return json({"kind": kind, "metadata": meta, "items": found[:limit]})
+        return json({"kind": PLURALS[resource], "metadata": meta, "items": found[:limit]})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         resource = request.match_info["resource"]
@@ -245,16 +245,11 @@ class FakeApi:
         async with self._news:
             self.streams.append(stream)
             self._news.notify_all()
-        await self._pump(stream, response, request)
-        return response
-
-    async def _pump(
-        self, stream: Stream, response: web.StreamResponse, request: web.Request
-    ) -> None:
         while (line := await stream.queue.get()) is not None:
             await response.write(line)
         if stream.cut and request.transport is not None:
             request.transport.abort()
+        return response
 
     async def _read(self, request: web.Request) -> web.Response:
         fault = await self._note("get", request)
@@ -274,60 +269,3 @@ class FakeApi:
         if asked is not None and asked != found["metadata"]["resourceVersion"]:
             return failure(409)
         return json(self.put("nodes", merged(found, patch)))
-
-
-def merged(document: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(document) if isinstance(document, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
-def key_of(obj: Json) -> str:
-    meta = obj["metadata"]
-    return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
-
-
-def matches(obj: Json, selector: str | None) -> bool:
-    """Evaluate a selector of the one form `key`: the label is there."""
-    return not selector or selector in (obj["metadata"].get("labels") or {})
-
-
-def event(kind: str, obj: Json) -> bytes:
-    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
-
-
-def json(found: Json) -> web.Response:
-    return web.Response(body=orjson.dumps(found), content_type="application/json")
-
-
-def failure(status: int, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = {"kind": "Status", "code": status, "message": f"the fake API says {status}"}
-    return web.Response(
-        body=orjson.dumps(body), status=status, headers=headers, content_type="application/json"
-    )
-
-
-def node_object(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
-    """Return a v1 Node as small as it may be."""
-    return {
-        "metadata": {"name": name, "labels": dict(labels or {})},
-        "spec": {},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
-    }
-
-
-def pod_object(name: str, *, node: str | None = None, phase: str = "Running") -> Json:
-    """Return a v1 Pod as small as it may be."""
-    container = {"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [container], **({"nodeName": node} if node else {})},
-        "status": {"phase": phase},
-    }

@@ -118,16 +118,20 @@ class Client:
     async def watch(
         self, resource: str, *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
-        """Open a watch from a resourceVersion; the caller reads lines and closes."""
-        return await self._call(
-            self._lister(resource),
-            label_selector=label_selector,
-            watch=True,
-            resource_version=version,
-            allow_watch_bookmarks=True,
-            timeout_seconds=WATCH_SECONDS,
-            _request_timeout=WATCH_SECONDS + CALL_SECONDS_MAX,
-        )
+        """Open a watch from a resourceVersion; the caller reads lines and closes.
+
+        Raises: TimeoutError when the server takes the call and says nothing at all.
+        """
+        async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
+            return await self._call(
+                self._lister(resource),
+                label_selector=label_selector,
+                watch=True,
+                resource_version=version,
+                allow_watch_bookmarks=True,
+                timeout_seconds=WATCH_SECONDS,
+                _request_timeout=WATCH_SECONDS + CALL_SECONDS_MAX,
+            )
 
     async def get_node(self, name: str) -> tuple[Node, str]:
         """Return a Node and its resourceVersion."""

@@ -1,0 +1,163 @@
+"""Calls to the API server, and the configuration that the official package reads."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kubernetes.aio import client as package
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+from core.edge import tls
+from core.edge.kube.client import CALL_TRIES_MAX, NODES, Client
+from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.marks import MARK_LABEL
+from core.model import Taint
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object
+from tests.support.following import Waits, opened
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as api:
+        yield api
+
+
+async def test_patch_returns_the_node_as_stored(api: FakeApi) -> None:
+    api.put(NODES, node_object("n", labels={"old": "1"}))
+    async with opened(api) as client:
+        patch = {"metadata": {"labels": {MARK_LABEL: "soft", "old": None}}}
+        node, version = await client.patch_node("n", patch)
+        assert node.labels == {MARK_LABEL: "soft"}
+        assert await client.get_node("n") == (node, version)
+        assert version == str(api.version)
+
+
+async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeApi) -> None:
+    stored = node_object("n")
+    stored["spec"]["taints"] = [
+        {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+    ]
+    api.put(NODES, stored)
+    async with opened(api) as client:
+        node, version = await client.get_node("n")
+        wanted = (*node.taints, Taint("ours", "1", "PreferNoSchedule"))
+        changed, _ = await client.replace_taints("n", wanted, version)
+        assert changed.taints == wanted
+        theirs = api.objects[NODES]["n"]["spec"]["taints"][0]
+        assert theirs["timeAdded"] == "2026-01-01T00:00:00Z"
+        with pytest.raises(ConflictError):
+            await client.replace_taints("n", (), version)
+
+
+async def test_a_throttled_call_is_made_again_within_bounds(api: FakeApi) -> None:
+    api.put(NODES, node_object("n"))
+    waits = Waits()
+    async with opened(api, waits=waits) as client:
+        api.fail_next("patch", 429, headers={"Retry-After": "3"})
+        api.fail_next("patch", 429, headers={"Retry-After": "3600"})
+        await client.patch_node("n", {"metadata": {"labels": {"a": "b"}}})
+        assert waits.seconds == [3, 10]
+        api.fail_next("get", 429, times=CALL_TRIES_MAX)
+        with pytest.raises(UnavailableError, match="answered 429"):
+            await client.get_node("n")
+        assert api.count("get") == CALL_TRIES_MAX
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 500, 503])
+async def test_a_refusal_is_one_line_with_status_and_reason(api: FakeApi, status: int) -> None:
+    async with opened(api) as client:
+        api.fail_next("patch", status)
+        with pytest.raises(UnavailableError) as caught:
+            await client.patch_node("n", {})
+        assert str(caught.value) == f"API server answered {status}: the fake API says {status}"
+        assert isinstance(caught.value, ConflictError) == (status == 409)
+
+
+async def test_a_proxys_page_is_cut_to_one_line(api: FakeApi) -> None:
+    async with opened(api) as client:
+        api.answer_next("get", b"<html>\n<h1>Bad\n gateway</h1>" + b"x" * 5000, status=502)
+        with pytest.raises(UnavailableError) as caught:
+            await client.get_node("n")
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b'{"metadata":{"name":"n"}}'])
+async def test_an_answer_that_is_no_node_is_a_fault_with_a_name(api: FakeApi, body: bytes) -> None:
+    async with opened(api) as client:
+        api.answer_next("get", body)
+        with pytest.raises(UnavailableError, match="not a Node"):
+            await client.get_node("n")
+
+
+async def test_nobody_listening_is_a_fault_with_a_name(api: FakeApi) -> None:
+    async with opened(api) as client:
+        await api.stop()
+        with pytest.raises(UnavailableError, match=r"API server: ClientConnector"):
+            await client.get_node("n")
+        await api.start(api.port)
+
+
+async def test_a_kubeconfig_is_read_and_its_token_sent(api: FakeApi, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG.format(url=api.url))
+    api.put(NODES, node_object("n"))
+    async with await Client.connect(str(file)) as client:
+        await client.get_node("n")
+    assert api.calls[-1].headers["Authorization"].lower() == "bearer a-token"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        "words",
+        "a: [",
+        "\ufeff\x00",
+        "apiVersion: v1\nkind: Config\n",
+        KUBECONFIG.replace("current-context: it", "current-context: other"),
+        KUBECONFIG.replace("server:", 'certificate-authority-data: "aGVsbG8=", server:').replace(
+            "{url}", "https://127.0.0.1:1"
+        ),
+    ],
+)
+async def test_a_bad_kubeconfig_is_one_line_with_its_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text.replace("{{", "{").replace("}}", "}"))
+    with pytest.raises(InvalidInputError) as caught:
+        await Client.connect(str(file))
+    assert str(caught.value).startswith(f"{file}: ")
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="absent: no such file"):
+        await Client.connect(str(tmp_path / "absent"))
+
+
+async def test_a_token_that_is_renewed_is_read_again(tmp_path: Path) -> None:
+    """The package re-reads the projected token; TLS, because in a pod it insists on it."""
+    pair = tls.make_pair(["127.0.0.1"], int(time.time()))
+    (tmp_path / "ca").write_bytes(pair.ca)
+    (tmp_path / "token").write_text("first")
+    api = FakeApi()
+    await api.start(tls=tls.serving(pair))
+    api.put(NODES, node_object("n"))
+    loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
+        token_filename=str(tmp_path / "token"),
+        cert_filename=str(tmp_path / "ca"),
+        environ={"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
+    )
+    loader._token_refresh_period *= 0
+    settings = package.Configuration()
+    loader.load_and_set(settings)  # type: ignore[no-untyped-call]
+    async with Client(package.ApiClient(settings)) as client:
+        await client.get_node("n")
+        (tmp_path / "token").write_text("second")
+        await client.get_node("n")
+    await api.stop()
+    sent = [call.headers["Authorization"].lower() for call in api.calls]
+    assert sent == ["bearer first", "bearer second"]

@@ -1,0 +1,241 @@
+"""Each fault of lists and watches, after which the view is right, and nothing lost or told twice."""
+
+import functools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from core.edge.kube.client import PAGE_OBJECTS, PODS
+from core.edge.kube.watch import (
+    BACKOFF_SECONDS_MAX,
+    BACKOFF_SECONDS_MIN,
+    RELIST_AFTER_FAILURES,
+    RETRY_AFTER_SECONDS_MAX,
+)
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import pod_object
+from tests.support.following import following
+
+SILENCE_SECONDS = 0.05
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as api:
+        yield api
+
+
+async def test_events_during_a_fault_are_not_lost_nor_told_twice(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.put(PODS, pod_object("b"))
+        await bench.settled()
+        api.cut()
+        bench.put_pods("c")
+        await bench.settled()
+        assert bench.seen.calls == [
+            ("replaced", "1"),
+            ("changed", "default/b"),
+            ("restarted", "error"),
+            ("changed", "default/c"),
+        ]
+        assert api.count("list") == 1, "a cut connection needs no new list"
+        assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
+
+
+async def test_gone_in_the_stream_lists_anew_at_once(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.put(PODS, pod_object("b"))
+        await bench.settled()
+        api.error(410)
+        api.remove(PODS, "default/a")
+        await api.until(lambda: api.count("watch") == 2)
+        await bench.settled()
+        assert bench.seen.calls[-2:] == [("restarted", "expired"), ("replaced", "1")]
+        assert bench.waits.seconds == []
+
+
+async def test_gone_as_an_answer_lists_anew_and_then_waits(api: FakeApi) -> None:
+    api.fail_next("watch", 410, times=3)
+    async with following(api) as bench:
+        await bench.settled()
+        assert api.count("list") == 4
+        assert bench.waits.seconds == [2 * BACKOFF_SECONDS_MIN, 4 * BACKOFF_SECONDS_MIN]
+
+
+async def test_a_page_token_that_expired_begins_the_list_anew(api: FakeApi) -> None:
+    for number in range(PAGE_OBJECTS + 1):
+        api.put(PODS, pod_object(f"p{number}"))
+    api.pass_next("list")
+    api.fail_next("list", 410)
+    async with following(api) as bench:
+        await bench.settled()
+        assert "continue" not in api.calls[2].query
+        assert bench.seen.count("replaced") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        ("7", 7.0),
+        ("0", BACKOFF_SECONDS_MIN),
+        ("86400", RETRY_AFTER_SECONDS_MAX),
+        ("soon", BACKOFF_SECONDS_MIN),
+        (None, BACKOFF_SECONDS_MIN),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_throttling_is_obeyed_within_bounds(
+    api: FakeApi, verb: str, asked: str | None, waited: float
+) -> None:
+    api.put(PODS, pod_object("a"))
+    api.fail_next(verb, 429, headers={"Retry-After": asked} if asked else None)
+    async with following(api) as bench:
+        await bench.settled()
+        assert bench.waits.seconds == [waited]
+        assert bench.seen.count("restarted", "throttled") == 1
+
+
+async def test_server_faults_back_off_to_a_bound_and_start_low_again(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    api.fail_next("list", 500, times=7)
+    async with following(api) as bench:
+        await bench.settled()
+        assert bench.waits.seconds == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, BACKOFF_SECONDS_MAX]
+        bench.put_pods("b")
+        await bench.settled()
+        bench.waits.seconds.clear()
+        api.fail_next("watch", 503)
+        api.cut()
+        await api.until(lambda: api.count("watch") == 3)
+        assert bench.waits.seconds == [0.8, 1.6]
+
+
+async def test_a_watch_that_keeps_failing_gives_its_version_up(api: FakeApi) -> None:
+    api.fail_next("watch", 504, times=RELIST_AFTER_FAILURES)
+    async with following(api) as bench:
+        await bench.settled()
+        assert api.count("list") == 2
+        assert bench.seen.count("replaced") == 2
+
+
+async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause(
+    api: FakeApi,
+) -> None:
+    async with following(api) as bench:
+        for turn in range(1, 4):
+            await api.until(functools.partial(api.has_come, "watch", turn))
+            await api.watched(PODS)
+            api.end()
+        await api.until(lambda: api.count("watch") == 4)
+        assert bench.waits.seconds == [BACKOFF_SECONDS_MIN] * 3
+        assert bench.seen.count("restarted") == 0
+
+
+async def test_half_open_silence_is_noticed(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api, silence_seconds_max=SILENCE_SECONDS) as bench:
+        await api.watched(PODS)
+        api.hang()
+        bench.put_pods("b")
+        await bench.settled()
+        assert bench.seen.count("restarted", "timeout") >= 1
+        assert bench.seen.count("changed", "default/b") == 1
+        assert api.count("list") == 1
+
+
+async def test_a_watch_that_is_never_answered_is_opened_anew(api: FakeApi) -> None:
+    api.swallow_next("watch")
+    async with following(api, silence_seconds_max=SILENCE_SECONDS) as bench:
+        bench.put_pods("a")
+        await bench.settled()
+        assert bench.seen.count("restarted", "timeout") >= 1
+
+
+@pytest.mark.parametrize("end", ["end", "cut"])
+async def test_a_line_cut_short_is_read_again_whole(api: FakeApi, end: str) -> None:
+    async with following(api) as bench:
+        await bench.settled()
+        api.raw(b'{"type":"ADDED","object":{"metadata":{"name":"ha')
+        getattr(api, end)()
+        bench.put_pods("half")
+        await bench.settled()
+        assert bench.seen.calls == [
+            ("replaced", "0"),
+            ("restarted", "error"),
+            ("changed", "default/half"),
+        ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"<html>\n", b"{}\n", b'{"type":1,"object":{}}\n', b"\xff\xfe\n", b"[]\n"],
+)
+async def test_a_line_that_is_no_event_begins_the_watch_anew(api: FakeApi, line: bytes) -> None:
+    async with following(api) as bench:
+        await bench.settled()
+        api.raw(line)
+        api.hang()  # the follower leaves this one by itself
+        await api.watched(PODS)
+        bench.put_pods("a")
+        await bench.settled()
+        assert bench.seen.count("restarted", "error") == 1
+
+
+async def test_an_error_event_that_is_not_gone_keeps_the_version(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.error(500)
+        bench.put_pods("b")
+        await bench.settled()
+        assert api.count("list") == 1
+        assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
+
+
+async def test_a_server_that_restarts_is_found_again(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        await api.stop()
+        bench.put_pods("b")
+        await bench.seen.until(lambda: bench.seen.count("restarted", "error") >= 2)
+        await api.start(api.port)
+        await bench.settled()
+        assert bench.seen.count("changed", "default/b") == 1
+
+
+BAD = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "abc"}}}]}}
+
+
+async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(api: FakeApi) -> None:
+    api.put(PODS, {**pod_object("listed"), **BAD})
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.seen.until(lambda: bench.seen.count("refused") == 1)
+        await api.watched(PODS)
+        bench.put_pods("b")
+        api.put(PODS, {**pod_object("b"), **BAD})
+        bench.put_pods("c")
+        await bench.seen.until(lambda: "default/c" in bench.seen.view)
+        assert set(bench.seen.view) == {"default/a", "default/c"}
+        refused = [what for kind, what in bench.seen.calls if kind == "refused"]
+        assert len(refused) == 2
+        assert "default/listed" in refused[0]
+        assert "default/b" in refused[1]
+        kinds = [kind for kind, _ in bench.seen.calls]
+        assert kinds[:2] == ["replaced", "refused"], "told after the list, or it would be lost"
+
+
+async def test_an_object_of_megabytes_is_read(api: FakeApi) -> None:
+    async with following(api) as bench:
+        await bench.settled()
+        large = pod_object("large")
+        large["metadata"]["annotations"] = {"blob": "x" * 4 * 1024**2}
+        api.put(PODS, large)
+        bench.put_pods("after")
+        await bench.settled()
+        assert bench.seen.count("restarted") == 0

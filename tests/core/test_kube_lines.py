@@ -1,0 +1,37 @@
+"""Lines from chunks, cut anywhere."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.edge.kube.lines import lines
+from core.errors import UnavailableError
+
+
+class Chunks:
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks: Iterator[bytes] = iter([chunk for chunk in chunks if chunk])
+
+    async def readany(self) -> bytes:
+        return next(self._chunks, b"")
+
+
+async def read_lines(chunks: list[bytes], bytes_max: int = 100) -> list[bytes]:
+    found = lines(Chunks(chunks), silence_seconds_max=20, bytes_max=bytes_max)
+    return [line async for line in found]
+
+
+@given(st.lists(st.text("ab\r\n", max_size=8).map(str.encode), max_size=12))
+def test_any_cutting_into_chunks_gives_the_same_lines(chunks: list[bytes]) -> None:
+    whole = b"".join(chunks) + b"\n"
+    expected = [line for line in whole.split(b"\n") if line.strip()]
+    assert asyncio.run(read_lines([*chunks, b"\n"])) == expected
+
+
+async def test_a_line_over_the_bound_is_refused() -> None:
+    assert await read_lines([b"x" * 60, b"x" * 40, b"\n"]) == [b"x" * 100]
+    with pytest.raises(UnavailableError, match="over 100 bytes"):
+        await read_lines([b"x" * 60, b"x" * 41])
