@@ -32,7 +32,7 @@ def _print(plan: Plan, config: Config, out: Console) -> None:
     out.print(f"At most {limits} of usable capacity may be requested. {_usability(plan)}")
     if plan.pending:
         count = len(plan.pending)
-        out.print(f"{count} {'pod' if count == 1 else 'pods'} that wait for a node placed first.")
+        out.print(f"Waiting for a node, placed first: {count} {'pod' if count == 1 else 'pods'}.")
     if plan.marked_infeasible:
         names = ", ".join(plan.marked_infeasible)
         out.print(f"Marked, but can not go any more: {printable(names)}")

@@ -91,9 +91,12 @@ def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
 
 
 def _mark(node: Node, plan: Plan, config: Config, now_seconds: int, owner: str) -> Write:
+    since = now_seconds
+    if mark_of(node.labels) is not None:  # adopt a mark whose details are lost
+        since = marks.marked_since(node, config.taint_key) or now_seconds
     details = Details(
-        since=now_seconds,
-        deadline=now_seconds + config.deadline_seconds,
+        since=since,
+        deadline=since + config.deadline_seconds,
         owner=owner,
         policy=plan.policy,
         reason="the cluster can do without it",
@@ -144,7 +147,9 @@ def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
     if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
         # Somebody else took the mark away: this is a release like any other.
         later = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
-        yield Write(WriteKind.GUARD, node.name, {}, {marks.GUARD_OURS_ANNOTATION: later})
+        yield Write(
+            WriteKind.GUARD, node.name, {}, _GUARDED | {marks.GUARD_OURS_ANNOTATION: later}
+        )
         return
     left = int(until) - now_seconds if until.isdecimal() and len(until) < 16 else 0
     if not 0 < left <= GUARD_AFTER_RELEASE_SECONDS:

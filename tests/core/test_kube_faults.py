@@ -1,4 +1,4 @@
-"""Each fault of lists and watches, after which the view is right, and nothing lost or told twice."""
+"""Each fault of lists and watches; after it the view is right, nothing lost or told twice."""
 
 import functools
 from collections.abc import AsyncIterator

@@ -1,7 +1,6 @@
 """Lines from chunks, cut anywhere."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from core.errors import UnavailableError
 
 class Chunks:
     def __init__(self, chunks: list[bytes]) -> None:
-        self._chunks: Iterator[bytes] = iter([chunk for chunk in chunks if chunk])
+        self._chunks = iter([chunk for chunk in chunks if chunk])
 
     async def readany(self) -> bytes:
         return next(self._chunks, b"")

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from core.edge import decode
+from core.edge.kube.client import taint_json
 from core.errors import ConflictError, UnavailableError
 from core.marks import MARK_LABEL, TAINT_KEY
 from core.model import Node, Taint
@@ -111,7 +112,7 @@ class NodeApi:
             self.store(name, merge(self.nodes[name], self.between.pop(0)))
         if resource_version != str(self.versions[name]):
             raise ConflictError("the object has been modified")
-        raw = [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints]
+        raw = [taint_json(taint) for taint in taints]
         return self.store(name, merge(self.nodes[name], {"spec": {"taints": raw}}))
 
     def store(self, name: str, wanted: Json) -> tuple[Node, str]:

@@ -144,7 +144,6 @@ async def test_races_end() -> None:
     assert report.failed == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a repair writes key, value and effect alone")
 async def test_a_repair_keeps_what_it_does_not_know() -> None:
     world = World(taints=[LOST])
     world.api.webhook_up = False

@@ -8,6 +8,7 @@ import pytest
 from core.capacity import NOTHING, Totals
 from core.config import Config
 from core.engine import Plan, Removal
+from core.guards import node_blockers
 from core.marks import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -204,19 +205,16 @@ def test_releases_come_first() -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="only marked nodes are repaired")
 def test_a_taint_that_outlived_its_mark_is_taken_away() -> None:
     (found,) = write(node(None, None, OURS), wanted=False)
     assert found.kind is WriteKind.REPAIR
 
 
-@pytest.mark.xfail(strict=True, reason="a guard that a missing mark left is lifted at once")
 def test_the_guard_stays_a_while_when_somebody_else_takes_the_mark_away() -> None:
     (found,) = write(node(None, GUARDED), POD, wanted=False)
     assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
 
 
-@pytest.mark.xfail(strict=True, reason="a mark without details never ends")
 def test_a_mark_without_details_is_given_a_deadline() -> None:
     (found,) = write(node(MARKED, GUARDED, OURS), POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
@@ -224,6 +222,6 @@ def test_a_mark_without_details_is_given_a_deadline() -> None:
     assert details.deadline == NOW - 60 + CONFIG.deadline_seconds
 
 
-@pytest.mark.xfail(strict=True, reason="marked all the same, and open to draining")
 def test_a_node_that_cannot_be_guarded_is_not_marked() -> None:
-    assert write(node(None, {GUARD_ANNOTATION: "false"}), POD) == []
+    (blocker,) = node_blockers(node(None, {GUARD_ANNOTATION: "false"}))
+    assert blocker.code == "opted-out"

@@ -51,11 +51,7 @@ def respond(body: bytes) -> bytes:
         ("kubelet_update", None),
         ("kubelet_create", None),
         ("delete", None),
-        pytest.param(
-            "status",
-            None,
-            marks=pytest.mark.xfail(strict=True, reason="sub-resources are not told apart"),
-        ),
+        pytest.param("status", None),
     ],
 )
 def test_messages(name: str, expected: list[dict[str, Any]] | None) -> None:

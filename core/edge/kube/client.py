@@ -152,7 +152,7 @@ class Client:
         self, name: str, taints: Sequence[Taint], resource_version: str
     ) -> tuple[Node, str]:
         """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
-        written = [_taint_json(taint) for taint in taints]
+        written = [taint_json(taint) for taint in taints]
         metadata = {"resourceVersion": resource_version}
         return await self.patch_node(name, {"metadata": metadata, "spec": {"taints": written}})
 
@@ -204,9 +204,15 @@ class Client:
         raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
 
 
-def _taint_json(taint: Taint) -> dict[str, str]:
-    written = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-    return {**written, "timeAdded": taint.time_added} if taint.time_added else written
+def taint_json(taint: Taint) -> dict[str, str]:
+    """Write a taint as the API has it; what is empty is left out."""
+    written = {
+        "key": taint.key,
+        "value": taint.value,
+        "effect": taint.effect,
+        "timeAdded": taint.time_added,
+    }
+    return {name: value for name, value in written.items() if value}
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -1,0 +1,236 @@
+"""First sync of 150,000 pods over a real socket, and the cost of one watch event.
+
+Run: python -m tests.bench.bench_kube [PODS]. The server is a process of its own, so that neither
+its time nor its memory is counted; pods are 5 kB each, as real ones with managedFields are.
+"""
+
+import asyncio
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import orjson
+from aiohttp import web
+from kubernetes.aio import client as package
+
+from core.config import ExtenderConfig, ScoreMode
+from core.edge.clock import SystemClock
+from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, Client
+from core.edge.kube.watch import _Follower, follow
+from core.edge.metrics import Metrics
+from extender.feed import NodeFeed, PodFeed
+from extender.view import View
+from tests.support.fake_objects import Json, event, node_object
+
+PODS_COUNT = 150_000
+PODS_PER_NODE = 30
+POD_BYTES = 5_000
+EVENTS = 20_000
+LOOPS = 1_000_000
+LOOP_SECONDS = 0.009
+"""What K is relative to: an empty loop of a million, inside a function."""
+
+
+def machine_factor() -> float:
+    """Return K, the best of five."""
+
+    def loop() -> float:
+        start = time.perf_counter()
+        for _ in range(LOOPS):
+            pass
+        return time.perf_counter() - start
+
+    return min(loop() for _ in range(5)) / LOOP_SECONDS
+
+
+def pod_object(number: int, version: int) -> Json:
+    """Return a pod of a Deployment with status and managedFields, about 5 kB."""
+    app = f"app-{number % 300}"
+    node = f"node-{number // PODS_PER_NODE}"
+    found: Json = {
+        "metadata": {
+            "name": f"{app}-5d9c7b8f6d-{number:06d}",
+            "namespace": f"team-{number % 40}",
+            "uid": f"00000000-0000-4000-8000-{number:012d}",
+            "resourceVersion": str(version),
+            "labels": {"app": app, "pod-template-hash": "5d9c7b8f6d"},
+            "ownerReferences": [
+                {"kind": "ReplicaSet", "name": f"{app}-5d9c7b8f6d", "controller": True}
+            ],
+        },
+        "spec": {
+            "nodeName": node,
+            "schedulerName": "default-scheduler",
+            "tolerations": [
+                {
+                    "key": f"node.kubernetes.io/{key}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+                for key in ("not-ready", "unreachable")
+            ],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": f"registry.example/{app}:1",
+                    "env": [{"name": f"SETTING_{n}", "value": f"value {n}"} for n in range(12)],
+                    "resources": {"requests": {"cpu": f"{number % 9 + 1}00m", "memory": "256Mi"}},
+                }
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+            ],
+            "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0}],
+        },
+    }
+    fill = max(0, POD_BYTES - len(orjson.dumps(found)) - 60) // 20
+    fields = {f"f:field-{n:04d}": {} for n in range(fill)}
+    found["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": fields}]
+    return found
+
+
+def page_of(start: int, end: int) -> bytes:
+    """Return the items of a page as JSON, made from a few pods by replacing what differs."""
+    return b",".join(orjson.dumps(pod_object(number, number + 1)) for number in range(start, end))
+
+
+def serve(channel: Connection, count: int) -> None:
+    """Serve the list of pods, made before the clock runs; a page is sent as it lies there."""
+    pages = [
+        page_of(start, min(start + PAGE_OBJECTS, count)) for start in range(0, count, PAGE_OBJECTS)
+    ]
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.query.get("watch"):
+            await asyncio.Event().wait()
+        index = int(request.query.get("continue") or 0)
+        meta = {"resourceVersion": "1000000"}
+        if index + 1 < len(pages):
+            meta["continue"] = str(index + 1)
+        body = b'{"metadata":%b,"items":[%b]}' % (orjson.dumps(meta), pages[index])
+        return web.Response(body=body, content_type="application/json")
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_get("/api/v1/pods", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        channel.send((runner.addresses[0][1], sum(map(len, pages))))
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def peak_mb() -> float:
+    """Return the peak of this program; ru_maxrss would hold its parent's too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = next(line for line in lines if line.startswith("VmHWM"))
+    return int(found.split()[1]) * 1024 / 1e6
+
+
+class Synced(PodFeed):
+    """The extender's feed, which also says when the list is in."""
+
+    def __init__(self, view: View, metrics: Metrics) -> None:
+        super().__init__(view, SystemClock(), metrics)
+        self.done = asyncio.Event()
+
+    def alive(self) -> None:
+        super().alive()
+        self.done.set()
+
+
+async def first_sync(client: Client, feed: Synced) -> tuple[float, float]:
+    """Return wall and processor seconds from the first byte asked for to the indexed model."""
+    wall, used = time.perf_counter(), time.process_time()
+    task = asyncio.create_task(follow(client, PODS, feed))
+    await feed.done.wait()
+    taken = time.perf_counter() - wall, time.process_time() - used
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return taken
+
+
+def per_event_micros(tell: Callable[[bytes], None], lines: Iterable[bytes]) -> float:
+    """Return the microseconds of one event, the best of three turns."""
+    given = list(lines)
+
+    def turn() -> float:
+        start = time.perf_counter()
+        for line in given:
+            tell(line)
+        return time.perf_counter() - start
+
+    return min(turn() for _ in range(3)) / len(given) * 1e6
+
+
+async def measure(port: int) -> list[tuple[str, str, str]]:
+    k = machine_factor()
+    rows = [("K", f"{k:.2f}", "")]
+    before = resident_mb()
+    view = View(ExtenderConfig(score=ScoreMode.PACK))
+    metrics = Metrics()
+    nodes = NodeFeed(view, SystemClock(), metrics)
+    nodes.replaced([])
+    feed = Synced(view, metrics)
+    settings = package.Configuration(host=f"http://127.0.0.1:{port}")
+    async with Client(package.ApiClient(settings)) as client:
+        wall, used = await first_sync(client, feed)
+        rows += [
+            ("first sync, wall", f"{wall:.2f} s", f"{wall / k:.2f} s x K, budget 2"),
+            ("first sync, processor", f"{used:.2f} s", f"{used / k:.2f} s x K"),
+            ("memory before the sync", f"{before:.0f} MB", ""),
+            ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
+            ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
+        ]
+        cases = {
+            "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
+            "one node event": (
+                NODES,
+                nodes,
+                [event("MODIFIED", node_object(f"node-{n % 5000}")) for n in range(EVENTS)],
+            ),
+        }
+        for name, (kind, handler, lines) in cases.items():
+            micros = per_event_micros(_Follower(client, kind, handler, None)._event, lines)
+            note = f"{micros / k:.1f} us x K, budget 15"
+            rows.append((f"{name}, decoded and indexed", f"{micros:.1f} us", note))
+    return rows
+
+
+def changed_pods() -> Iterable[Json]:
+    return (pod_object(number * 7, 2_000_000 + number) for number in range(EVENTS))
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else PODS_COUNT
+    spawning = multiprocessing.get_context("spawn")
+    channel, far = spawning.Pipe()
+    server = spawning.Process(target=serve, args=(far, count), daemon=True)
+    server.start()
+    port, sent = channel.recv()
+    rows = asyncio.run(measure(port))
+    server.terminate()
+    server.join()
+    print(f"{count:,} pods, {sent / 1e6:.0f} MB of JSON, pages of {PAGE_OBJECTS}\n")
+    for name, value, note in rows:
+        print(f"{name:<42}{value:>12}   {note}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What a pod asks for: the examples of the KEPs, and what must hold for any pod."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import InvalidQuantityError
+from core.model import Resources
+from core.requests import Amounts, Asking, Container, pod_requests
+
+
+def cpu(
+    amount: str, *, sidecar: bool = False, held: tuple[str, str | None] | None = None
+) -> Container:
+    """A container; *held*: (running, allocated) of its status."""
+    running: tuple[Amounts, ...] = ()
+    if held is not None:
+        running = ({"cpu": held[0]}, {} if held[1] is None else {"cpu": held[1]})
+    return Container({"cpu": amount}, restartable=sidecar, held=running)
+
+
+@pytest.mark.parametrize(
+    ("asking", "millis"),
+    [
+        pytest.param(Asking(), 0, id="nothing"),
+        pytest.param(
+            Asking(containers=[cpu("1"), cpu("200m")]), 1200, id="containers run together"
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1")], init_containers=[cpu("3"), cpu("2")]),
+            3000,
+            id="init containers run one after the other",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("2")], init_containers=[cpu("1")]),
+            2000,
+            id="a small init container adds nothing",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1")], init_containers=[cpu("500m", sidecar=True)]),
+            1500,
+            id="a sidecar runs beside the containers",
+        ),
+        pytest.param(
+            Asking(
+                containers=[cpu("1")],
+                init_containers=[cpu("1", sidecar=True), cpu("5"), cpu("2", sidecar=True)],
+            ),
+            6000,
+            id="an init container runs beside the sidecars before it, not after it",
+        ),
+        pytest.param(
+            Asking(
+                containers=[cpu("1")],
+                init_containers=[cpu("5"), cpu("1", sidecar=True), cpu("2", sidecar=True)],
+            ),
+            5000,
+            id="sidecars start after the init container",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1")], init_containers=[cpu("3")], overhead={"cpu": "250m"}),
+            3250,
+            id="overhead comes on top of the larger",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1"), cpu("2")], pod_level={"cpu": "5"}),
+            5000,
+            id="the pod as a whole may ask for more",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1")], pod_level={"cpu": "5"}, overhead={"cpu": "1"}),
+            6000,
+            id="overhead comes on top of the pod as a whole",
+        ),
+        pytest.param(
+            Asking(containers=[cpu("1")], pod_level={"memory": "1Gi"}),
+            1000,
+            id="the pod as a whole sets another resource",
+        ),
+    ],
+)
+def test_cpu(asking: Asking, millis: int) -> None:
+    assert pod_requests(asking).cpu_millis == millis
+
+
+@pytest.mark.parametrize(
+    ("container", "infeasible", "millis"),
+    [
+        pytest.param(cpu("2", held=("1", "1")), False, 2000, id="asked up"),
+        pytest.param(cpu("1", held=("2", "1")), False, 2000, id="asked down, still running"),
+        pytest.param(cpu("1", held=("1", "3")), False, 3000, id="allocated, not yet running"),
+        pytest.param(cpu("1", held=("2", None)), False, 2000, id="no allocation told"),
+        pytest.param(cpu("4", held=("1", "2")), True, 2000, id="refused: the wish does not count"),
+        pytest.param(cpu("1", held=("1", "1")), True, 1000, id="refused, back to what it was"),
+        pytest.param(cpu("4"), True, 4000, id="refused, but nothing is told"),
+    ],
+)
+def test_resize_in_place(container: Container, infeasible: bool, millis: int) -> None:
+    assert pod_requests(Asking(containers=[container], infeasible=infeasible)).cpu_millis == millis
+
+
+def test_resize_counts_for_sidecars_and_not_for_ordinary_init_containers() -> None:
+    sidecar, ordinary = cpu("1", sidecar=True, held=("2", "2")), cpu("1", held=("9", "9"))
+    assert pod_requests(Asking(init_containers=[sidecar])).cpu_millis == 2000
+    assert pod_requests(Asking(init_containers=[ordinary])).cpu_millis == 1000
+
+
+def test_resize_of_the_pod_as_a_whole() -> None:
+    held: tuple[Amounts, ...] = ({"cpu": "3", "memory": "9Gi"}, {"cpu": "2"})
+    asking = Asking(containers=[cpu("1")], pod_level={"cpu": "1"}, pod_level_held=held)
+    assert pod_requests(asking) == Resources(cpu_millis=3000, pods=1)
+
+
+def test_every_resource_is_judged_by_itself() -> None:
+    asking = Asking(
+        containers=[Container({"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 2})],
+        init_containers=[Container({"memory": "2Gi", "ephemeral-storage": "1G"})],
+        pod_level={"hugepages-2Mi": "4Mi", "nvidia.com/gpu": 9, "memory-like": 1},
+    )
+    assert pod_requests(asking) == Resources(
+        cpu_millis=1000,
+        memory_bytes=2 * 1024**3,
+        ephemeral_bytes=10**9,
+        pods=1,
+        extended=(("hugepages-2Mi", 4 * 1024**2), ("nvidia.com/gpu", 2)),
+    )
+
+
+@pytest.mark.parametrize("bad", ["-1", "abc", "", "1 Gi", "1e9999"])
+def test_bad_quantities_are_refused(bad: str) -> None:
+    with pytest.raises(InvalidQuantityError):
+        pod_requests(Asking(containers=[Container({"memory": bad})]))
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "ephemeral-storage", "example.org/x"]),
+    st.integers(0, 9).map(str),
+)
+CONTAINERS = st.builds(Container, AMOUNTS, restartable=st.booleans())
+
+
+@given(st.lists(CONTAINERS, max_size=4), st.lists(CONTAINERS, max_size=5), AMOUNTS)
+def test_the_most_that_runs_at_any_moment(
+    mains: list[Container], inits: list[Container], overhead: dict[str, str]
+) -> None:
+    """The definition, moment by moment, against the running sums."""
+    name = "memory"
+
+    def asked(container: Container) -> int:
+        return int(container.requests.get(name, 0))
+
+    sidecars = [number for number, one in enumerate(inits) if one.restartable]
+    moments = [
+        asked(one) + sum(asked(inits[n]) for n in sidecars if n < number)
+        for number, one in enumerate(inits)
+    ]
+    moments.append(sum(map(asked, mains)) + sum(asked(inits[n]) for n in sidecars))
+    expected = max(moments) + int(overhead.get(name, 0))
+    asking = Asking(containers=mains, init_containers=inits, overhead=overhead)
+    assert pod_requests(asking).memory_bytes == expected
+
+
+@given(st.lists(CONTAINERS, max_size=4), CONTAINERS)
+def test_one_more_container_never_lowers_the_requests(
+    mains: list[Container], more: Container
+) -> None:
+    before, after = (pod_requests(Asking(containers=some)) for some in (mains, [*mains, more]))
+    assert after.cpu_millis >= before.cpu_millis
+    assert after.memory_bytes >= before.memory_bytes
+    assert after.pods == before.pods == 1
