@@ -50,17 +50,21 @@ def _summary(plan: Plan) -> Table:
     table = _table("", "before", "after")
     before, after = plan.before, plan.after
     table.add_row("nodes", str(before.nodes), str(after.nodes))
-    for number, name, write in ((0, "cpu", format_millis), (1, "memory", format_bytes)):
-        for label, field in (
-            ("capacity", "capacity"),
-            ("requests", "requests"),
-            ("usable", "usable"),
-        ):
+    for number, name, unit, write in (
+        (0, "cpu", ", cores", _cores),
+        (1, "memory", "", format_bytes),
+    ):
+        for field in ("capacity", "requests", "usable"):
             cells = [write(getattr(totals, field)[number]) for totals in (before, after)]
-            table.add_row(f"{name} {label}", *cells)
+            table.add_row(f"{name} {field}{unit}", *cells)
         shares = [_utilization(totals, number) for totals in (before, after)]
         table.add_row(f"{name} requests / usable", *shares)
     return table
+
+
+def _cores(cpu_millis: int) -> str:
+    """Write cores with one digit in every row, so that a column can be compared."""
+    return f"{cpu_millis / 1000:,.1f}"
 
 
 def _utilization(totals: Totals, resource: int) -> str:

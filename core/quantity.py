@@ -18,7 +18,7 @@ QUANTITY_TEXT_MAX: Final = 64
 QUANTITY_CACHE_MAX: Final = 65_536
 
 _FORM: Final = re.compile(
-    r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
+    r"(?a)([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
 )
 _SUFFIXES: Final = {
     "n": Fraction(1, 10**9),
@@ -51,14 +51,14 @@ def parse_quantity(text: str | float) -> Fraction:
     return value
 
 
-@lru_cache(maxsize=QUANTITY_CACHE_MAX)
+@lru_cache(maxsize=QUANTITY_CACHE_MAX, typed=True)
 def whole(text: str | float) -> int:
     """Return a quantity in whole units (bytes, devices), rounded up, at most QUANTITY_MAX."""
     value = parse_quantity(text)
     return min(-(-value.numerator // value.denominator), QUANTITY_MAX)
 
 
-@lru_cache(maxsize=QUANTITY_CACHE_MAX)
+@lru_cache(maxsize=QUANTITY_CACHE_MAX, typed=True)
 def millis(text: str | float) -> int:
     """Return a quantity in thousandths (millicores), rounded up, at most QUANTITY_MAX."""
     value = parse_quantity(text) * 1000

@@ -20,7 +20,7 @@ from kubernetes.aio import client as package
 from core.config import ExtenderConfig, ScoreMode
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, Client
-from core.edge.kube.watch import _Follower, follow
+from core.edge.kube.watch import Handler, _Follower, follow
 from core.edge.metrics import Metrics
 from extender.feed import NodeFeed, PodFeed
 from extender.view import View
@@ -93,7 +93,7 @@ def pod_object(number: int, version: int) -> Json:
         },
     }
     fill = max(0, POD_BYTES - len(orjson.dumps(found)) - 60) // 20
-    fields = {f"f:field-{n:04d}": {} for n in range(fill)}
+    fields: Json = {f"f:field-{n:04d}": {} for n in range(fill)}
     found["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": fields}]
     return found
 
@@ -185,7 +185,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     before = resident_mb()
     view = View(ExtenderConfig(score=ScoreMode.PACK))
     metrics = Metrics()
-    nodes = NodeFeed(view, SystemClock(), metrics)
+    nodes: Handler = NodeFeed(view, SystemClock(), metrics)
     nodes.replaced([])
     feed = Synced(view, metrics)
     settings = package.Configuration(host=f"http://127.0.0.1:{port}")
@@ -198,7 +198,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
             ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
-        cases = {
+        cases: dict[str, tuple[str, Handler, list[bytes]]] = {
             "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
             "one node event": (
                 NODES,

@@ -7,18 +7,16 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import aiohttp
-import msgspec
 
-from core.edge import decode
-from core.edge.kube.client import NODES, ApiError, Client, Sleep
+from core.edge.kube import wire
+from core.edge.kube.client import ApiError, Client, Sleep
 from core.edge.kube.lines import lines
 from core.edge.logs import fields
 from core.errors import InvalidInputError, UnavailableError
-from core.model import Node, Pod
 
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 30.0
@@ -54,32 +52,6 @@ class Handler(Protocol):
         """Note that the watch ended other than by its time: expired, throttled, error, timeout."""
 
 
-class _Meta(msgspec.Struct):
-    resourceVersion: str = ""  # noqa: N815 as on the wire
-    token: str | None = msgspec.field(default=None, name="continue")
-
-
-class _List(msgspec.Struct):
-    metadata: _Meta
-    items: list[msgspec.Raw] | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Any(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-    code: int = 0
-    message: str = ""
-
-
-_LIST: Final = msgspec.json.Decoder(_List)
-_EVENT: Final = msgspec.json.Decoder(_Event)
-_ANY: Final = msgspec.json.Decoder(_Any)
-
-
 async def follow(
     client: Client,
     resource: str,
@@ -101,7 +73,7 @@ class _Follower:
     def __init__(
         self, client: Client, resource: str, handler: Handler, label_selector: str | None
     ) -> None:
-        self._client, self._resource = client, resource
+        self._client, self._resource, self._kind = client, resource, wire.KINDS[resource]
         self._handler, self._selector = handler, label_selector
         self._version = ""
         self._told = False
@@ -160,9 +132,7 @@ class _Follower:
                 raw = await self._client.page(
                     self._resource, label_selector=self._selector, token=token
                 )
-                page = _decode(_LIST, raw)
-                self._read(page.items or [], objects, refused)
-                token = page.metadata.token
+                version, token = wire.read_page(self._kind, raw, objects, refused)
                 if not token:
                     break
         finally:
@@ -172,16 +142,7 @@ class _Follower:
         for reason in refused:  # after the list, so that nobody forgets them with the old one
             self._handler.refused(reason)
         self._handler.alive()
-        self._version = page.metadata.resourceVersion
-
-    def _read(self, items: Sequence[msgspec.Raw], objects: list[Any], refused: list[str]) -> None:
-        for item in items:
-            try:
-                found = self._object(item)
-            except InvalidInputError as fault:
-                refused.append(str(fault))
-            else:
-                objects += [] if found is None else [found]
+        self._version = version
 
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: when it ends otherwise."""
@@ -196,37 +157,45 @@ class _Follower:
             response.close()
 
     def _event(self, line: bytes) -> None:
-        event = _decode(_EVENT, line)
-        about = _decode(_ANY, event.object)
-        if event.type == "ERROR":
-            raise ApiError(about.code, about.message)
-        if event.type in ("ADDED", "MODIFIED", "DELETED"):
-            self._tell(event)
-        self._version = about.metadata.resourceVersion or self._version
+        event = wire.read_event(self._kind, line)
+        if event is None:
+            version = self._odd_event(line)
+        else:
+            meta = event.object.metadata
+            version = meta.resource_version
+            if event.type == "DELETED":
+                self._handler.deleted(self._kind.key(meta))
+            elif event.type != "BOOKMARK":
+                self._changed(event.object, meta, self._kind.made)
+        self._version = version or self._version
         self._told = True
         self._handler.alive()
 
-    def _tell(self, event: _Event) -> None:
+    def _odd_event(self, line: bytes) -> str:
+        """Take an event that is an ERROR, or whose object is not what it should be.
+
+        Returns: its resourceVersion. Raises: ApiError for an ERROR.
+        """
+        event, about = wire.read_raw_event(line)
+        if event.type == "ERROR":
+            raise ApiError(about.code, about.message)
+        if event.type == "DELETED":
+            self._handler.deleted(self._kind.key(about.metadata))
+        elif event.type in wire.CHANGES:
+            self._changed(event.object, about.metadata, self._kind.made_raw)
+        return about.metadata.resource_version
+
+    def _changed(self, found: Any, meta: Any, made: Any) -> None:  # noqa: ANN401 by resource
+        """Tell of a change; a pod that has finished, or what cannot be read, is dropped."""
         try:
-            found = self._object(event.object)
+            obj = made(found)
         except InvalidInputError as fault:
-            found = None
-            if event.type != "DELETED":
-                self._handler.refused(str(fault))
-        if found is None or event.type == "DELETED":
-            self._forget(event.object)
+            self._handler.refused(str(fault))
+            obj = None
+        if obj is None:
+            self._handler.deleted(self._kind.key(meta))
         else:
-            self._handler.changed(found)
-
-    def _forget(self, raw: msgspec.Raw) -> None:
-        """Drop what is deleted, a pod that has finished, or an object that cannot be read."""
-        name = _decode(_NAMED, raw).metadata
-        key = name.name if self._resource == NODES else f"{name.namespace}/{name.name}"
-        self._handler.deleted(key)
-
-    def _object(self, raw: msgspec.Raw) -> Node | Pod | None:
-        """Return None for a finished pod. Raises: InvalidInputError."""
-        return decode.node(raw) if self._resource == NODES else decode.pod(raw)
+            self._handler.changed(obj)
 
 
 def _reason(fault: Exception) -> str:
@@ -238,22 +207,3 @@ def _reason(fault: Exception) -> str:
 def _backoff(failures: int, jitter: Jitter) -> float:
     wait: float = min(BACKOFF_SECONDS_MIN * 2 ** min(failures, 10), BACKOFF_SECONDS_MAX)
     return wait * (1 + jitter())
-
-
-class _Name(msgspec.Struct):
-    name: str = ""
-    namespace: str = "default"
-
-
-class _Named(msgspec.Struct):
-    metadata: _Name = msgspec.field(default_factory=_Name)
-
-
-_NAMED: Final = msgspec.json.Decoder(_Named)
-
-
-def _decode(decoder: Any, raw: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 typed by its decoder
-    try:
-        return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise UnavailableError(f"API server: not what it must send: {fault}") from fault

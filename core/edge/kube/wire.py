@@ -1,0 +1,140 @@
+"""Lists and watch events as they stand on the wire, and what they become.
+
+All of a page, or an event, is decoded in one pass; only what cannot be read so is decoded piece
+by piece, to tell the one bad object from the rest.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from core.edge import decode
+from core.edge.objects import Meta, NodeObject, PodMeta, PodObject
+from core.errors import InvalidInputError, UnavailableError
+from core.model import Node, Pod
+
+FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+Object_ = TypeVar("Object_")
+
+
+class _PodMeta(PodMeta):
+    resource_version: str = ""
+
+
+class _PodObject(PodObject):
+    metadata: _PodMeta
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    token: str | None = msgspec.field(default=None, name="continue")
+
+
+class Page(msgspec.Struct, Generic[Object_]):
+    """A page of a list."""
+
+    metadata: _ListMeta
+    items: list[Object_] | None = None
+
+
+class Event(msgspec.Struct, Generic[Object_]):
+    """A watch event."""
+
+    type: str
+    object: Object_
+
+
+class About(msgspec.Struct):
+    """What any object of an event says of itself; code and message are those of a Status."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    code: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How to read one resource."""
+
+    page: msgspec.json.Decoder[Any]
+    event: msgspec.json.Decoder[Any]
+    made: Callable[[Any], Node | Pod | None]
+    """From the typed object; None for one that does not count any more."""
+    made_raw: Callable[[msgspec.Raw], Node | Pod | None]
+    namespaced: bool = True
+
+    def key(self, meta: Any) -> str:  # noqa: ANN401 any metadata
+        """Return the name of a Node, namespace/name of a Pod."""
+        name: str = meta.name
+        return f"{meta.namespace or 'default'}/{name}" if self.namespaced else name
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "nodes": Kind(
+        msgspec.json.Decoder(Page[NodeObject]),
+        msgspec.json.Decoder(Event[NodeObject]),
+        decode.node_of,
+        decode.node,
+        namespaced=False,
+    ),
+    "pods": Kind(
+        msgspec.json.Decoder(Page[_PodObject]),
+        msgspec.json.Decoder(Event[_PodObject]),
+        decode.pod_of,
+        decode.pod,
+    ),
+}
+_RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
+_RAW_EVENT: Final = msgspec.json.Decoder(Event[msgspec.Raw])
+_ABOUT: Final = msgspec.json.Decoder(About)
+
+
+def read_page(
+    kind: Kind, raw: bytes, objects: list[Node | Pod], refused: list[str]
+) -> tuple[str, str | None]:
+    """Add a page's objects, and why others could not be read.
+
+    Returns: the list's resourceVersion, and the token of the next page.
+    Raises: UnavailableError when it is no list.
+    """
+    try:
+        page = kind.page.decode(raw)
+        made = kind.made
+    except FAULTS:
+        page = strictly(_RAW_PAGE, raw)
+        made = kind.made_raw
+    for item in page.items or ():
+        try:
+            found = made(item)
+        except InvalidInputError as fault:
+            refused.append(str(fault))
+        else:
+            if found is not None:
+                objects.append(found)
+    return page.metadata.resource_version, page.metadata.token
+
+
+def read_event(kind: Kind, line: bytes) -> Event[Any] | None:
+    """Decode an event in one pass; None when that cannot be done, as with an ERROR."""
+    try:
+        event: Event[Any] = kind.event.decode(line)
+    except FAULTS:
+        return None
+    return event if event.type in CHANGES or event.type == "BOOKMARK" else None
+
+
+def read_raw_event(line: bytes) -> tuple[Event[msgspec.Raw], About]:
+    """Decode as little of an event as tells what it is about. Raises: UnavailableError."""
+    event = strictly(_RAW_EVENT, line)
+    return event, strictly(_ABOUT, event.object)
+
+
+def strictly(decoder: Any, raw: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 typed by its decoder
+    """Decode, or raise UnavailableError: this no API server sends."""
+    try:
+        return decoder.decode(raw)
+    except FAULTS as fault:
+        raise UnavailableError(f"API server: not what it must send: {fault}") from fault

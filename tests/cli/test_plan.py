@@ -1,0 +1,212 @@
+"""`ebb plan` as its users meet it: files in, a table out, faults on one line."""
+
+import gzip
+import os
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from core.marks import MARK_LABEL
+from tests.support.plan_cli import (
+    ITEMS,
+    A,
+    C,
+    D,
+    dump,
+    ebb,
+    node,
+    on_terminal,
+    plan_of,
+    pod,
+    started,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*ITEMS))
+    return str(file)
+
+
+class TestFiles:
+    def test_gzip_and_several_files_give_the_same_plan(
+        self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        whole = plan_of(capsys, "--from-file", path)
+        packed, nodes, pods = (tmp_path / name for name in ("all.gz", "nodes", "pods"))
+        packed.write_bytes(gzip.compress(dump(*ITEMS)))
+        assert plan_of(capsys, "--from-file", str(packed)) == whole
+        nodes.write_bytes(orjson.dumps({"kind": "NodeList", "items": ITEMS[:4]}))
+        pods.write_bytes(orjson.dumps({"kind": "PodList", "items": ITEMS[4:9]}))
+        assert plan_of(capsys, "--from-file", str(nodes), "--from-file", str(pods)) == whole
+
+    def test_standard_input(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        whole = plan_of(capsys, "--from-file", path)
+        for raw in (dump(*ITEMS), gzip.compress(dump(*ITEMS))):
+            done = ebb("plan", "--from-file", "-", "-o", "json", stdin=raw)
+            assert (done.returncode, done.stderr) == (0, b"")
+            assert orjson.loads(done.stdout) == whole
+
+
+FAULTS = [
+    pytest.param(b"", "{file}: is empty", id="empty file"),
+    pytest.param(dump(), "{file}: holds no nodes; make it with: kubectl get", id="empty list"),
+    pytest.param(dump(ITEMS[0]), "{file}: holds no pods; make it with: kubectl", id="no pods"),
+    pytest.param(dump(*ITEMS)[:-7], "{file}: is not whole JSON: Input data was trun", id="cut"),
+    pytest.param(gzip.compress(dump(*ITEMS))[:-20], "{file}: gzip ends too early", id="cut gzip"),
+    pytest.param(b"\x1f\x8bjunk", "{file}: damaged gzip", id="damaged gzip"),
+    pytest.param(
+        dump(node(A), node(A), ITEMS[4]), f"{{file}}: node {A}: stands in", id="one name twice"
+    ),
+    pytest.param(
+        dump(node(A, status={}), ITEMS[4]),
+        f"{{file}}: Node {A}: status.allocatable: missing",
+        id="no allocatable",
+    ),
+    pytest.param(
+        dump(node(A), pod("p", A, cpu="-1")),
+        "{file}: Pod shop/p: spec.containers[0].resources.requests.cpu: '-1' is negative",
+        id="negative",
+    ),
+]
+
+
+class TestFaults:
+    @pytest.mark.parametrize(("raw", "told"), FAULTS)
+    def test_one_line_and_exit_code_2(
+        self, raw: bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "dump"
+        file.write_bytes(raw)
+        assert main(["plan", "--from-file", str(file)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("ebb: " + told.format(file=file))
+        assert err.count("\n") == 1
+
+    def test_a_file_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from-file", "/does/not/exist"]) == 2
+        assert capsys.readouterr().err == "ebb: /does/not/exist: No such file or directory\n"
+
+    def test_every_fault_of_a_configuration_has_its_line(
+        self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = tmp_path / "ebb.yaml"
+        config.write_text("apiVersion: x\nkind: EbbConfiguration\ndelay: soon\n")
+        assert main(["plan", "--from-file", path, "--config", str(config)]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert all(line.startswith(f"ebb: {config}: ") for line in lines)
+
+    def test_a_name_cannot_steer_the_terminal(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "dump"
+        file.write_bytes(dump(node("\x1b]0;x\x07"), ITEMS[4]))
+        assert main(["plan", "--from-file", str(file)]) == 2
+        assert capsys.readouterr().err.removesuffix("\n").isprintable()
+
+    def test_standard_input_is_named(self) -> None:
+        done = ebb("plan", "--from-file", "-", stdin=b"{}")
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"ebb: standard input: holds no nodes")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            [],
+            ["plan"],
+            ["plan", "--from-file", "f", "--max-cpu", "0%"],
+            ["plan", "--from-file", "f", "--max-cpu", "0.8"],
+            ["plan", "--from-file", "f", "--max-removals", "-1"],
+            ["plan", "--from-file", "f", "-o", "yaml"],
+        ],
+    )
+    def test_a_bad_command_line(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        assert "usage: ebb" in capsys.readouterr().err
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(["--version"])
+        assert caught.value.code == 0
+        assert capsys.readouterr().out.startswith("ebb ")
+
+
+class TestTable:
+    def test_it_says_what_a_person_asks(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "--from-file", path]) == 0
+        text = capsys.readouterr().out
+        lines = [line.split() for line in text.splitlines()]
+        assert ["nodes", "4", "3"] in lines
+        assert ["cpu", "requests,", "cores", "4.5", "4.5"] in lines
+        assert "derived from the pods" in text
+        assert ["1", C, "1", A, "(1)"] in lines
+        assert any(line[:2] == ["cordoned", "1"] for line in lines)
+        assert f"{D}: it is cordoned" in text
+
+    def test_no_node_can_go(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from-file", path, "--max-cpu", "1%"]) == 0
+        assert "No node can go." in capsys.readouterr().out
+
+    def test_what_is_out_of_the_ordinary_is_said(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        marked = node("marked", spec={"unschedulable": True})
+        marked["metadata"]["labels"] = {MARK_LABEL: "soft"}
+        dumped, config = tmp_path / "dump.json", tmp_path / "ebb.yaml"
+        dumped.write_bytes(dump(*ITEMS, marked, pod("waits", None)))
+        config.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusability: none\n"
+        )
+        assert main(["plan", "--from-file", str(dumped), "--config", str(config)]) == 0
+        text = capsys.readouterr().out
+        assert "Marked, but can not go any more: marked\n" in text
+        assert "Waiting for a node, placed first: 1 pod.\n" in text
+        assert "Everything allocatable counts as usable." in text
+        assert main(["plan", "-o", "json", "--from-file", str(dumped)]) == 0
+        assert orjson.loads(capsys.readouterr().out)["markedInfeasible"] == ["marked"]
+
+    def test_a_pipe_gets_whole_plain_lines(self, path: str) -> None:
+        done = ebb("plan", "--from-file", path, COLUMNS="40", FORCE_COLOR="1")
+        text = done.stdout.decode()
+        assert done.returncode == 0
+        assert "\x1b" not in text
+        assert all(line == line.rstrip() for line in text.splitlines())
+        assert all(name in text for name in (A, C, D))
+
+    def test_a_terminal_gets_emphasis_and_its_own_width(self, path: str) -> None:
+        text = on_terminal("plan", "--from-file", path, COLUMNS="60", TERM="xterm")
+        assert "\x1b[1m" in text
+        assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 60
+
+
+class TestEnds:
+    def test_a_reader_that_has_seen_enough(self, path: str) -> None:
+        for output in ("table", "json"):
+            with started("plan", "--from-file", path, "-o", output) as process:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                process.stdout.close()
+                assert process.stderr.read() == b""
+            assert process.returncode == 0
+
+    def test_ctrl_c(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        with started("plan", "--from-file", str(pipe)) as process:
+            assert process.stderr is not None
+            with pipe.open("wb"):  # returns when the command has opened it too
+                process.send_signal(signal.SIGINT)
+                assert process.stderr.read() == b""
+        assert process.returncode == 130

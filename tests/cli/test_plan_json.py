@@ -1,0 +1,113 @@
+"""`ebb plan -o json`: the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from tests.support.plan_cli import ITEMS, A, C, D, dump, plan_of, pod
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*ITEMS))
+    return str(file)
+
+
+class TestJson:
+    def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        plan = plan_of(capsys, "--from-file", path)
+        assert plan["apiVersion"] == "kube-ebb.io/v1alpha1"
+        assert plan["kind"] == "Plan"
+        assert plan["policy"] == "ClusterThreshold"
+        assert plan["mode"] == "offline"
+        assert plan["before"] == {
+            "nodes": 4,
+            "capacity": {"cpu": 16000, "memory": 64 * 2**30},
+            "requests": {"cpu": 4500, "memory": 5 * 2**30},
+            # The cordoned node takes nothing more: only what is used there is usable.
+            "usable": {"cpu": 12500, "memory": 21 * 2**30},
+            "utilization": {"cpu": 0.28125, "memory": 0.078125},
+            "usableUtilization": {"cpu": 0.36, "memory": 0.238095},
+        }
+        placements = [{"pod": "shop/c1", "node": A}]
+        assert plan["removals"] == [{"node": C, "order": 1, "placements": placements}]
+        assert plan["after"]["nodes"] == 3
+        assert plan["after"]["requests"] == plan["before"]["requests"]
+        assert [entry["node"] for entry in plan["kept"]] == [A, B, D]
+
+    def test_usable_capacity_and_its_share(
+        self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = tmp_path / "ebb.yaml"
+        config.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusability: none\n"
+        )
+        plan = plan_of(capsys, "--from-file", path, "--config", str(config))
+        assert plan["usability"] is None
+        usable = {"cpu": 12500, "memory": 49 * 2**30}
+        assert plan["before"]["usable"] == usable
+        share = plan["before"]["usableUtilization"]
+        assert share == {"cpu": 0.36, "memory": round(5 / 49, 6)}
+
+    def test_usability_is_said(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        usability = plan_of(capsys, "--from-file", path)["usability"]
+        assert usability["derived"] is True
+        assert usability["minCPU"] == 450
+
+    def test_every_node_goes_or_stays_with_a_reason(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = plan_of(capsys, "--from-file", path)
+        going = [removal["node"] for removal in plan["removals"]]
+        kept = {entry["node"]: entry["reasons"] for entry in plan["kept"]}
+        assert sorted([*going, *kept]) == [A, B, C, D]
+        assert going
+        assert all(kept.values())
+        assert {reason["code"] for reason in kept[D]} >= {"cordoned", "pod-unsupported"}
+        (about_pod,) = (one for one in kept[D] if one["code"] == "pod-unsupported")
+        assert about_pod["pod"] == "shop/d1"
+        assert all(set(one) <= {"code", "message", "pod"} for one in kept[D])
+
+    def test_moved_pods_move_again_with_the_next_node(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Following the placements leaves every pod on a node that stays."""
+        plan = plan_of(capsys, "--from-file", path, "--max-cpu", "100%", "--max-memory", "100%")
+        assert len(plan["removals"]) == 2
+        where = {"shop/a1": A, "shop/b1": B, "shop/b2": B, "shop/c1": C, "shop/d1": D}
+        for removal in plan["removals"]:
+            on_it = {name for name, at in where.items() if at == removal["node"]}
+            assert {one["pod"] for one in removal["placements"]} == on_it
+            where.update({one["pod"]: one["node"] for one in removal["placements"]})
+        assert set(where.values()) <= {entry["node"] for entry in plan["kept"]}
+
+    def test_the_order_of_the_input_does_not_matter(
+        self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        other = tmp_path / "other.json"
+        other.write_bytes(dump(*reversed(ITEMS)))
+        assert main(["plan", "-o", "json", "--from-file", path]) == 0
+        first = capsys.readouterr().out
+        assert main(["plan", "-o", "json", "--from-file", str(other)]) == 0
+        assert capsys.readouterr().out == first
+
+    def test_limits(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert not plan_of(capsys, "--from-file", path, "--max-removals", "0")["removals"]
+        full = ("--max-cpu", "100%", "--max-memory", "100%")
+        assert len(plan_of(capsys, "--from-file", path, *full)["removals"]) == 2
+        one = plan_of(capsys, "--from-file", path, "--max-removals", "1", *full)
+        assert len(one["removals"]) == 1
+        assert "limit" in {r["code"] for entry in one["kept"] for r in entry["reasons"]}
+        strict = plan_of(capsys, "--from-file", path, "--max-memory", "0.5%")
+        assert not strict["removals"]
+        assert strict["thresholds"] == {"cpu": 0.8, "memory": 0.005}
+
+    def test_pending_pods_are_placed_first(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "dump.json"
+        file.write_bytes(dump(*ITEMS, pod("waits", None)))
+        (pending,) = plan_of(capsys, "--from-file", str(file))["pending"]
+        assert pending["pod"] == "shop/waits"

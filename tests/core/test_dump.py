@@ -1,0 +1,214 @@
+"""Dumps to a cluster, and how their faults are told."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.edge import decode
+from core.errors import InvalidInputError
+from core.model import (
+    DisruptionBudget,
+)
+from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, node, pod
+
+
+class TestDump:
+    def test_a_list_of_all_kinds(self) -> None:
+        budget = {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "b", "namespace": "shop"},
+            "status": {"disruptionsAllowed": 1},
+        }
+        other = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": 7}}
+        found = decode.decode_dump(dump(NODE, POD, budget, other), "f")
+        assert found == [
+            node(),
+            pod(),
+            DisruptionBudget(namespace="shop", name="b", disruptions_allowed=1),
+        ]
+
+    def test_lists_of_one_kind_and_single_objects_merge(self) -> None:
+        nodes = orjson.dumps({"kind": "NodeList", "items": [{**NODE, "kind": ""}]})
+        second = changed(NODE, metadata__name="n0")
+        pods = orjson.dumps({"kind": "PodList", "items": [POD]})
+        none = b'{"kind":"PodDisruptionBudgetList","items":null}'
+        cluster = decode.cluster_from_dumps(
+            [("a", nodes), ("b", second), ("c", pods), ("d", none)]
+        )
+        assert [one.name for one in cluster.nodes] == ["n0", "n1"]
+        assert [one.key for one in cluster.pods] == ["shop/web-0"]
+
+    def test_finished_pods_are_pods(self) -> None:
+        cluster = decode.cluster_from_dumps(
+            [("f", dump(NODE, changed(POD, status__phase="Failed")))]
+        )
+        assert cluster.pods == ()
+
+
+QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"", "f.json: is empty; make it with: kubectl get nodes,pods,pdb -A -o json"),
+        (b" \n", "f.json: is empty"),
+        (
+            b"kind: List",
+            "f.json: is not whole JSON: JSON is malformed: invalid character (byte 0)",
+        ),
+        (b"[]", "f.json: Expected `object`, got `array`"),
+        (b"null", "f.json: Expected `object`, got `null`"),
+        (b"{}", "f.json: holds no nodes; make it with: kubectl"),
+        (dump(), "f.json: holds no nodes; make it with: kubectl"),
+        (dump(POD), "f.json: holds no nodes"),
+        (dump(NODE), "f.json: holds no pods; make it with: kubectl"),
+        (dump(NODE, b"7"), "f.json: items[1]: Expected `object`, got `int`"),
+        (dump(NODE, POD)[:-9], "JSON: Input data was truncated after 928 bytes; make it with"),
+        (dump(NODE, NODE, POD), "f.json: node n1: stands in the input twice"),
+        (dump(NODE, POD, POD), "f.json: pod shop/web-0: stands in the input twice"),
+        (dump(b'{"kind":"Node"}'), "f.json: Node: Object missing required field `metadata`"),
+        (dump(b'{"kind":"Node","a":' + b"[" * 9**5), "f.json: is nested too deeply"),
+        (dump(b'{"kind":"Node","metadata":{"name":"\xff"}}'), "f.json: Node: is not UTF-8"),
+        (
+            dump(changed(NODE, metadata__name=MISSING)),
+            "f.json: Node: metadata.name: missing; allowed: 1 to 253 ASCII",
+        ),
+        (
+            dump(changed(NODE, metadata__name="\x1b[31m\nx")),
+            r"f.json: Node '\x1b[31m\nx': metadata.name: '\x1b[31m\nx' is no name",
+        ),
+        (
+            dump(changed(NODE, metadata__labels={"a": 1})),
+            "f.json: Node n1: metadata.labels[...]: Expected `str`, got `int`",
+        ),
+        (
+            dump(changed(NODE, status__allocatable__cpu="-1")),
+            "f.json: Node n1: status.allocatable.cpu: '-1' is negative; allowed: a Kubernetes",
+        ),
+        (
+            dump(changed(NODE, status__allocatable__memory="abc")),
+            "f.json: Node n1: status.allocatable.memory: 'abc' is not a Kubernetes quantity",
+        ),
+        (
+            dump(changed(NODE, status={"capacity": {"cpu": "x"}})),
+            "f.json: Node n1: status.capacity.cpu: 'x' is not",
+        ),
+        (
+            dump(changed(NODE, status=MISSING)),
+            "f.json: Node n1: status.allocatable: missing, and status.capacity too",
+        ),
+        (
+            dump(changed(POD, **{QUANTITY_PATH: "-1"})),
+            "f.json: Pod shop/web-0: spec.containers[0].resources.requests.memory: '-1' is neg",
+        ),
+        (
+            dump(changed(POD, **{QUANTITY_PATH: True})),
+            "f.json: Pod shop/web-0: spec.containers[0].resources.requests[...]: Expected",
+        ),
+        (
+            dump(changed(POD, spec__overhead={"cpu": "1e"})),
+            "f.json: Pod shop/web-0: spec.overhead.cpu: '1e' is not",
+        ),
+        (
+            dump(changed(POD, spec__tolerations=[{"key": 1}])),
+            "f.json: Pod shop/web-0: spec.tolerations[0].key: Expected `str | null`, got `int`",
+        ),
+        (
+            dump(changed(POD, spec__containers={"a": 1})),
+            "f.json: Pod shop/web-0: spec.containers: Expected `array | null`, got `object`",
+        ),
+        (
+            dump(b'{"kind":"PodDisruptionBudget","metadata":{"namespace":"a"}}'),
+            "f.json: PodDisruptionBudget a/: metadata.name: missing",
+        ),
+        (
+            dump(changed(POD, spec__nodeName="a b")),
+            "f.json: Pod shop/web-0: spec.nodeName: 'a b' is no name",
+        ),
+    ],
+)
+def test_faults_are_one_line_with_file_object_and_field(raw: bytes, told: str) -> None:
+    assert told in fault_of(raw)
+
+
+@pytest.mark.parametrize(
+    ("written", "bytes_"),
+    [
+        ("1.5Gi", 3 * 2**29),
+        ("100m", 1),
+        ("1e3", 1000),
+        ("0.1", 1),
+        ("9E", 9 * 10**18),
+        (1.5, 2),
+        (10**30, 2**63 - 1),
+    ],
+)
+def test_odd_quantities_are_read_as_kubernetes_reads_them(
+    written: str | float, bytes_: int
+) -> None:
+    item = orjson.dumps("@")
+    raw = changed(POD, **{QUANTITY_PATH: "@"}).replace(
+        item, orjson.dumps(written) if not isinstance(written, int) else str(written).encode()
+    )
+    found = decode.pod(raw)
+    assert found is not None
+    assert found.requests.memory_bytes == bytes_
+
+
+@given(st.integers(0, len(dump(NODE, POD)) - 1))
+def test_a_truncated_dump_is_always_told(length: int) -> None:
+    assert fault_of(dump(NODE, POD)[:length]).startswith("f.json: is ")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 2**64 - 1) | TEXT | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+PATHS = st.sampled_from(
+    [
+        "metadata",
+        "metadata__name",
+        "metadata__namespace",
+        "metadata__labels",
+        "metadata__annotations",
+        "metadata__ownerReferences",
+        "spec",
+        "spec__taints",
+        "spec__nodeSelector",
+        "spec__affinity",
+        "spec__affinity__nodeAffinity",
+        "spec__tolerations",
+        "spec__containers",
+        "spec__containers__0__resources",
+        "spec__containers__0__ports",
+        "spec__initContainers",
+        "spec__overhead",
+        "spec__volumes",
+        "status",
+        "status__phase",
+        "status__allocatable",
+        "status__conditions",
+        "status__containerStatuses",
+        "status__resources",
+    ]
+)
+
+
+@given(PATHS, JUNK, st.sampled_from([NODE, POD]))
+def test_junk_in_any_field_is_read_or_told_never_a_traceback(
+    path: str, junk: Any, document: Json
+) -> None:
+    start = document if "containers__0" not in path else POD
+    told = "f.json: "
+    try:
+        decode.decode_dump(dump(changed(start, **{path: junk})), "f.json")
+    except InvalidInputError as fault:
+        told = str(fault)
+    assert told.startswith("f.json: ")
+    assert "\n" not in told

@@ -1,0 +1,119 @@
+"""What must hold for every cluster, and the fast engine against the plain one."""
+
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, find, given, settings
+from hypothesis import strategies as st
+
+from core import engine
+from core.config import Config, Thresholds, UsabilityMode
+from core.fit import refusal
+from core.model import Cluster, Resources
+from tests.support.builders import THESIS_USABILITY, thesis_cluster
+from tests.support.reference import Reference
+from tests.support.strategies import clusters
+
+SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
+USABILITY = st.sampled_from([UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY])
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    share = draw(SHARES)
+    return Config(thresholds=Thresholds(cpu=share, memory=share), usability=draw(USABILITY))
+
+
+def found(plan: engine.Plan) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [(r.node, [(p.pod, p.node) for p in r.placements]) for r in plan.removals]
+
+
+@settings(max_examples=400, deadline=None)
+@given(clusters(), configs())
+@example(thesis_cluster(), Config())
+def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config) -> None:
+    assert found(engine.plan(cluster, config)) == Reference(cluster, config).run()
+
+
+@pytest.mark.parametrize("mutant", ["smallest first", "no pod count"])
+def test_the_comparison_would_notice(mutant: str) -> None:
+    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+
+    def differs(cluster: Cluster) -> bool:
+        config = Config(thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)))
+        return Reference(cluster, config, mutant).run() != found(engine.plan(cluster, config))
+
+    find(clusters(), differs, settings=settings(max_examples=3000, deadline=None))
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), configs(), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_never_matters(
+    cluster: Cluster, config: Config, chance: random.Random
+) -> None:
+    nodes, pods = list(cluster.nodes), list(cluster.pods)
+    chance.shuffle(nodes)
+    chance.shuffle(pods)
+    assert engine.plan(Cluster.of(nodes, pods), config) == engine.plan(cluster, config)
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), configs())
+def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
+    plan = engine.plan(cluster, config)
+    removed = [removal.node for removal in plan.removals]
+    assert sorted([*removed, *(kept.node for kept in plan.kept)]) == [
+        node.name for node in cluster.nodes
+    ]
+    assert all(kept.blockers for kept in plan.kept)
+    where = {pod.key: pod.node for pod in cluster.pods}
+    where |= {one.pod: one.node for one in plan.pending}
+    nodes = {node.name: node for node in cluster.nodes}
+    pods = {pod.key: pod for pod in cluster.pods}
+    gone: set[str] = set()
+    for removal in plan.removals:
+        on_node = {k for k, n in where.items() if n == removal.node and not pods[k].daemon}
+        assert {one.pod for one in removal.placements} == on_node
+        assert len(removal.placements) == len(on_node)
+        gone.add(removal.node)
+        for one in removal.placements:
+            target = nodes[one.node]
+            assert one.node not in gone
+            assert target.ready
+            assert not target.unschedulable
+            assert refusal(target, pods[one.pod].placing) is None
+            where[one.pod] = one.node
+    for name, node in nodes.items():
+        if name in gone:
+            continue
+        used = Resources()
+        for key, place in where.items():
+            used = used + pods[key].requests if place == name else used
+        assert used.cpu_millis <= node.allocatable.cpu_millis
+        assert used.memory_bytes <= node.allocatable.memory_bytes
+        assert used.pods <= node.allocatable.pods
+    if plan.removals:
+        share = config.thresholds.cpu
+        for used, whole in zip(plan.after.requests, plan.after.usable, strict=True):
+            assert used * share.denominator <= share.numerator * whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), configs())
+def test_requests_are_at_most_usable_and_that_at_most_capacity(
+    cluster: Cluster, config: Config
+) -> None:
+    for totals in (engine.plan(cluster, config).before, engine.plan(cluster, config).after):
+        for used, usable, whole in zip(
+            totals.requests, totals.usable, totals.capacity, strict=True
+        ):
+            assert used <= usable <= whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), configs(), st.integers(0, 3))
+def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None:
+    every, some = engine.plan(cluster, config), engine.plan(cluster, config, removals_max=limit)
+    assert some.removals == every.removals[:limit]
+    assert all(kept.blockers for kept in some.kept)

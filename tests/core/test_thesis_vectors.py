@@ -1,0 +1,184 @@
+"""The vectors of the thesis reading, each by its id."""
+
+from fractions import Fraction
+
+import pytest
+
+from core import engine
+from core.capacity import Amount, Share, Usability, requests, usable_capacity
+from core.config import Price
+from core.model import Cluster
+from core.policies.cluster_threshold import nominated
+from core.policies.node_utilization import considered
+from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
+
+
+def usability(min_memory_mb: int = 90) -> Usability:
+    return Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=min_memory_mb * MB,
+        max_cpu_per_gb=Fraction("3.6"),
+        max_gb_per_cpu=Fraction(20),
+    )
+
+
+@pytest.mark.parametrize(
+    ("free", "min_memory_mb", "expected"),
+    [
+        pytest.param((200, 6500), 90, (200, 4000), id="U1"),
+        pytest.param((200, 6500), 900, (200, 4000), id="U1 with the minimum as printed"),
+        pytest.param((2400, 0), 90, (0, 0), id="U2"),
+        pytest.param((100, 90), 90, (100, 90), id="U5"),
+        pytest.param((99, 5000), 90, (0, 0), id="U6"),
+        pytest.param((4000, 500), 90, (1800, 500), id="U7"),
+        pytest.param((4000, 8000), 90, (4000, 8000), id="U8"),
+    ],
+)
+def test_free_usable(free: tuple[int, int], min_memory_mb: int, expected: tuple[int, int]) -> None:
+    found = usability(min_memory_mb).usable_free(Amount(free[0], free[1] * MB))
+    assert found == Amount(expected[0], expected[1] * MB)
+
+
+def test_u9_an_overcommitted_node_counts_with_its_requests() -> None:
+    used = Amount(4200, 7000 * MB)
+    assert usable_capacity(Amount(4000, 8000 * MB), used, THESIS_USABILITY) == used
+
+
+def test_u10_swapped_ratios_would_be_noticed() -> None:
+    swapped = Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=90 * MB,
+        max_cpu_per_gb=Fraction(20),
+        max_gb_per_cpu=Fraction("3.6"),
+    )
+    assert swapped.usable_free(Amount(200, 6500 * MB)).memory_bytes == 720 * MB
+
+
+def considered_at(threshold: str) -> set[str]:
+    cluster = thesis_cluster()
+    return {
+        one.name
+        for one in cluster.nodes
+        if considered(
+            one, requests(p for p in cluster.pods if p.node == one.name), Fraction(threshold)
+        )
+    }
+
+
+def test_c1_the_per_node_rule_at_half_looks_at_node_4_alone_and_cannot_remove_it() -> None:
+    assert considered_at("0.5") == {"4"}
+    assert "4" not in removable(thesis_config("1", "1"))
+
+
+def test_c2_the_per_node_rule_at_80_percent_never_looks_at_node_3() -> None:
+    assert considered_at("0.8") == {"1", "2", "4"}
+
+
+def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -> None:
+    cluster, config = thesis_cluster(), thesis_config("1", "1")
+    plan = engine.plan(cluster, config)
+    assert [removal.node for removal in plan.removals] == ["1", "2"]
+    where = {p.key.removeprefix("d/"): p.node for p in cluster.pods}
+    for removal in plan.removals:
+        where |= {one.pod.removeprefix("d/"): one.node for one in removal.placements}
+    assert where == {"A": "4", "B": "3", "C": "4", "D": "3", "E": "3", "F": "4"}
+    assert plan.after.requests == Amount(7200, 12_000 * MB)
+    assert plan.after.capacity == Amount(8000, 16_000 * MB)
+
+
+def checks(cpu: str, memory: str) -> list[bool]:
+    cluster = thesis_cluster()
+    return [
+        nominated(
+            requests=requests(cluster.pods),
+            capacity=Amount(16_000, 32_000 * MB),
+            daemon=Amount(0, 0),
+            node=Amount(4000, 8000 * MB),
+            thresholds=Share(Fraction(cpu), Fraction(memory)),
+        )
+        for _ in cluster.nodes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "passes"),
+    [
+        pytest.param("0.5", "0.5", False, id="C5"),
+        pytest.param("0.6", "0.5", True, id="C4 and C6: 60 and 50 % exactly"),
+        pytest.param("0.5999", "0.5", False, id="C7"),
+        pytest.param("0.6", "0.4999", False, id="C7 for memory"),
+    ],
+)
+def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
+    assert checks(cpu, memory) == [passes] * 4
+    listed = engine.update_candidates(thesis_cluster(), thesis_config(cpu, memory), {}, 0)
+    assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
+
+
+def removable(config: object, cluster: Cluster | None = None) -> dict[str, dict[str, str]]:
+    """Return what could go alone, and where its pods would go."""
+    whole = cluster or thesis_cluster()
+    found = {}
+    for one in whole.nodes:
+        plan = engine.plan(whole, config, due=frozenset({one.name}))  # type: ignore[arg-type]
+        for removal in plan.removals:
+            found[removal.node] = {p.pod.removeprefix("d/"): p.node for p in removal.placements}
+    return found
+
+
+def test_c8_round_one_packing() -> None:
+    assert removable(thesis_config()) == {
+        "1": {"A": "4"},
+        "2": {"B": "3", "C": "1"},
+        "3": {"D": "1", "E": "2"},
+    }
+
+
+def test_c10_final_candidates_hold_a_node_that_the_per_node_rule_never_looks_at() -> None:
+    assert set(removable(thesis_config())) == {"1", "2", "3"}
+
+
+def test_c12_with_headroom_it_stops_at_three_nodes() -> None:
+    plan = engine.plan(thesis_cluster(), thesis_config())
+    assert plan.after.nodes == 3
+    codes = {kept.node: {b.code for b in kept.blockers} for kept in plan.kept}
+    assert set(codes) == {"2", "3", "4"}
+    assert all("threshold" in found for found in codes.values())
+
+
+def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
+    whole = thesis_cluster()
+    nodes = [node(n.name, labels={**n.labels, "name": n.name}) for n in whole.nodes]
+    costs = {"1": 1, "2": 3, "3": 2, "4": 9}
+    prices = tuple(
+        Price(node_selector=(("name", name),), price=Fraction(cost))
+        for name, cost in costs.items()
+    )
+    plan = engine.plan(Cluster.of(nodes, whole.pods), thesis_config(prices=prices))
+    assert plan.removals[0].node == "2"
+
+
+def test_c17_a_single_node_stays() -> None:
+    plan = engine.plan(Cluster.of([node("1")], []), thesis_config())
+    assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
+    assert engine.update_candidates(Cluster.of([node("1")], []), thesis_config(), {}, 0) == {}
+
+
+def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
+    free, full = thesis_config(), thesis_config("0.1", "0.1")
+    listed = engine.update_candidates(thesis_cluster(), free, {}, 0)
+    assert engine.due(listed, 600, 600) == frozenset()
+    assert engine.due(listed, 600, 601) == {"1", "2", "3", "4"}
+    listed = engine.update_candidates(thesis_cluster(), full, listed, 300)
+    assert listed == {}
+    listed = engine.update_candidates(thesis_cluster(), free, listed, 400)
+    listed = engine.update_candidates(thesis_cluster(), free, listed, 900)
+    assert engine.due(listed, 600, 1000) == frozenset()
+    assert engine.due(listed, 600, 1001) == {"1", "2", "3", "4"}
+
+
+def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
+    listed = {"1": 0, "gone": 0}
+    assert set(engine.update_candidates(thesis_cluster(), thesis_config(), listed, 10)) == {
+        "1", "2", "3", "4",
+    }  # fmt: skip

@@ -1,0 +1,86 @@
+"""Small clusters in few words; amounts in millicores and MB (10^6 bytes), as the thesis counts."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from core.capacity import Usability
+from core.config import Config, Thresholds
+from core.model import ANYWHERE, Cluster, Node, Placing, Pod, Resources, Taint
+
+MB = 10**6
+THESIS_USABILITY = Usability(
+    min_cpu_millis=100,
+    min_memory_bytes=90 * MB,
+    max_cpu_per_gb=Fraction("3.6"),
+    max_gb_per_cpu=Fraction(20),
+)
+
+
+def node(
+    name: str,
+    cpu: int = 4000,
+    memory: int = 8000,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    unschedulable: bool = False,
+    ready: bool = True,
+    pods: int = 110,
+    extended: tuple[tuple[str, int], ...] = (),
+) -> Node:
+    return Node(
+        name=name,
+        labels=labels or {},
+        annotations=annotations or {},
+        taints=taints,
+        unschedulable=unschedulable,
+        ready=ready,
+        allocatable=Resources(cpu, memory * MB, 0, pods, extended),
+    )
+
+
+def pod(
+    name: str,
+    on: str | None,
+    cpu: int,
+    memory: int,
+    *,
+    placing: Placing = ANYWHERE,
+    daemon: bool = False,
+    unsupported: tuple[str, ...] = (),
+    extended: tuple[tuple[str, int], ...] = (),
+) -> Pod:
+    return Pod(
+        namespace="d",
+        name=name,
+        node=on,
+        requests=Resources(cpu, memory * MB, 0, 1, extended),
+        placing=placing,
+        owner_kind="DaemonSet" if daemon else "ReplicaSet",
+        daemon=daemon,
+        unsupported=unsupported,
+    )
+
+
+GREEN = Placing(node_selector=(("green", "true"),))
+
+
+def thesis_cluster() -> Cluster:
+    """Return chapter 3's cluster in the sizes that the vectors use."""
+    return Cluster.of(
+        [node("1"), node("2"), node("3"), node("4", labels={"green": "true"})],
+        [
+            pod("A", "1", 2500, 2000),
+            pod("B", "2", 2000, 1500),
+            pod("C", "2", 200, 1000),
+            pod("D", "3", 1000, 4000),
+            pod("E", "3", 500, 2500),
+            pod("F", "4", 1000, 1000, placing=GREEN),
+        ],
+    )
+
+
+def thesis_config(cpu: str = "0.8", memory: str = "0.8", **changes: object) -> Config:
+    thresholds = Thresholds(cpu=Fraction(cpu), memory=Fraction(memory))
+    return Config(thresholds=thresholds, usability=THESIS_USABILITY, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+"""A small cluster for `ebb plan`, and the command run as people run it."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+LONG = "ip-10-0-0-{}.eu-central-1.compute.internal"
+"""Names of the length that clouds give."""
+
+
+def node(name: str, **extra: Any) -> Json:
+    status = {
+        "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "58"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"kind": "Node", "metadata": {"name": name}, "status": status, **extra}
+
+
+def pod(name: str, on: str | None, cpu: str = "500m", **spec: Any) -> Json:
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"nodeName": on, "containers": [container], **spec},
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+A, B, C, D = (LONG.format(number) for number in range(1, 5))
+ITEMS = [
+    node(A),
+    node(B),
+    node(C),
+    node(D, spec={"unschedulable": True}),
+    pod("a1", A, "2"),
+    pod("b1", B, "1"),
+    pod("b2", B),
+    pod("c1", C),
+    pod("d1", D, volumes=[{"persistentVolumeClaim": {"claimName": "d"}}]),
+    {"kind": "PodDisruptionBudget", "metadata": {"name": "p", "namespace": "shop"}},
+]
+
+
+def dump(*items: Json) -> bytes:
+    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+
+
+def plan_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
+    assert main(["plan", "-o", "json", *arguments]) == 0
+    found: Json = orjson.loads(capsys.readouterr().out)
+    return found
+
+
+COMMAND = (sys.executable, "-m", "cli")
+
+
+def ebb(
+    *arguments: str, stdin: bytes = b"", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        check=False,
+        timeout=60,
+    )
+
+
+def started(*arguments: str) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*COMMAND, *arguments], stdout=pipe, stderr=pipe, cwd=ROOT)
+
+
+def on_terminal(*arguments: str, **variables: str) -> str:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, **variables}
+    with subprocess.Popen([*COMMAND, *arguments], stdout=theirs, cwd=ROOT, env=environment):
+        os.close(theirs)
+        seen = io.BytesIO()
+        while chunk := _read(ours):
+            seen.write(chunk)
+    os.close(ours)
+    return seen.getvalue().decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that the other side has gone
+        return b""
