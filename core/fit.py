@@ -92,10 +92,11 @@ def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
     try:
-        have, bound = int(value or ""), int(*requirement.values)
-    except (ValueError, TypeError):
+        (bound,) = requirement.values
+        have, limit = int(value or ""), int(bound)
+    except ValueError:
         return False  # as the scheduler: not a number, no match
-    return have > bound if requirement.operator == "Gt" else have < bound
+    return have > limit if requirement.operator == "Gt" else have < limit
 
 
 Rule = Callable[[Node, Placing], bool]

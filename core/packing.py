@@ -6,12 +6,7 @@ The order is part of the specification, so that every answer repeats:
   resources), then by the whole request, then by template, then by namespace/name;
 - nodes: fullest first by dominant share of their own capacity at the start, then by name.
 
-All amounts of one pod or node travel in one Python integer, a lane of 64 bits for each resource,
-the lane's top bit being a guard. `left = free - request` then subtracts all resources at once,
-and a cleared guard tells that one of them did not suffice. A lane of an overcommitted node is 0,
-so that pods that ask nothing of that resource still fit, as kube-scheduler has it.
-
-Two facts make it fast. While pods are placed, free space only falls: a node that refused a pod
+Amounts are vectors (core.vectors): one integer for all resources. Two facts make it fast. While pods are placed, free space only falls: a node that refused a pod
 refuses every pod like it, so a scan never turns back. And pods of one kind (equal requests, equal
 template) share one list of the nodes that fit them, in first-fit order, found on demand.
 """
@@ -24,9 +19,8 @@ from typing import Final
 from core.capacity import Amount
 from core.fit import RULES, refusal
 from core.model import Cluster, Node, Placing, Pod, Resources
+from core.vectors import Vectors, lane_minimum
 
-LANE_BITS: Final = 64
-LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
 SHARE_SCALE: Final = 2**40
 """Shares are compared as whole parts of this; finer differences count as ties."""
 
@@ -57,31 +51,6 @@ class _Kind:
     """Those of the scanned that had room when they were scanned."""
     head: int = 0
     """Entries of `fits` before this one never fit again."""
-
-
-class Vectors:
-    """Amounts as lanes of one integer: CPU, memory, pods, ephemeral storage, then extended."""
-
-    def __init__(self, pods: Iterable[Pod]) -> None:
-        names = {name for pod in pods for name, _ in pod.requests.extended}
-        self._extended = sorted(names)
-        self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(4 + len(names)))
-
-    def of(self, amount: Resources) -> int:
-        """Return the vector without guards; negative lanes become 0, huge ones LANE_MAX."""
-        lanes = [amount.cpu_millis, amount.memory_bytes, amount.pods, amount.ephemeral_bytes]
-        if self._extended:
-            extended = dict(amount.extended)
-            lanes += [extended.get(name, 0) for name in self._extended]
-        vector = 0
-        for lane in reversed(lanes):
-            vector = vector << LANE_BITS | min(max(lane, 0), LANE_MAX)
-        return vector
-
-    @staticmethod
-    def amount(vector: int) -> Amount:
-        """Read CPU and memory back from a vector or a difference of two guarded ones."""
-        return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
 
 
 class Packer:
@@ -258,16 +227,6 @@ class _NodeKinds:
                 for number in members:
                     verdicts[number] = 1
         return [number for number, verdict in enumerate(verdicts) if verdict]
-
-
-def lane_minimum(one: int, other: int, guard: int) -> int:
-    """Return the smaller of two vectors, lane by lane."""
-    smaller, lane = 0, 0
-    while guard >> lane * LANE_BITS:
-        shift = lane * LANE_BITS
-        smaller |= min(one >> shift & LANE_MAX, other >> shift & LANE_MAX) << shift
-        lane += 1
-    return smaller
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from tests.support.plan_cli import ITEMS, A, C, D, dump, plan_of, pod
+from tests.support.plan_cli import ITEMS, A, B, C, D, dump, plan_of, pod
 
 
 @pytest.fixture

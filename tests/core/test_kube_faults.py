@@ -13,7 +13,7 @@ from core.edge.kube.watch import (
     RETRY_AFTER_SECONDS_MAX,
 )
 from tests.support.fake_api import FakeApi
-from tests.support.fake_objects import pod_object
+from tests.support.fake_objects import Json, pod_object
 from tests.support.following import following
 
 SILENCE_SECONDS = 0.05
@@ -208,19 +208,24 @@ async def test_a_server_that_restarts_is_found_again(api: FakeApi) -> None:
         assert bench.seen.count("changed", "default/b") == 1
 
 
-BAD = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "abc"}}}]}}
+BAD_VALUE = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "abc"}}}]}}
+BAD_SHAPE = {"spec": {"containers": "many"}}
 
 
-async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(api: FakeApi) -> None:
-    api.put(PODS, {**pod_object("listed"), **BAD})
+@pytest.mark.parametrize("bad", [BAD_VALUE, BAD_SHAPE])
+async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(
+    api: FakeApi, bad: Json
+) -> None:
+    api.put(PODS, {**pod_object("listed"), **bad})
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.seen.until(lambda: bench.seen.count("refused") == 1)
         await api.watched(PODS)
         bench.put_pods("b")
-        api.put(PODS, {**pod_object("b"), **BAD})
+        api.put(PODS, {**pod_object("b"), **bad})
         bench.put_pods("c")
-        await bench.seen.until(lambda: "default/c" in bench.seen.view)
+        api.remove(PODS, "default/b")
+        await bench.seen.until(lambda: bench.seen.count("deleted", "default/b") == 2)
         assert set(bench.seen.view) == {"default/a", "default/c"}
         refused = [what for kind, what in bench.seen.calls if kind == "refused"]
         assert len(refused) == 2
@@ -228,6 +233,7 @@ async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(api: FakeA
         assert "default/b" in refused[1]
         kinds = [kind for kind, _ in bench.seen.calls]
         assert kinds[:2] == ["replaced", "refused"], "told after the list, or it would be lost"
+        assert bench.seen.count("restarted") == 0
 
 
 async def test_an_object_of_megabytes_is_read(api: FakeApi) -> None:

@@ -41,9 +41,29 @@ def test_every_notation(text: str | float, in_ones: int, in_thousandths: int) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", " 1", "1 ", "abc", "-1", "-100m", "1ki", "1KI", "1e", "1e1234", "1.2.3", "0x1", "1" * 65,
-     "NaN", "inf", "1Gi5", "m", "\u0661", True],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        " 1",
+        "1 ",
+        "abc",
+        "-1",
+        "-100m",
+        "1ki",
+        "1KI",
+        "1e",
+        "1e1234",
+        "1.2.3",
+        "0x1",
+        "1" * 65,
+        "NaN",
+        "inf",
+        "1Gi5",
+        "m",
+        "\u0661",
+        True,
+    ],
+)
 def test_what_is_no_quantity_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(InvalidQuantityError) as refused:
         whole(text)
@@ -60,14 +80,16 @@ def test_rounding_goes_up_and_never_by_more_than_one(value: Fraction) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "written"), [(0, "0"), (450, "450m"), (1000, "1"), (12_500, "12.5"), (125_514_000, "125,514")]
-)  # fmt: skip
+    ("amount", "written"),
+    [(0, "0"), (450, "450m"), (1000, "1"), (12_500, "12.5"), (125_514_000, "125,514")],
+)
 def test_cpu_for_people(amount: int, written: str) -> None:
     assert format_millis(amount) == written
 
 
 @pytest.mark.parametrize(
-    ("amount", "written"), [(0, "0"), (512, "512"), (1536, "1.5Ki"), (2**30, "1Gi"), (584 * 2**40, "584Ti")]
-)  # fmt: skip
+    ("amount", "written"),
+    [(0, "0"), (512, "512"), (1536, "1.5Ki"), (2**30, "1Gi"), (584 * 2**40, "584Ti")],
+)
 def test_memory_for_people(amount: int, written: str) -> None:
     assert format_bytes(amount) == written

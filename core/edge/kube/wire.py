@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from core.edge import decode
-from core.edge.objects import Meta, NodeObject, PodMeta, PodObject
+from core.edge.objects import NodeObject, PodMeta, PodObject
 from core.errors import InvalidInputError, UnavailableError
 from core.model import Node, Pod
 
@@ -47,10 +47,18 @@ class Event(msgspec.Struct, Generic[Object_]):
     object: Object_
 
 
+class Who(msgspec.Struct, rename="camel"):
+    """The least of an object's metadata, so that hardly anything can be wrong with it."""
+
+    name: str = ""
+    namespace: str | None = None
+    resource_version: str = ""
+
+
 class About(msgspec.Struct):
     """What any object of an event says of itself; code and message are those of a Status."""
 
-    metadata: Meta = msgspec.field(default_factory=Meta)
+    metadata: Who = msgspec.field(default_factory=Who)
     code: int = 0
     message: str = ""
 

@@ -1,0 +1,156 @@
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.capacity import Usability
+from core.config import (
+    API_VERSION,
+    KIND,
+    AnswersMode,
+    Config,
+    Mode,
+    ScoreMode,
+    UsabilityMode,
+    parse,
+)
+from core.edge import files
+from core.errors import ConfigError, InvalidInputError
+
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_an_empty_file_with_a_head_is_the_defaults() -> None:
+    assert parse(HEAD, "x") == Config()
+    assert Config().mode is Mode.OBSERVE
+    assert Config().usability is UsabilityMode.AUTO
+
+
+def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "ebb.yaml"
+    file.write_text(README.read_text().split("```yaml")[1].split("```")[0])
+    config = files.read_config(str(file))
+    assert config.usability == Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=90_000_000,
+        max_cpu_per_gb=Fraction("3.6"),
+        max_gb_per_cpu=Fraction(20),
+    )
+    assert config.price_of({"node.kubernetes.io/instance-type": "m5.large"}) == Fraction("0.096")
+    assert config.price_of({}) == 0
+
+
+def test_percentages_are_exact() -> None:
+    config = parse({**HEAD, "thresholds": {"cpu": "62.5%"}}, "x")
+    assert config.thresholds.cpu == Fraction(5, 8)
+    assert config.thresholds.memory == Fraction(4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 0), ("10m", 600), ("1h30m", 5400), ("90s", 90), ("2000ms", 2)]
+)
+def test_durations(text: str, seconds: int) -> None:
+    assert parse({**HEAD, "delay": text}, "x").delay_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"apiVersion": "v1"}, "apiVersion"),
+        ({"kind": None}, "kind"),
+        ({"mode": "on"}, "mode"),
+        ({"policy": "Other"}, "policy"),
+        ({"delay": "10"}, "delay"),
+        ({"delay": ""}, "delay"),
+        ({"delay": "500ms"}, "delay"),
+        ({"delay": "721h"}, "delay"),
+        ({"delay": 600}, "delay"),
+        ({"thresholds": {"cpu": 80}}, "thresholds.cpu"),
+        ({"thresholds": {"cpu": "0%"}}, "thresholds.cpu"),
+        ({"thresholds": {"cpu": "100.1%"}}, "thresholds.cpu"),
+        ({"thresholds": {"gpu": "80%"}}, "thresholds.gpu"),
+        ({"thresholds": []}, "thresholds"),
+        ({"usability": "maybe"}, "usability"),
+        ({"usability": {"minCPU": "-1", "minMemory": "1", "maxCPUPerGB": 1, "maxGBPerCPU": 1}},
+         "usability.minCPU"),
+        ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 0, "maxGBPerCPU": 1}},
+         "usability.maxCPUPerGB"),
+        ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 1}},
+         "usability.maxGBPerCPU"),
+        ({"prices": {}}, "prices"),
+        ({"prices": [{"price": "1"}]}, "prices[0].nodeSelector"),
+        ({"prices": [{"nodeSelector": {"a": "b"}, "price": "-1"}]}, "prices[0].price"),
+        ({"prices": [{"nodeSelector": {"a": 1}, "price": "1"}]}, "prices[0].nodeSelector"),
+        ({"extender": {"score": "marks", "answers": "short"}}, "extender.answers"),
+        ({"extender": {"score": "pack", "answers": "compact"}}, "extender.answers"),
+        ({"extender": {"listen": "nowhere"}}, "extender.listen"),
+        ({"webhook": {"certFile": "a"}}, "webhook.certFile"),
+        ({"taintKey": "-"}, "taintKey"),
+        ({"deadline": "1s"}, "deadline"),
+        ({"thresholdz": {}}, "thresholdz"),
+    ],
+)  # fmt: skip
+def test_a_fault_names_path_value_and_what_is_allowed(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse({**HEAD, **change}, "ebb.yaml")
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"{path}: ")
+    assert "allowed" in fault
+    assert str(refused.value) == f"ebb.yaml: {fault}"
+
+
+def test_all_faults_come_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse({"mode": "x", "delay": "y", "mod": 1}, "ebb.yaml")
+    assert len(refused.value.faults) == 5
+    assert "did you mean mode?" in str(refused.value)
+
+
+def test_modes() -> None:
+    extender = {"score": "marks", "answers": "compact"}
+    config = parse({**HEAD, "mode": "enforce", "extender": extender}, "x")
+    assert config.mode is Mode.ENFORCE
+    assert (config.extender.score, config.extender.answers) == (
+        ScoreMode.MARKS,
+        AnswersMode.COMPACT,
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        pytest.param(b"a: 1\na: 2\n", "line 2: ", id="twice"),
+        pytest.param(b"a: &x 1\nb: *x\n", "aliases", id="alias"),
+        pytest.param(b"a: [", "line", id="not YAML"),
+        pytest.param(b"\xff\xfe", "UTF-8", id="not UTF-8"),
+        pytest.param(b"", "document", id="empty"),
+        pytest.param(b"- 1", "document", id="a list"),
+        pytest.param(b"a: 1" * 300_000, "larger than", id="too large"),
+        pytest.param(b"1: 2", "no text", id="a number for a name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, raw: bytes, problem: str) -> None:
+    file = tmp_path / "ebb.yaml"
+    file.write_bytes(raw)
+    with pytest.raises(ConfigError) as refused:
+        files.read_config(str(file))
+    assert str(file) in str(refused.value)
+    assert problem in str(refused.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/no/such: No such file"):
+        files.read_config("/no/such")
+
+
+def test_dumps_come_plain_or_gzipped(tmp_path: Path) -> None:
+    for name in ("dump.json", "dump.json.gz"):
+        path = str(tmp_path / name)
+        files.write_dump(path, b"{}" * 1000)
+        assert files.read_dump(path) == b"{}" * 1000
+    whole = (tmp_path / "dump.json.gz").read_bytes()
+    (tmp_path / "cut.gz").write_bytes(whole[:-9])
+    with pytest.raises(InvalidInputError, match=r"cut\.gz: "):
+        files.read_dump(str(tmp_path / "cut.gz"))

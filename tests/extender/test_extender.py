@@ -1,0 +1,196 @@
+"""The extender by its wire, and over a real socket."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.config import AnswersMode, ExtenderConfig, ScoreMode
+from core.edge import http
+from core.edge.metrics import Metrics
+from core.errors import InvalidInputError
+from core.marks import MARK_LABEL, Details, encode_details
+from core.model import Node
+from extender import wire
+from extender.app import make_app
+from extender.view import NEUTRAL, View
+from tests.support.builders import node, pod
+from tests.support.clock import FakeClock
+
+MESSAGES = Path(__file__).parent / "messages"
+NAMES = ["node-a", "node-b", "node-c"]
+
+
+def marked(name: str, mark: str = "soft", since: int = 0) -> Node:
+    details = Details(since=since, deadline=0, owner="", policy="", reason="")
+    return node(
+        name,
+        labels={MARK_LABEL: mark},
+        annotations={"kube-ebb.io/drain": encode_details(details)},
+    )
+
+
+def view(score: ScoreMode = ScoreMode.MARKS, answers: AnswersMode = AnswersMode.FULL) -> View:
+    made = View(ExtenderConfig(score=score, answers=answers))
+    made.alive("nodes", 0.0)
+    made.alive("pods", 0.0)
+    return made
+
+
+def ask(asked: View, names: list[str], now: float = 0.0) -> dict[str, int]:
+    return wire.scores(asked.answer(wire.names_body(names), now)[0])
+
+
+@pytest.mark.parametrize("message", ["names", "names_lower", "nodes"])
+def test_every_form_of_the_call(message: str) -> None:
+    assert wire.node_names((MESSAGES / f"{message}.json").read_bytes()) == NAMES
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"NodeNames":null,"Nodes":null}',
+        b'{"NodeNames":["a",',
+        b'{"NodeNames":"a"}',
+        b'{"NodeNames":[1]}',
+        b'{"Nodes":["a"]}',
+        b'{"Nodes":{"items":[{"metadata":{}}]}}',
+        b"\xff",
+    ],
+)
+def test_what_is_no_call_is_refused_with_the_reason(body: bytes) -> None:
+    with pytest.raises(InvalidInputError, match=r"ExtenderArgs: ."):
+        wire.node_names(body)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.integers(-10, 10)), st.lists(st.text(max_size=8)))
+def test_joined_fragments_are_the_json_that_json_writes(
+    known: dict[str, int], others: list[str]
+) -> None:
+    fragments = {name: wire.fragment(name, score) for name, score in known.items()}
+    names = [*known, *others]
+    plain = [{"Host": name, "Score": known.get(name, 7)} for name in names]
+    assert json.loads(wire.answer(names, fragments, 7)) == plain
+
+
+def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> None:
+    asked = view()
+    asked.replace_nodes([marked("old", since=1), marked("new", since=2), node("free")])
+    asked.apply_node(marked("hard", "hard", since=3))
+    scores = ask(asked, ["old", "new", "free", "hard", "unknown"])
+    assert scores == {"old": 0, "new": 0, "free": 10, "hard": 0, "unknown": 10}
+    asked.delete_node("hard")
+    assert ask(asked, ["old", "new"]) == {"old": 0, "new": 1}
+    asked.apply_node(node("old"))
+    assert ask(asked, ["old", "new"]) == {"old": 10, "new": 0}
+
+
+def test_pack_scores_follow_the_pods() -> None:
+    asked = view(ScoreMode.PACK)
+    asked.replace_nodes([node("a"), node("b"), marked("m")])
+    asked.replace_pods([pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
+    assert ask(asked, ["a", "b", "m"]) == {"a": 10, "b": 2, "m": 0}
+    asked.apply_pod(pod("p", "b", 2000, 0))
+    assert ask(asked, ["a", "b"]) == {"a": 2, "b": 6}
+    asked.delete_pod("d/p")
+    asked.delete_pod("d/p")
+    assert ask(asked, ["a", "b"]) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("score", list(ScoreMode))
+def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: ScoreMode) -> None:
+    unsynced = View(ExtenderConfig(score=score))
+    unsynced.replace_nodes([marked("m")])
+    assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
+    stale = view(score)
+    stale.replace_nodes([marked("m")])
+    late = ExtenderConfig().stale_after_seconds + 1.0
+    assert ask(stale, ["m", "n"], late) == {"m": NEUTRAL, "n": NEUTRAL}
+    assert stale.why_neutral(late) is not None
+
+
+def test_compact_answers_say_the_same_relative_to_nothing() -> None:
+    full, short = view(), view(answers=AnswersMode.COMPACT)
+    names = ["n", *(f"m{number}" for number in range(5))]
+    for asked in (full, short):
+        asked.replace_nodes([marked(name, since=at) for at, name in enumerate(names[1:])])
+    scores = wire.scores(short.answer(b"not even read", 0.0)[0])
+    assert {name: scores.get(name, 0) + 10 for name in names} == ask(full, names)
+    late = ExtenderConfig().stale_after_seconds + 1.0
+    assert short.answer(b"", late) == (b"[]", False)
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
+    clock, shown = FakeClock(), View(ExtenderConfig())
+    server = http.Server(make_app(shown, clock, Metrics(), http.Health()), "127.0.0.1:0")
+    await server.start()
+    yield f"http://127.0.0.1:{server.port}", shown, clock
+    await server.stop()
+
+
+async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
+    url, shown, _ = running
+    body = (MESSAGES / "names.json").read_bytes()
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/livez") as response:
+            assert response.status == 200
+        async with session.get(f"{url}/readyz") as response:
+            assert response.status == 503
+            assert "[-]view nodes have not been listed yet" in await response.text()
+        shown.alive("nodes", 0.0)
+        shown.replace_nodes([marked("node-b")])
+        async with session.get(f"{url}/readyz?verbose") as response:
+            assert response.status == 200
+            assert "[+]view ok" in await response.text()
+        async with session.post(f"{url}/prioritize", data=body) as response:
+            answer = await response.read()
+            assert response.status == 200
+            assert response.headers["Content-Length"] == str(len(answer))
+            assert "Transfer-Encoding" not in response.headers
+            assert json.loads(answer) == [
+                {"Host": "node-a", "Score": 10},
+                {"Host": "node-b", "Score": 0},
+                {"Host": "node-c", "Score": 10},
+            ]
+        async with session.post(f"{url}/prioritize", data=b'{"NodeNames":[') as response:
+            assert response.status == 400
+            assert "truncated" in (await response.json())["error"]
+        async with session.get(f"{url}/metrics") as response:
+            series = {
+                (sample.name, *sample.labels.values()): sample.value
+                for family in text_string_to_metric_families(await response.text())
+                for sample in family.samples
+            }
+    assert series["ebb_extender_prioritize_requests_total", "scored"] == 1
+    assert series["ebb_extender_prioritize_requests_total", "refused"] == 1
+
+
+async def test_a_body_of_five_thousand_full_nodes_is_taken(
+    running: tuple[str, View, FakeClock],
+) -> None:
+    url, shown, _ = running
+    shown.alive("nodes", 0.0)
+    one = '{"metadata":{"name":"node-%05d","labels":{"filler":"%s"}}}'
+    items = ",".join(one % (number, "x" * 2000) for number in range(5000))
+    body = f'{{"Pod":{{}},"Nodes":{{"items":[{items}]}},"NodeNames":null}}'
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/prioritize", data=io.BytesIO(body.encode())) as response,
+    ):
+        assert response.status == 200
+        assert len(await response.json()) == 5000
+
+
+def test_connections_outlive_the_schedulers_idle_time() -> None:
+    assert http.KEEPALIVE_SECONDS > 90
