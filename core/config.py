@@ -23,10 +23,17 @@ POLICIES: Final = ("ClusterThreshold",)
 PRICES_MAX: Final = 1000
 
 _ANY: Final = re.compile(r".+")
-_LISTEN: Final = re.compile(r"(?:\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):\d{1,5}")
-_QUALIFIED: Final = re.compile(
-    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LISTEN: Final = re.compile(
+    r"(?a)(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)"
+    r":(?:6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]?\d{1,4})"
 )
+_LISTEN_ALLOWED: Final = "host:port, the port at most 65535"
+_DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_QUALIFIED: Final = re.compile(
+    rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+)
+"""What Kubernetes takes for a label's or a taint's key."""
 
 
 class Mode(StrEnum):
@@ -162,9 +169,9 @@ def _usability(top: Section) -> Usability | UsabilityMode:
     given = top.take("usability")
     if given is None:
         return UsabilityMode.AUTO
-    if isinstance(given, str):
-        if given in tuple(UsabilityMode):
-            return UsabilityMode(given)
+    if isinstance(given, str) and given in tuple(UsabilityMode):
+        return UsabilityMode(given)
+    if not isinstance(given, dict):
         top.fault("usability", "auto, none, or a mapping of four numbers")
         return UsabilityMode.AUTO
     section = Section(given, "usability.", top.source, top.faults)
@@ -210,7 +217,7 @@ def _extender(section: Section, new: ExtenderConfig) -> ExtenderConfig:
     config = ExtenderConfig(
         score=section.choice("score", new.score),
         answers=section.choice("answers", new.answers),
-        listen=section.text("listen", new.listen, _LISTEN, "host:port") or "",
+        listen=section.text("listen", new.listen, _LISTEN, _LISTEN_ALLOWED) or "",
         stale_after_seconds=section.duration("staleAfter", new.stale_after_seconds, least=1),
     )
     if config.answers is AnswersMode.COMPACT and config.score is not ScoreMode.MARKS:
@@ -221,8 +228,8 @@ def _extender(section: Section, new: ExtenderConfig) -> ExtenderConfig:
 
 def _webhook(section: Section, new: WebhookConfig) -> WebhookConfig:
     config = WebhookConfig(
-        listen=section.text("listen", new.listen, _LISTEN, "host:port") or "",
-        metrics_listen=section.text("metricsListen", new.metrics_listen, _LISTEN, "host:port")
+        listen=section.text("listen", new.listen, _LISTEN, _LISTEN_ALLOWED) or "",
+        metrics_listen=section.text("metricsListen", new.metrics_listen, _LISTEN, _LISTEN_ALLOWED)
         or "",
         cert_file=section.text("certFile", None, _ANY, "a path"),
         key_file=section.text("keyFile", None, _ANY, "a path"),

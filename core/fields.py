@@ -13,9 +13,9 @@ NUMBER_TEXT_MAX: Final = 32
 
 E_ = TypeVar("E_", bound=StrEnum)
 
-_PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
-_NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
-_DURATION: Final = re.compile(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?(?:(\d{1,9})ms)?")
+_PERCENT: Final = re.compile(r"(?a)(\d{1,3}(?:\.\d{1,9})?)%")
+_NUMBER: Final = re.compile(r"(?a)\d{1,15}(?:\.\d{1,12})?")
+_DURATION: Final = re.compile(r"(?a)(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?(?:(\d{1,9})ms)?")
 
 
 def parse_share(value: object, path: str) -> Fraction:
@@ -35,7 +35,8 @@ class Section:
         self.path, self.source, self.faults = path, source, faults
         self._known: list[str] = []
         self._given: dict[Any, Any] = given if isinstance(given, dict) else {}
-        if not isinstance(given, dict) and given is not None:
+        self._refused = not isinstance(given, dict) and given is not None
+        if self._refused:
             allowed = "a mapping of fields"
             self.faults.append(
                 f"{path.rstrip('.') or 'document'}: {given!r:.80}; allowed: {allowed}"
@@ -53,7 +54,9 @@ class Section:
         self.fault_at(name, self._given.get(name), allowed)
 
     def fault_at(self, name: str, value: object, allowed: str) -> None:
-        """Record a fault about a value that was read."""
+        """Record a fault about a value that was read; where no mapping stands, that is enough."""
+        if self._refused:
+            return
         shown = "missing" if value is None else f"{value!r:.80}"
         self.faults.append(f"{self.path}{name}: {shown}; allowed: {allowed}")
 
@@ -63,7 +66,8 @@ class Section:
             if name not in self._known:
                 close = get_close_matches(str(name), self._known, n=1)
                 hint = f"did you mean {close[0]}?" if close else ", ".join(self._known)
-                self.faults.append(f"{self.path}{name!s:.80}: unknown field; allowed: {hint}")
+                shown = str(name) if str(name).isprintable() else ascii(name)
+                self.faults.append(f"{self.path}{shown:.80}: unknown field; allowed: {hint}")
 
     def section(self, name: str) -> "Section":
         """Enter a mapping; a missing one reads as empty."""

@@ -6,9 +6,10 @@ The order is part of the specification, so that every answer repeats:
   resources), then by the whole request, then by template, then by namespace/name;
 - nodes: fullest first by dominant share of their own capacity at the start, then by name.
 
-Amounts are vectors (core.vectors): one integer for all resources. Two facts make it fast. While pods are placed, free space only falls: a node that refused a pod
-refuses every pod like it, so a scan never turns back. And pods of one kind (equal requests, equal
-template) share one list of the nodes that fit them, in first-fit order, found on demand.
+Amounts are vectors (core.vectors): one integer for all resources. Two facts make it fast. While
+pods are placed, free space only falls: a node that refused a pod refuses every pod like it, so a
+scan never turns back. And pods of one kind (equal requests, equal template) share one list of the
+nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import insort

@@ -108,7 +108,8 @@ class Autoscaler:
             name = next((n for n, free in room.items() if fits(other.requests, free)), None)
             if name is not None:
                 room[name] -= other.requests
-                if other.key == key:
+                if other.key == key:  # look again: somebody else may take that room
+                    self._world.after(SCAN_MS, lambda: self._scale_up(key))
                     return
         shape = next((s for s in self._shapes if fits(pod.requests, s)), None)
         if shape is None or len(state.places) >= NODES_MAX:

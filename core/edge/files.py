@@ -1,10 +1,11 @@
 """Files: the configuration, and dumps that may be gzipped or come from standard input."""
 
 import gzip
-import sys
+import io
+import re
 import zlib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import yaml
 
@@ -13,7 +14,9 @@ from core.errors import ConfigError, InvalidInputError
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DUMP_BYTES_MAX: Final = 4 * 1024**3
+CHUNK_BYTES: Final = 4 * 1024**2
 GZIP_MAGIC: Final = b"\x1f\x8b"
+STDIN: Final = 0
 
 
 def read_config(path: str) -> Config:
@@ -37,21 +40,27 @@ def read_config(path: str) -> Config:
     return parse(document, path)
 
 
-def read_dump(path: str) -> bytes:
-    """Read a dump, plain or gzipped; `-` is standard input. Raises: InvalidInputError."""
+def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
+    """Read a dump, plain or gzipped; `-` is standard input. At most *bytes_max*, also unpacked.
+
+    Raises: InvalidInputError.
+    """
     name = "standard input" if path == "-" else path
     try:
-        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        if not raw.startswith(GZIP_MAGIC):
-            return raw
-        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        plain = unpacker.decompress(raw, DUMP_BYTES_MAX)
+        # By its number: Python has no sys.stdin when the shell closed it.
+        with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
+            raw = _read(file, bytes_max)
+        if raw is not None and raw.startswith(GZIP_MAGIC):
+            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+                raw = _read(packed, bytes_max)
+    except EOFError as fault:
+        raise InvalidInputError(name, "gzip ends too early") from fault
     except (OSError, zlib.error) as fault:
         problem = getattr(fault, "strerror", None) or f"damaged gzip: {fault}"
         raise InvalidInputError(name, problem) from fault
-    if not unpacker.eof:
-        raise InvalidInputError(name, f"gzip ends too early, or is over {DUMP_BYTES_MAX} bytes")
-    return plain
+    if raw is None:
+        raise InvalidInputError(name, f"larger than {bytes_max} bytes")
+    return raw
 
 
 def write_dump(path: str, raw: bytes) -> None:
@@ -62,13 +71,37 @@ def write_dump(path: str, raw: bytes) -> None:
         raise InvalidInputError(path, fault.strerror or str(fault)) from fault
 
 
+def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
+    """Read to the end in chunks, so that memory follows what is there; None: more than allowed."""
+    whole = io.BytesIO()
+    while chunk := file.read(CHUNK_BYTES):
+        if whole.tell() + len(chunk) > bytes_max:
+            return None
+        whole.write(chunk)
+    return whole.getvalue()
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML without the two things that make a file mean something else than it shows."""
+    """YAML without what makes a file mean something else than it shows.
+
+    No aliases, no tags, no field twice; of plain texts only null, booleans and JSON's numbers are
+    more than text, so that `010` and `1:30` are not 8 and 90.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 PyYAML's own name and type
+        first: [(tag, form) for tag, form in forms if tag.endswith((":null", ":bool"))]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401 PyYAML's own types
-        if self.check_event(yaml.events.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        for what, found in (
+            ("aliases", isinstance(event, yaml.events.AliasEvent)),
+            ("tags", getattr(event, "tag", None)),
+        ):
+            if found:
+                problem = f"{what} are not allowed"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
@@ -80,3 +113,9 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep=deep)
+
+
+for _tag, _form in (("int", r"-?(?:0|[1-9]\d*)\Z"), ("float", r"-?(?:0|[1-9]\d*)\.\d+\Z")):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?a){_form}"), list("-0123456789")
+    )

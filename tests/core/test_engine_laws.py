@@ -8,6 +8,7 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 
 from core import engine
+from core.capacity import Usability
 from core.config import Config, Thresholds, UsabilityMode
 from core.fit import refusal
 from core.model import Cluster, Resources
@@ -16,7 +17,9 @@ from tests.support.reference import Reference
 from tests.support.strategies import clusters
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
-USABILITY = st.sampled_from([UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY])
+USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
+    [UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY]
+)
 
 
 @st.composite
@@ -95,8 +98,8 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
         assert used.pods <= node.allocatable.pods
     if plan.removals:
         share = config.thresholds.cpu
-        for used, whole in zip(plan.after.requests, plan.after.usable, strict=True):
-            assert used * share.denominator <= share.numerator * whole
+        for asked, whole in zip(plan.after.requests, plan.after.usable, strict=True):
+            assert asked * share.denominator <= share.numerator * whole
 
 
 @settings(max_examples=200, deadline=None)

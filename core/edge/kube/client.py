@@ -245,6 +245,8 @@ def _one_line(text: str) -> str:
 
 
 def _unreachable(fault: BaseException) -> UnavailableError:
+    if isinstance(fault, TimeoutError):
+        return UnavailableError(f"API server: no answer within {CALL_SECONDS_MAX:.0f} s")
     return UnavailableError(f"API server: {type(fault).__name__} {_one_line(str(fault))}")
 
 
