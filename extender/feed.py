@@ -1,10 +1,15 @@
 """From watches to the view."""
 
+import logging
+
 from core.edge.clock import Clock
 from core.edge.kube.client import NODES, PODS
+from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.model import Node, Pod
 from extender.view import View
+
+log = logging.getLogger("ebb.extender")
 
 
 class _Feed:
@@ -16,7 +21,12 @@ class _Feed:
     def alive(self) -> None:
         self._view.alive(self.resource, self._clock.monotonic_seconds())
 
-    def refused(self, reason: str) -> None:  # noqa: ARG002 the watch logs it
+    def deleted(self, key: str) -> None:
+        raise NotImplementedError
+
+    def refused(self, key: str, reason: str) -> None:
+        log.warning("cannot read", extra=fields(resource=self.resource, key=key, reason=reason))
+        self.deleted(key)
         self._metrics.refused_objects.labels(self.resource).inc()
 
     def restarted(self, reason: str) -> None:

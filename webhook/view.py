@@ -9,8 +9,8 @@ class ClusterView:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self.unreadable: dict[str, str] = {}
-        """By resource: why one of its objects could not be read since it was last listed."""
+        self.unreadable: dict[str, dict[str, str]] = {"nodes": {}, "pods": {}}
+        """By resource and key: what could not be read, and why."""
         self._news: dict[str, float] = {}
 
     def alive(self, resource: str, now: float) -> None:
@@ -23,9 +23,9 @@ class ClusterView:
             news = self._news.get(resource)
             if news is None:
                 return f"{resource} have not been listed yet"
-            if resource in self.unreadable:
+            for reason in self.unreadable[resource].values():
                 # A pod that is not known would make its node look empty.
-                return f"one of the {resource} could not be read: {self.unreadable[resource]}"
+                return f"one of the {resource} could not be read: {reason}"
             if now - news > seconds_max:
                 return f"no news of {resource} for {now - news:.0f} s"
         return None

@@ -31,8 +31,12 @@ from tests.support.builders import node, pod
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
 SHORT = workload.embedded(seed=3, days=1)
-SHORT = replace(SHORT, nodes=SHORT.nodes[::3], duration_ms=6 * HOUR_MS,
-                arrivals=tuple(a for a in SHORT.arrivals if a.at_ms < 6 * HOUR_MS)[::3])  # fmt: skip
+SHORT = replace(
+    SHORT,
+    nodes=SHORT.nodes[::3],
+    duration_ms=6 * HOUR_MS,
+    arrivals=tuple(a for a in SHORT.arrivals if a.at_ms < 6 * HOUR_MS)[::3],
+)
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)

@@ -40,7 +40,8 @@ class Seen:
         self.lives += 1
         self._news.set()
 
-    def refused(self, reason: str) -> None:
+    def refused(self, key: str, reason: str) -> None:
+        self.view.pop(key, None)
         self._note("refused", reason)
 
     def restarted(self, reason: str) -> None:

@@ -1,11 +1,14 @@
 """The cluster as the watches tell it."""
 
+from functools import partial
+
 import pytest
 
 from core.edge.clock import Clock
 from core.edge.kube.client import NODES, PODS
 from core.edge.metrics import Metrics
 from core.model import Node, Pod, Resources
+from tests.support.builders import pod
 from webhook.feed import Feed
 from webhook.view import ClusterView
 
@@ -78,9 +81,28 @@ def test_a_view_without_news_is_not_to_be_decided_on(
     assert fed.view.why_stale(fed.clock.now + later, 180) == reason
 
 
+def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
+    fed = Fed()
+    for feed in (fed.nodes, fed.pods):
+        feed.alive()
+    mends = (
+        partial(fed.pods.changed, pod("p", "n", 1, 1)),
+        partial(fed.pods.deleted, "d/p"),
+        partial(fed.pods.replaced, []),
+    )
+    for mend in mends:
+        fed.pods.refused("d/p", "spec: bad")
+        assert (
+            fed.view.why_stale(fed.clock.now, 180)
+            == "one of the pods could not be read: spec: bad"
+        )
+        mend()
+        assert fed.view.why_stale(fed.clock.now, 180) is None
+
+
 def test_what_cannot_be_read_is_counted() -> None:
     fed = Fed()
-    fed.pods.refused("a/p: spec: bad")
+    fed.pods.refused("a/p", "a/p: spec: bad")
     fed.pods.restarted("expired")
     text = fed.metrics.text().decode()
     assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text

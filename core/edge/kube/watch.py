@@ -45,7 +45,7 @@ class Handler(Protocol):
     def alive(self) -> None:
         """Note that what has been told is up to date."""
 
-    def refused(self, reason: str) -> None:
+    def refused(self, key: str, reason: str) -> None:
         """Note that an object could not be read and is not known."""
 
     def restarted(self, reason: str) -> None:
@@ -123,7 +123,7 @@ class _Follower:
     async def _list(self) -> None:
         """Read all pages, turning each into objects at once: raw pages are large."""
         objects: list[Any] = []
-        refused: list[str] = []
+        refused: list[tuple[str, str]] = []
         token: str | None = None
         collecting = gc.isenabled()
         gc.disable()  # walking a heap that only grows would take most of the time
@@ -139,8 +139,8 @@ class _Follower:
             if collecting:
                 gc.enable()
         self._handler.replaced(objects)
-        for reason in refused:  # after the list, so that nobody forgets them with the old one
-            self._handler.refused(reason)
+        for key, reason in refused:  # after the list, so that they are not forgotten with the old
+            self._handler.refused(key, reason)
         self._handler.alive()
         self._version = version
 
@@ -186,12 +186,12 @@ class _Follower:
         return about.metadata.resource_version
 
     def _changed(self, found: Any, meta: Any, made: Any) -> None:  # noqa: ANN401 by resource
-        """Tell of a change; a pod that has finished, or what cannot be read, is dropped."""
+        """Tell of a change; a pod that has finished is dropped."""
         try:
             obj = made(found)
         except InvalidInputError as fault:
-            self._handler.refused(str(fault))
-            obj = None
+            self._handler.refused(self._kind.key(meta), str(fault))
+            return
         if obj is None:
             self._handler.deleted(self._kind.key(meta))
         else:

@@ -101,9 +101,9 @@ _ABOUT: Final = msgspec.json.Decoder(About)
 
 
 def read_page(
-    kind: Kind, raw: bytes, objects: list[Node | Pod], refused: list[str]
+    kind: Kind, raw: bytes, objects: list[Node | Pod], refused: list[tuple[str, str]]
 ) -> tuple[str, str | None]:
-    """Add a page's objects, and why others could not be read.
+    """Add a page's objects, and of others key and why they could not be read.
 
     Returns: the list's resourceVersion, and the token of the next page.
     Raises: UnavailableError when it is no list.
@@ -118,7 +118,8 @@ def read_page(
         try:
             found = made(item)
         except InvalidInputError as fault:
-            refused.append(str(fault))
+            meta = strictly(_ABOUT, item).metadata if made is kind.made_raw else item.metadata
+            refused.append((kind.key(meta), str(fault)))
         else:
             if found is not None:
                 objects.append(found)

@@ -1,0 +1,101 @@
+"""A cold full judgement with joint plan: `python -m tests.bench.bench_engine [sizes]`.
+
+Cold: nothing is kept from an earlier pass; full: every node that stays has all its reasons.
+Beside it the plain engine of tests/support/reference.py, run whole on the smallest size.
+"""
+
+import gc
+import math
+import sys
+import time
+from fractions import Fraction
+
+from core import engine
+from core.config import Config, Thresholds
+from core.model import Cluster
+from tests.bench.machine import factor, resident_mib, show
+from tests.support.generate import REGIMES, cluster
+from tests.support.reference import Reference
+
+SIZES = (1000, 5000, 15_000)
+REFERENCE_NODES = 300
+"""The plain engine takes minutes beyond."""
+TURNS = 3
+BUDGET_SECONDS = {5000: 0.6}
+"""Joint plan, no limit, times K (explanations of the nodes that stay are on top of it)."""
+
+
+def timed(made: Cluster, config: Config) -> tuple[float, engine.Plan]:
+    """Return the best of some turns, with the collector off while it runs, and the plan."""
+    best, plan = math.inf, None
+    for _ in range(TURNS):
+        gc.collect()
+        gc.disable()
+        start = time.perf_counter()
+        plan = engine.plan(made, config)
+        best = min(best, time.perf_counter() - start)
+        gc.enable()
+    assert plan is not None
+    return best, plan
+
+
+def main() -> None:
+    sizes = [int(text) for text in sys.argv[1].split(",")] if len(sys.argv) > 1 else list(SIZES)
+    k = factor()
+    rows, ratios = [], []
+    for regime in REGIMES:
+        taken = {}
+        for share in (Fraction(4, 5), Fraction(1)):
+            config = Config(thresholds=Thresholds(cpu=share, memory=share))
+            for size in sizes:
+                before = resident_mib()
+                made = cluster(size, regime)
+                held = resident_mib() - before
+                seconds, plan = timed(made, config)
+                taken[size] = seconds
+                budget = BUDGET_SECONDS.get(size)
+                rows.append(
+                    [
+                        regime,
+                        f"{float(share):.0%}",
+                        f"{size:,}",
+                        f"{len(made.pods):,}",
+                        f"{len(plan.removals):,}",
+                        f"{seconds * 1000:,.0f}",
+                        f"{seconds / k * 1000:,.0f}",
+                        f"{budget * 1000:,.0f}" if budget else "",
+                        f"{held:,.0f}",
+                    ]
+                )
+                print(".", end="", file=sys.stderr, flush=True)
+            ratios.append(_ratio(regime, config))
+            if len(sizes) > 1:
+                low, high = sizes[0], sizes[-1]
+                growth = math.log(taken[high] / taken[low]) / math.log(high / low)
+                ratios[-1].append(f"{growth:.2f}")
+    print(file=sys.stderr)
+    columns = ["regime", "threshold", "nodes", "pods", "removed", "ms", "ms / K", "budget", "MiB"]
+    show(f"cold full judgement with joint plan, K = {k:.2f}", columns, rows)
+    columns = ["regime", "threshold", "nodes", "plain ms", "ms", "ratio", "growth exponent"]
+    show("against the plain engine (same answers), and growth", columns, ratios)
+
+
+def _ratio(regime: str, config: Config) -> list[str]:
+    made = cluster(REFERENCE_NODES, regime)
+    seconds, plan = timed(made, config)
+    start = time.perf_counter()
+    plain = Reference(made, config).run()
+    slow = time.perf_counter() - start
+    assert [name for name, _ in plain] == [removal.node for removal in plan.removals]
+    return [
+        regime,
+        f"{float(config.thresholds.cpu):.0%}",
+        f"{REFERENCE_NODES}",
+        f"{slow * 1000:,.0f}",
+        f"{seconds * 1000:,.1f}",
+        f"{slow / seconds:,.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

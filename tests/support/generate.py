@@ -1,0 +1,94 @@
+"""Seeded clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four regimes."""
+
+import random
+from typing import Final
+
+from core.model import ANYWHERE, Cluster, Node, Placing, Pod, Resources, Taint, Toleration
+
+GIB: Final = 1024**3
+NODE_SHAPES: Final = ((8000, 32), (16_000, 64), (32_000, 128), (16_000, 128))
+BATCH: Final = Taint("batch", "", "NoSchedule")
+REGIMES: Final = {"loose": (60, 15), "tight": (88, 8), "packed": (97, 2), "hot": (0, 0)}
+"""Target fill of a node and its spread, in percent; hot: 92 % are full, the rest at 25 %."""
+PODS_MAX: Final = 108
+
+
+def cluster(count: int, regime: str, seed: int = 1) -> Cluster:
+    """Return a cluster of *count* nodes with about 30 pods each."""
+    chance = random.Random(seed)
+    shapes = [
+        Resources(int(16 * cpu * factor), int(GIB / 16 * memory * factor), 0, 1)
+        for cpu, memory in ((1, 1), (2, 1), (1, 2), (3, 2), (2, 4), (5, 5), (4, 2), (8, 6))
+        for factor in (1.0, 2.0, 4.0, 7.0, 13.0)
+    ]
+    nodes, pods = [], []
+    for number in range(count):
+        node = _node(number, chance)
+        nodes.append(node)
+        pods += _fill(node, shapes, _target(number, regime, chance), chance)
+    return Cluster.of(nodes, pods)
+
+
+def _node(number: int, chance: random.Random) -> Node:
+    cpu, memory = NODE_SHAPES[number % 4]
+    pool = number % 7
+    return Node(
+        name=f"node-{number:05}",
+        labels={
+            "zone": "abc"[number % 3],
+            "pool": str(pool),
+            "disk": "ssd" if chance.random() < 0.3 else "hdd",
+        },
+        taints=(BATCH,) if pool == 6 else (),
+        allocatable=Resources(cpu, memory * GIB, 0, 110),
+    )
+
+
+def _target(number: int, regime: str, chance: random.Random) -> float:
+    if regime == "hot":
+        return 0.25 if number % 12 == 0 else 0.99
+    mean, spread = REGIMES[regime]
+    return min(mean + chance.uniform(-spread, spread), 100) / 100
+
+
+_WEIGHTS: Final = [5, 4, 3, 2, 1] * 8
+"""Of the five sizes of each shape: small pods are the commonest."""
+_ZONES: Final = {zone: Placing(node_selector=(("zone", zone),)) for zone in "abc"}
+_BATCH: Final = Placing(tolerations=(Toleration("batch", "Exists"),))
+
+
+def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Random) -> list[Pod]:
+    """Fill the node in random order up to its target, with pods in proportion to its size."""
+    scale = node.allocatable.cpu_millis // 8000
+    cpu = memory = 0
+    pods: list[Pod] = []
+    placing = _BATCH if BATCH in node.taints else ANYWHERE
+    misses = 0
+    while len(pods) < PODS_MAX and misses < 5:
+        asked = chance.choices(shapes, weights=_WEIGHTS)[0]
+        asked = _SCALED.setdefault(
+            (asked, scale),
+            Resources(asked.cpu_millis * scale, asked.memory_bytes * scale, 0, 1),
+        )
+        if (
+            cpu + asked.cpu_millis > node.allocatable.cpu_millis * target
+            or memory + asked.memory_bytes > node.allocatable.memory_bytes * target
+        ):
+            misses += 1
+            continue
+        cpu, memory = cpu + asked.cpu_millis, memory + asked.memory_bytes
+        zoned = placing is ANYWHERE and chance.random() < 0.1
+        pods.append(
+            Pod(
+                namespace="load",
+                name=f"{node.name}-{len(pods):03}",
+                node=node.name,
+                requests=asked,
+                placing=_ZONES[node.labels["zone"]] if zoned else placing,
+                owner_kind="ReplicaSet",
+            )
+        )
+    return pods
+
+
+_SCALED: Final[dict[tuple[Resources, int], Resources]] = {}
