@@ -16,6 +16,7 @@ CONFIG_BYTES_MAX: Final = 1024 * 1024
 DUMP_BYTES_MAX: Final = 4 * 1024**3
 CHUNK_BYTES: Final = 4 * 1024**2
 GZIP_MAGIC: Final = b"\x1f\x8b"
+GZIP_DEFLATE: Final = b"\x08"
 STDIN: Final = 0
 
 
@@ -51,8 +52,7 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
         with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
             raw = _read(file, bytes_max)
         if raw is not None and raw.startswith(GZIP_MAGIC):
-            with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
-                raw = _read(packed, bytes_max)
+            raw = _unpack(raw, bytes_max)
     except EOFError as fault:
         raise InvalidInputError(name, "gzip ends too early") from fault
     except (OSError, zlib.error) as fault:
@@ -69,6 +69,14 @@ def write_dump(path: str, raw: bytes) -> None:
         Path(path).write_bytes(gzip.compress(raw, mtime=0) if path.endswith(".gz") else raw)
     except OSError as fault:
         raise InvalidInputError(path, fault.strerror or str(fault)) from fault
+
+
+def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
+    """Unpack all members, as gzip itself does; None: more than allowed."""
+    if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header
+        raise gzip.BadGzipFile("unknown compression method")
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+        return _read(packed, bytes_max)
 
 
 def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:

@@ -167,6 +167,7 @@ def test_all_members_of_a_gzip_are_read_whatever_the_name(tmp_path: Path) -> Non
         pytest.param(lambda raw: raw[:-9], "gzip ends too early", id="cut in the data"),
         pytest.param(lambda raw: raw[:2], "gzip ends too early", id="nothing but the magic"),
         pytest.param(lambda raw: raw + b"junk", "damaged gzip", id="something behind it"),
+        pytest.param(lambda raw: raw[:2] + b"junk", "damaged gzip: unknown", id="no gzip at all"),
         pytest.param(lambda raw: raw[:-8] + b"xxxx" + raw[-4:], "damaged gzip", id="checksum"),
         pytest.param(lambda raw: raw[:10] + b"\xff" * 9, "damaged gzip", id="no deflate"),
     ],
