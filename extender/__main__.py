@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import gc
 import sys
 from collections.abc import Sequence
 
@@ -53,8 +52,6 @@ async def _serve(config: Config, kubeconfig: str | None) -> None:
             pods = follow(client, PODS, PodFeed(view, clock, metrics))
             watches.append(tasks.create_task(pods))
         await server.start()
-        gc.collect()
-        gc.freeze()  # what lives since the start need not be walked again at every collection
         await http.until_signal(stop)
         await http.drain(health)
         for watch in watches:

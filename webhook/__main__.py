@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import socket
@@ -76,8 +75,6 @@ async def _serve(config: Config, kubeconfig: str | None) -> None:
         for server in (admission, plain):
             await server.start()
         log.info("running", extra=fields(mode=config.mode.value, policy=config.policy))
-        gc.collect()
-        gc.freeze()  # what lives since the start need not be walked again at every collection
         await http.until_signal(stop)
         await http.drain(health)
         for task in running:

@@ -139,6 +139,7 @@ class _Follower:
             if collecting:
                 gc.enable()
         self._handler.replaced(objects)
+        gc.freeze()  # what was listed lives long: no collection needs to walk it
         for key, reason in refused:  # after the list, so that they are not forgotten with the old
             self._handler.refused(key, reason)
         self._handler.alive()

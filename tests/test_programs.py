@@ -1,0 +1,150 @@
+"""Both programs as a person starts them: own processes, a kubeconfig, a configuration, SIGTERM."""
+
+import asyncio
+import json
+import re
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from core.config import API_VERSION, KIND
+from core.marks import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
+from extender import wire
+from tests.support.admission import node_json, patch_of, review_of
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+
+ROOT = Path(__file__).parents[1]
+NODES, PODS = "nodes", "pods"
+CONFIG = f"""\
+apiVersion: {API_VERSION}
+kind: {KIND}
+mode: MODE
+delay: 0s
+extender: {{listen: "127.0.0.1:0", score: pack}}
+webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0", interval: 1s}}
+"""
+
+
+class Program:
+    """A started program and what it logs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[dict[str, Any]] = []
+
+    async def said(self, message: str) -> dict[str, Any]:
+        """Read its log until a message comes; return the line."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(30):
+            while raw := await self.process.stderr.readline():
+                self.lines.append(json.loads(raw))
+                if self.lines[-1]["msg"] == message:
+                    return self.lines[-1]
+        raise AssertionError(f"never said {message!r}: {self.lines}")
+
+
+@asynccontextmanager
+async def running(
+    module: str, api: FakeApi, folder: Path, mode: str = "enforce"
+) -> AsyncIterator[Program]:
+    (folder / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
+    (folder / "ebb.yaml").write_text(CONFIG.replace("MODE", mode))
+    arguments = ["--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "ebb.yaml")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    program = Program(process)
+    try:
+        yield program
+        process.terminate()
+        await program.said("leaving")
+        async with asyncio.timeout(30):
+            assert process.stderr is not None
+            await process.stderr.read()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as made:
+        for name in ("full", "spare"):
+            made.put(NODES, node_object(name))
+        for number in range(3):
+            made.put(PODS, pod_object(f"p{number}", node="full"))
+        made.put(PODS, pod_object("q", node="spare"))
+        yield made
+
+
+async def test_the_extender_answers_from_what_it_watches(api: FakeApi, tmp_path: Path) -> None:
+    async with running("extender", api, tmp_path) as program, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{(await program.said('listening'))['port']}"
+        await api.watched(NODES)
+        await api.watched(PODS)
+        async with session.get(f"{url}/readyz?verbose") as ready:
+            assert ready.status == 200, await ready.text()
+        async with session.post(f"{url}/prioritize", data=wire.names_body(["full"])) as answer:
+            assert wire.scores(await answer.read()) == {"full": 2}
+
+
+async def test_the_webhook_marks_taints_and_guards(api: FakeApi, tmp_path: Path) -> None:
+    async with running("webhook", api, tmp_path) as program, aiohttp.ClientSession() as session:
+        own = await program.said("serving a certificate of its own, made at this start; "
+                                 "register its CA as caBundle")  # fmt: skip
+        port = (await program.said("listening"))["port"]
+        trust = ssl.create_default_context(cadata=own["ca"])
+        marked = node_json("n")
+        marked["metadata"]["labels"][MARK_LABEL] = "soft"
+        url = f"https://127.0.0.1:{port}/mutate-node"
+        async with session.post(url, data=review_of(marked), ssl=trust) as answer:
+            assert answer.status == 200
+            patch = patch_of(await answer.read())
+        assert patch is not None
+        assert patch[0]["value"][-1]["key"] == TAINT_KEY
+        await api.until(lambda: bool(api.objects[NODES]["spare"]["spec"].get("taints")))
+        spare = api.objects[NODES]["spare"]
+        assert spare["metadata"]["labels"][MARK_LABEL] == "soft"
+        assert spare["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+        assert [taint["key"] for taint in spare["spec"]["taints"]] == [TAINT_KEY]
+        assert MARK_LABEL not in api.objects[NODES]["full"]["metadata"]["labels"]
+
+
+async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
+    async with running("webhook", api, tmp_path, mode="observe") as program:
+        assert (await program.said("would write"))["node"] == "spare"
+    assert not [call for call in api.calls if call.verb == "patch"]
+
+
+@pytest.mark.parametrize("module", ["extender", "webhook"])
+@pytest.mark.parametrize(
+    ("option", "text", "problem"),
+    [
+        ("--config", "kind: x", r"ebb\.yaml: kind: 'x'; allowed: EbbConfiguration"),
+        ("--kubeconfig", "[", r"ebb\.yaml: "),
+        ("--kubeconfig", None, r"ebb\.yaml: "),
+    ],
+)
+async def test_a_bad_file_is_a_line_and_exit_code_2(
+    module: str, option: str, text: str | None, problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ebb.yaml"
+    if text is not None:
+        file.write_text(text)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, option, str(file), cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        _, told = await process.communicate()
+    assert process.returncode == 2
+    assert re.search(rf"^ebb-{module}: .*{problem}", told.decode(), re.MULTILINE), told.decode()
+    assert "Traceback" not in told.decode()
