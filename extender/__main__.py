@@ -1,17 +1,15 @@
 """Reads the command line and the configuration, builds the adapters, runs the extender."""
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
 
 from core.config import Config, ScoreMode
-from core.edge import files, http, logs
+from core.edge import http, program
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import Handler, follow
 from core.edge.metrics import Metrics
-from core.errors import EbbError
 from core.marks import MARK_LABEL
 from extender.app import make_app
 from extender.feed import NodeFeed, PodFeed
@@ -20,21 +18,7 @@ from extender.view import View
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the extender until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    parser = argparse.ArgumentParser(
-        prog="ebb-extender", description="Answers kube-scheduler's prioritize calls."
-    )
-    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="outside a cluster: how to reach it")
-    arguments = parser.parse_args(argv)
-    logs.start()
-    try:
-        config = files.read_config(arguments.config) if arguments.config else Config()
-        asyncio.run(_serve(config, arguments.kubeconfig))
-    except (EbbError, OSError) as fault:
-        for line in str(fault).splitlines():
-            print(f"ebb-extender: {line}", file=sys.stderr)
-        return 2
-    return 0
+    return program.run("ebb-extender", "Answers kube-scheduler's prioritize calls.", _serve, argv)
 
 
 async def _serve(config: Config, kubeconfig: str | None) -> None:

@@ -1,6 +1,5 @@
 """Reads the command line and the configuration, builds the adapters, runs the webhook."""
 
-import argparse
 import asyncio
 import logging
 import os
@@ -10,13 +9,12 @@ import sys
 from collections.abc import Sequence
 
 from core.config import Config
-from core.edge import files, http, logs, tls
+from core.edge import http, program, tls
 from core.edge.clock import Clock, SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.errors import EbbError
 from webhook.app import make_app
 from webhook.controller import Controller
 from webhook.feed import Feed
@@ -36,23 +34,11 @@ log = logging.getLogger("ebb.webhook")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the webhook until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    parser = argparse.ArgumentParser(
-        prog="ebb-webhook",
-        description="Taints the Nodes that the engine marks, and runs the engine. "
-        "There is no leader election yet: run one replica.",
+    description = (
+        "Taints the Nodes that the engine marks, and runs the engine. "
+        "There is no leader election yet: run one replica."
     )
-    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="outside a cluster: how to reach it")
-    arguments = parser.parse_args(argv)
-    logs.start()
-    try:
-        config = files.read_config(arguments.config) if arguments.config else Config()
-        asyncio.run(_serve(config, arguments.kubeconfig))
-    except (EbbError, OSError) as fault:
-        for line in str(fault).splitlines():
-            print(f"ebb-webhook: {line}", file=sys.stderr)
-        return 2
-    return 0
+    return program.run("ebb-webhook", description, _serve, argv)
 
 
 async def _serve(config: Config, kubeconfig: str | None) -> None:

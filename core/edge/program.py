@@ -1,0 +1,33 @@
+"""How both programs begin: the command line, the configuration, logs, faults in one line each."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from core.config import Config
+from core.edge import files, logs
+from core.errors import EbbError
+
+FAULT = 2
+
+Serve = Callable[[Config, str | None], Coroutine[Any, Any, None]]
+"""Serves with a configuration and a kubeconfig's path (None: in a cluster) until SIGTERM."""
+
+
+def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:
+    """Run a program until SIGTERM. Returns: 0, or 2 with one line a fault on standard error."""
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="outside a cluster: how to reach it")
+    arguments = parser.parse_args(argv)
+    logs.start()
+    try:
+        config = files.read_config(arguments.config) if arguments.config else Config()
+        asyncio.run(serve(config, arguments.kubeconfig))
+    except (EbbError, OSError) as fault:
+        for line in str(fault).splitlines():
+            print(f"{name}: {line}", file=sys.stderr)
+        return FAULT
+    return 0
