@@ -6,6 +6,7 @@ Pure: same cluster, same configuration, same answer. The steps are those of thes
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from core.account import Account, excess
 from core.capacity import Amount, Totals, Usability
@@ -17,8 +18,7 @@ from core.packing import Attempt, Packer, dominant_share
 from core.survey import Survey
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a pod would go."""
 
     pod: str

@@ -5,8 +5,7 @@ add, never rename.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.fit import selects
 from core.marks import going, opted_out
@@ -18,8 +17,7 @@ CONTROL_PLANE_LABELS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(NamedTuple):
     """One reason why a node stays."""
 
     code: str
@@ -70,7 +68,7 @@ class PodRules:
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         """Collect the anti-affinity terms that stand anywhere: they may concern any pod."""
-        self._repelling: Sequence[PodSelector] = sorted(
+        self.repelling: Sequence[PodSelector] = sorted(
             {selector for pod in pods for selector in pod.repels}, key=repr
         )
 
@@ -82,7 +80,7 @@ class PodRules:
         if pod.unsupported:
             fields = ", ".join(pod.unsupported)
             return Blocker("pod-unsupported", f"asks what Ebb cannot evaluate: {fields}", pod.key)
-        if any(selects(selector, pod) for selector in self._repelling):
+        if any(selects(selector, pod) for selector in self.repelling):
             message = "another pod's required anti-affinity may refuse it"
             return Blocker("pod-repelled", message, pod.key)
         return None

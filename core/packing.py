@@ -24,6 +24,9 @@ from core.vectors import Vectors, lane_minimum
 
 SHARE_SCALE: Final = 2**40
 """Shares are compared as whole parts of this; finer differences count as ties."""
+NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(name for name, _ in RULES)})"
+SCAN_NODES: Final = 64
+"""How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
 
 
 @dataclass(slots=True)
@@ -138,7 +141,7 @@ class Packer:
             if kind is not known:
                 known, request, fits = kind, kind.request, kind.fits
                 place = self._head(kind)
-            while place < len(fits) or self._scan(kind):
+            while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
                 node = fits[place]
                 if node != leaving:
                     remaining = (left.get(node) or free[node]) - request
@@ -161,18 +164,15 @@ class Packer:
         return head
 
     def _scan(self, kind: _Kind) -> bool:
-        """Find the next node with room for the kind; False: there is none."""
+        """Find the next nodes with room for the kind; False: there are none."""
         guard, free, request = self.guard, self.free, kind.request
-        allowed, place = kind.allowed, kind.scanned
-        while place < len(allowed):
-            node = allowed[place]
-            place += 1
-            if (free[node] - request) & guard == guard:
-                kind.fits.append(node)
-                kind.scanned = place
-                return True
-        kind.scanned = place
-        return False
+        allowed, found = kind.allowed, kind.fits
+        known = len(found)
+        while len(found) == known and kind.scanned < len(allowed):
+            block = allowed[kind.scanned : kind.scanned + SCAN_NODES]
+            found += [node for node in block if (free[node] - request) & guard == guard]
+            kind.scanned += len(block)
+        return len(found) > known
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
         """Carry the attempt out; *leaving* takes no pods from now on and has none."""
@@ -192,7 +192,7 @@ class Packer:
     def why_not(self, pod: int, leaving: int) -> str:
         """Say in words what keeps the pod from every node but *leaving*."""
         if self._kind_of[pod].admitting in ([], [leaving]):
-            return f"no other node admits it (asked: {', '.join(name for name, _ in RULES)})"
+            return NOT_ADMITTED
         return "no other node that admits it has room"
 
 

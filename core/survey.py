@@ -40,11 +40,11 @@ class Survey:
             if sums is not None:
                 sums[0] += pod.requests.cpu_millis
                 sums[1] += pod.requests.memory_bytes
-                if pod.stays_with_node:
+                if pod.daemon or pod.mirror:
                     sums[2] += pod.requests.cpu_millis
                     sums[3] += pod.requests.memory_bytes
                     continue
-            blocker = rules.blocker(pod)
+            blocker = rules.blocker(pod) if pod.unsupported or rules.repelling else None
             if blocker is None:
                 self.movable.append(pod)
             elif pod.node is not None:

@@ -18,7 +18,7 @@ from tests.support.generate import REGIMES, cluster
 from tests.support.reference import Reference
 
 SIZES = (1000, 5000, 15_000)
-REFERENCE_NODES = 300
+REFERENCE_NODES = 200
 """The plain engine takes minutes beyond."""
 TURNS = 3
 BUDGET_SECONDS = {5000: 0.6}
