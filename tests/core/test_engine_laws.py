@@ -1,6 +1,7 @@
 """What must hold for every cluster, and the fast engine against the plain one."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -120,3 +121,26 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
     every, some = engine.plan(cluster, config), engine.plan(cluster, config, removals_max=limit)
     assert some.removals == every.removals[:limit]
     assert all(kept.blockers for kept in some.kept)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), configs())
+def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
+    """Thesis, invariant 1: the candidate check is necessary."""
+    nominees = set(engine.update_candidates(cluster, config, {}, 0))
+    for node in cluster.nodes:
+        plan = engine.plan(cluster, config, due=frozenset({node.name}))
+        assert {removal.node for removal in plan.removals} <= nominees & {node.name}
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), configs(), st.data())
+def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
+    cluster: Cluster, config: Config, data: st.DataObject
+) -> None:
+    """Thesis, invariant 2: with equal shapes and equal daemons it is all or none."""
+    shape = data.draw(st.sampled_from([node.allocatable for node in cluster.nodes]))
+    pods = [pod for pod in cluster.pods if not pod.daemon]
+    alike = Cluster.of([replace(node, allocatable=shape) for node in cluster.nodes], pods)
+    listed = engine.update_candidates(alike, config, {}, 0)
+    assert len(listed) in (0, len(alike.nodes))
