@@ -36,7 +36,16 @@ WATCH_SECONDS: Final = 300
 """The server ends a watch after this; then it is begun anew from where it ended."""
 PODS: Final = "pods"
 NODES: Final = "nodes"
+BUDGETS: Final = "poddisruptionbudgets"
+PATHS: Final[Mapping[str, str]] = {
+    NODES: "/api/v1/nodes",
+    PODS: "/api/v1/pods",
+    BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
+}
+"""Where each resource is listed and watched, in all namespaces."""
 MERGE_PATCH: Final = "application/merge-patch+json"
+BEARER: Final = "BearerToken"
+"""How the package calls a token that goes with every call, if the configuration has one."""
 USER_AGENT: Final = "kube-ebb"
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -68,7 +77,6 @@ class Client:
         api.user_agent = USER_AGENT
         # Unpacking a large list costs more than it saves on a cluster's own network.
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
-        self._core = client.CoreV1Api(api)
 
     @classmethod
     async def connect(cls, kubeconfig: str | None) -> "Client":
@@ -106,14 +114,8 @@ class Client:
 
     async def page(self, resource: str, *, label_selector: str | None, token: str | None) -> bytes:
         """Return one page of a list, as it came."""
-        response = await self._call(
-            self._lister(resource),
-            label_selector=label_selector,
-            _continue=token,
-            limit=PAGE_OBJECTS,
-            _request_timeout=CALL_SECONDS_MAX,
-        )
-        return await _read(response)
+        query = {"labelSelector": label_selector, "continue": token, "limit": str(PAGE_OBJECTS)}
+        return await _read(await self._call("GET", PATHS[resource], query=query))
 
     async def watch(
         self, resource: str, *, label_selector: str | None, version: str
@@ -122,31 +124,24 @@ class Client:
 
         Raises: TimeoutError when the server takes the call and says nothing at all.
         """
+        query = {
+            "labelSelector": label_selector,
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
-            return await self._call(
-                self._lister(resource),
-                label_selector=label_selector,
-                watch=True,
-                resource_version=version,
-                allow_watch_bookmarks=True,
-                timeout_seconds=WATCH_SECONDS,
-                _request_timeout=WATCH_SECONDS + CALL_SECONDS_MAX,
-            )
+            seconds = WATCH_SECONDS + CALL_SECONDS_MAX
+            return await self._call("GET", PATHS[resource], query=query, seconds_max=seconds)
 
     async def get_node(self, name: str) -> tuple[Node, str]:
         """Return a Node and its resourceVersion."""
-        raw = await self._ask(self._core.read_node_without_preload_content, name)
-        return _node(raw)
+        return _node(await self.ask("GET", f"{PATHS[NODES]}/{name}"))
 
     async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
         """Merge-patch a Node; return it as stored, and its resourceVersion."""
-        raw = await self._ask(
-            self._core.patch_node_without_preload_content,
-            name,
-            dict(patch),
-            _content_type=MERGE_PATCH,
-        )
-        return _node(raw)
+        return _node(await self.ask("PATCH", f"{PATHS[NODES]}/{name}", patch))
 
     async def replace_taints(
         self, name: str, taints: Sequence[Taint], resource_version: str
@@ -156,24 +151,24 @@ class Client:
         metadata = {"resourceVersion": resource_version}
         return await self.patch_node(name, {"metadata": metadata, "spec": {"taints": written}})
 
-    def _lister(self, resource: str) -> Any:  # noqa: ANN401 generated code without types
-        if resource == PODS:
-            return self._core.list_pod_for_all_namespaces_without_preload_content
-        return self._core.list_node_without_preload_content
-
-    async def _ask(
+    async def ask(
         self,
-        method: Any,  # noqa: ANN401 generated code without types
-        *arguments: object,
-        **options: object,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seconds_max: float = CALL_SECONDS_MAX,
     ) -> bytes:
-        """Call and read the answer; call again as long as the server is throttling."""
+        """Call and read the answer; call again as long as the server is throttling.
+
+        A PATCH is a JSON merge patch. Raises: ApiError with the status, ConflictError for 409,
+        UnavailableError when there is no answer.
+        """
         for tries in range(1, CALL_TRIES_MAX + 1):
             try:
-                response = await self._call(
-                    method, *arguments, **options, _request_timeout=CALL_SECONDS_MAX
+                return await _read(
+                    await self._call(method, path, body=body, seconds_max=seconds_max)
                 )
-                return await _read(response)
             except ApiError as fault:
                 if fault.status != 429 or tries == CALL_TRIES_MAX:
                     raise
@@ -183,18 +178,28 @@ class Client:
 
     async def _call(
         self,
-        method: Any,  # noqa: ANN401 generated code without types
-        *arguments: object,
-        **options: object,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | None] | None = None,
+        body: Mapping[str, Any] | None = None,
+        seconds_max: float = CALL_SECONDS_MAX,
     ) -> aiohttp.ClientResponse:
         """Call, and turn every way of failing into one family. Raises: ApiError and its kin."""
-        given = {name: value for name, value in options.items() if value is not None}
+        given = [(name, value) for name, value in (query or {}).items() if value is not None]
+        headers = {"Accept": "application/json"}
+        if method == "PATCH":
+            headers["Content-Type"] = MERGE_PATCH
         try:
-            response: aiohttp.ClientResponse = await method(*arguments, **given)
+            prepared = await self._api.param_serialize(
+                method, path, None, given, headers, body, auth_settings=[BEARER]
+            )
+            answer = await self._api.call_api(*prepared, _request_timeout=seconds_max)
         except ApiException as fault:
             raise ApiError(fault.status or 0, str(fault.reason)) from fault
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
             raise _unreachable(fault) from fault
+        response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
         problem = _message(await _read(response))
