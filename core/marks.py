@@ -146,6 +146,25 @@ def going(node: Node) -> bool:
     return any(taint.key in GOING_TAINT_KEYS for taint in node.taints)
 
 
+def traces(node: Node) -> tuple[str | None, ...]:
+    """Return everything on the node that a decision about its mark or guard rests on."""
+    annotations = node.annotations
+    return (
+        node.labels.get(MARK_LABEL),
+        *(
+            annotations.get(key)
+            for key in (
+                DETAILS_ANNOTATION,
+                GUARD_ANNOTATION,
+                GUARD_OURS_ANNOTATION,
+                KEEP_ANNOTATION,
+                KARPENTER_KEEP_ANNOTATION,
+            )
+        ),
+        "going" if going(node) else None,
+    )
+
+
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
     """Score a marked node: hard 0; soft 0 for the older half of the marks and 1 for the younger.
 

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.config import Config, ScoreMode
-from core.edge import http, program
+from core.config import Config, ExtenderConfig, ScoreMode
+from core.edge import http, program, tls
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import Handler, follow
@@ -24,7 +24,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(config: Config, kubeconfig: str | None) -> None:
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
     view = View(config.extender, config.taint_key)
-    server = http.Server(make_app(view, clock, metrics, health), config.extender.listen)
+    asked = config.extender.client_ca_file is not None
+    app = make_app(view, clock, metrics, health, certificate_asked=asked)
+    serving = _serving(config.extender)
+    metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
+    context = serving.context if serving else None
+    server = http.Server(app, config.extender.listen, context)
     pack = config.extender.score is ScoreMode.PACK
     stop = asyncio.Event()
     async with await Client.connect(kubeconfig) as client, asyncio.TaskGroup() as tasks:
@@ -35,12 +40,24 @@ async def _serve(config: Config, kubeconfig: str | None) -> None:
         if pack:
             pods = follow(client, PODS, PodFeed(view, clock, metrics))
             watches.append(tasks.create_task(pods))
+        if serving and config.extender.cert_file and config.extender.key_file:
+            files = config.extender.cert_file, config.extender.key_file
+            watches.append(tasks.create_task(http.follow_files(serving, *files)))
         await server.start()
         await http.until_signal(stop)
         await http.drain(health)
         for watch in watches:
             watch.cancel()
         await server.stop()
+
+
+def _serving(config: ExtenderConfig) -> tls.Serving | None:
+    """Return what TLS is served with; None: plain HTTP. Raises: InvalidInputError."""
+    if config.cert_file is None or config.key_file is None:
+        return None
+    serving = tls.Serving(config.client_ca_file)
+    serving.load_files(config.cert_file, config.key_file)
+    return serving
 
 
 if __name__ == "__main__":

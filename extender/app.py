@@ -10,12 +10,25 @@ from core.errors import InvalidInputError
 from extender.view import View
 
 
-def make_app(view: View, clock: Clock, metrics: Metrics, health: Health) -> web.Application:
-    """Return the application: POST /prioritize, health and metrics."""
+def make_app(
+    view: View,
+    clock: Clock,
+    metrics: Metrics,
+    health: Health,
+    *,
+    certificate_asked: bool = False,
+) -> web.Application:
+    """Return the application: POST /prioritize, health and metrics.
+
+    *certificate_asked*: prioritize is answered only to callers that have shown a certificate;
+    kubelets, which ask for health, have none.
+    """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
     app = make_bones(health, metrics)
 
     async def prioritize(request: web.Request) -> web.Response:
+        if certificate_asked and not request.get_extra_info("peercert"):
+            raise web.HTTPForbidden(text="a client certificate is asked for")
         body = await request.read()
         with metrics.prioritize_seconds.time():
             try:

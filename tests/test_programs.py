@@ -1,6 +1,7 @@
 """Both programs as a person starts them: own processes, a kubeconfig, a configuration, SIGTERM."""
 
 import asyncio
+import base64
 import json
 import re
 import ssl
@@ -14,14 +15,19 @@ import aiohttp
 import pytest
 
 from core.config import API_VERSION, KIND
+from core.edge.kube.trust import REGISTRATIONS
 from core.marks import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from webhook import names
 
 ROOT = Path(__file__).parents[1]
 NODES, PODS = "nodes", "pods"
+SECRET = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/{names.SECRET}"
+REGISTRATION = f"{REGISTRATIONS}/{names.REGISTRATION}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"
 CONFIG = f"""\
 apiVersion: {API_VERSION}
 kind: {KIND}
@@ -83,6 +89,9 @@ async def api() -> AsyncIterator[FakeApi]:
         for number in range(3):
             made.put(PODS, pod_object(f"p{number}", node="full"))
         made.put(PODS, pod_object("q", node="spare"))
+        made.put_document(SECRET, {"metadata": {"name": names.SECRET}})
+        webhook = {"name": "nodes", "clientConfig": {"url": "https://127.0.0.1"}}
+        made.put_document(REGISTRATION, {"metadata": {}, "webhooks": [webhook]})
         yield made
 
 
@@ -99,10 +108,11 @@ async def test_the_extender_answers_from_what_it_watches(api: FakeApi, tmp_path:
 
 async def test_the_webhook_marks_taints_and_guards(api: FakeApi, tmp_path: Path) -> None:
     async with running("webhook", api, tmp_path) as program, aiohttp.ClientSession() as session:
-        own = await program.said("serving a certificate of its own, made at this start; "
-                                 "register its CA as caBundle")  # fmt: skip
+        await program.said("listening")  # health and metrics
         port = (await program.said("listening"))["port"]
-        trust = ssl.create_default_context(cadata=own["ca"])
+        await api.until(lambda: "caBundle" in registered(api))
+        ca = base64.b64decode(registered(api)["caBundle"])
+        trust = ssl.create_default_context(cadata=ca.decode())
         marked = node_json("n")
         marked["metadata"]["labels"][MARK_LABEL] = "soft"
         url = f"https://127.0.0.1:{port}/mutate-node"
@@ -119,10 +129,24 @@ async def test_the_webhook_marks_taints_and_guards(api: FakeApi, tmp_path: Path)
         assert MARK_LABEL not in api.objects[NODES]["full"]["metadata"]["labels"]
 
 
+def registered(api: FakeApi) -> dict[str, Any]:
+    found: dict[str, Any] = api.documents[REGISTRATION]["webhooks"][0]["clientConfig"]
+    return found
+
+
+async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -> None:
+    async with running("webhook", api, tmp_path) as program:
+        await program.said("leading")
+        assert api.documents[LEASE]["spec"]["holderIdentity"]
+        assert api.documents[LEASE]["spec"]["leaseDurationSeconds"] == 15
+    assert api.documents[LEASE]["spec"]["holderIdentity"] == ""
+
+
 async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
     async with running("webhook", api, tmp_path, mode="observe") as program:
         assert (await program.said("would write"))["node"] == "spare"
-    assert not [call for call in api.calls if call.verb == "patch"]
+    marked = [node["metadata"]["labels"].get(MARK_LABEL) for node in api.objects[NODES].values()]
+    assert marked == [None, None]
 
 
 @pytest.mark.parametrize("module", ["extender", "webhook"])

@@ -3,99 +3,124 @@
 import asyncio
 import logging
 import os
+import random
+import secrets
 import socket
-import ssl
 import sys
 from collections.abc import Sequence
 
 from core.config import Config
 from core.edge import http, program, tls
-from core.edge.clock import Clock, SystemClock
+from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PODS, Client
+from core.edge.kube.lease import LeaseStore
+from core.edge.kube.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
+from webhook import names
 from webhook.app import make_app
+from webhook.certs import Certificates
 from webhook.controller import Controller
+from webhook.election import Elector, Timing
 from webhook.feed import Feed
+from webhook.loop import Loop
 from webhook.view import ClusterView
-
-STALE_SECONDS = 180
-"""Nothing is decided on a view without news for longer; bookmarks come about once a minute."""
-SERVICE_NAMES = (
-    "ebb-webhook",
-    "ebb-webhook.ebb-system",
-    "ebb-webhook.ebb-system.svc",
-    "localhost",
-)
 
 log = logging.getLogger("ebb.webhook")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the webhook until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    description = (
-        "Taints the Nodes that the engine marks, and runs the engine. "
-        "There is no leader election yet: run one replica."
-    )
+    description = "Taints the Nodes that the engine marks; the elected leader runs the engine."
     return program.run("ebb-webhook", description, _serve, argv)
 
 
 async def _serve(config: Config, kubeconfig: str | None) -> None:
-    clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = ClusterView()
-    health.checks["view"] = lambda: view.why_stale(clock.monotonic_seconds(), STALE_SECONDS)
-    admission = http.Server(
-        make_app(metrics, health, config.taint_key), config.webhook.listen, _tls(config, clock)
-    )
-    plain = http.Server(http.make_app(health, metrics), config.webhook.metrics_listen)
-    stop = asyncio.Event()
-    async with await Client.connect(kubeconfig) as client, asyncio.TaskGroup() as tasks:
-        owner = os.environ.get("POD_NAME") or socket.gethostname()
-        controller = Controller(config, client, owner=owner, metrics=metrics)
-        running = [
-            tasks.create_task(follow(client, resource, Feed(view, resource, clock, metrics)))
-            for resource in (NODES, PODS)
-        ]
-        running.append(tasks.create_task(_judge(controller, view, config, clock, metrics)))
-        for server in (admission, plain):
-            await server.start()
-        log.info("running", extra=fields(mode=config.mode.value, policy=config.policy))
-        await http.until_signal(stop)
-        await http.drain(health)
-        for task in running:
-            task.cancel()
-        for server in (admission, plain):
-            await server.stop()
+    async with await Client.connect(kubeconfig) as client:
+        await _Webhook(config, client).run()
 
 
-async def _judge(
-    controller: Controller, view: ClusterView, config: Config, clock: Clock, metrics: Metrics
-) -> None:
-    """Run the engine at its interval, on views that can be trusted only."""
-    while True:
-        await asyncio.sleep(config.webhook.interval_seconds)
-        why = view.why_stale(clock.monotonic_seconds(), STALE_SECONDS)
-        if why is not None:
-            log.warning("not judging", extra=fields(reason=why))
-            continue
-        with metrics.pass_seconds.time():
-            found = await asyncio.to_thread(
-                controller.judge, view.snapshot(), clock.unix_seconds()
+class _Webhook:
+    """The program's parts, put together."""
+
+    def __init__(self, config: Config, client: Client) -> None:
+        self._config, self._client = config, client
+        self._clock, self._metrics, self._health = SystemClock(), Metrics(), http.Health()
+        self._view = ClusterView()
+        self._namespace = os.environ.get("POD_NAMESPACE") or names.NAMESPACE
+        name = os.environ.get("POD_NAME") or socket.gethostname()
+        self._serving = tls.Serving()
+        timing = Timing.of(config.webhook.lease_seconds)
+        self._elector = Elector(
+            LeaseStore(client, self._namespace, names.LEASE, timing.deadline / 2),
+            # A container that was started again must not take its predecessor's lease for its own.
+            f"{name}_{secrets.token_hex(4)}",
+            self._clock,
+            timing,
+            jitter=random.random,
+        )
+        self._loop = Loop(
+            self._view,
+            Controller(config, client, owner=name, metrics=self._metrics),
+            self._clock,
+            self._metrics,
+            config.webhook.interval_seconds,
+        )
+        self._health.checks["view"] = self._loop.why_stale
+        self._metrics.leading.set_function(lambda: self._elector.leading)
+        self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
+
+    async def run(self) -> None:
+        """Serve until SIGTERM; the order of leaving is that of Kubernetes' endpoints."""
+        config, stop = self._config.webhook, asyncio.Event()
+        if config.cert_file and config.key_file:
+            self._serving.load_files(config.cert_file, config.key_file)
+        plain = http.Server(http.make_app(self._health, self._metrics), config.metrics_listen)
+        app = make_app(self._metrics, self._health, self._config.taint_key)
+        admission = http.Server(app, config.listen, self._serving.context)
+        await plain.start()
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._keep_certificates())]
+            running += [
+                tasks.create_task(
+                    follow(
+                        self._client,
+                        resource,
+                        Feed(self._view, resource, self._clock, self._metrics),
+                    )
+                )
+                for resource in (NODES, PODS)
+            ]
+            await admission.start()
+            leader = tasks.create_task(self._elector.run(self._loop.run))
+            log.info(
+                "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
             )
-            await controller.carry_out(found)
+            await http.until_signal(stop)
+            await http.drain(self._health)
+            leader.cancel()
+            await asyncio.wait({leader})
+            for task in running:
+                task.cancel()
+            for server in (admission, plain):
+                await server.stop()
 
-
-def _tls(config: Config, clock: Clock) -> ssl.SSLContext:
-    """Serve the configured pair, or one made for this start and logged as such."""
-    if config.webhook.cert_file and config.webhook.key_file:
-        return tls.serving_files(config.webhook.cert_file, config.webhook.key_file)
-    pair = tls.make_pair([*SERVICE_NAMES, "127.0.0.1"], clock.unix_seconds())
-    log.warning(
-        "serving a certificate of its own, made at this start; register its CA as caBundle",
-        extra=fields(ca=pair.ca.decode()),
-    )
-    return tls.serving(pair)
+    async def _keep_certificates(self) -> None:
+        config = self._config.webhook
+        if config.cert_file and config.key_file:
+            await http.follow_files(self._serving, config.cert_file, config.key_file)
+            return
+        certificates = Certificates(
+            SecretStore(self._client, self._namespace, names.SECRET),
+            Registration(self._client, names.REGISTRATION),
+            self._serving,
+            names.server_names(self._namespace),
+            self._clock,
+            soak_seconds=config.rotation_soak_seconds,
+        )
+        self._health.checks["certificate"] = certificates.why_not_ready
+        await certificates.keep(lambda: self._elector.leading)
 
 
 if __name__ == "__main__":

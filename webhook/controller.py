@@ -11,11 +11,12 @@ from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.engine import Plan
 from core.errors import ConflictError, UnavailableError
-from core.marks import desired_taints, mark_of
+from core.marks import desired_taints, going, mark_of, traces
 from core.model import Cluster, Node, Taint
 from webhook.decide import Write, WriteKind, decide
 
-REPAIR_TRIES_MAX: Final = 5
+TRIES_MAX: Final = 5
+"""How often one write is tried on a Node that others change at the same time."""
 
 log = logging.getLogger("ebb.controller")
 
@@ -82,33 +83,53 @@ class Controller:
 
     async def _carry_out(self, write: Write) -> bool:
         try:
-            if write.kind is WriteKind.REPAIR:
-                node, version = await self._writer.get_node(write.node)
-            else:
-                node, version = await self._writer.patch_node(write.node, write.merge_patch())
-                self._metrics.writes.labels(write.kind.value).inc()
-            await self._check_taints(node, version)
+            await self._write_as_seen(write)
         except UnavailableError as fault:
             self._metrics.writes.labels("failed").inc()
             log.warning("a write failed", extra=fields(node=write.node, reason=str(fault)))
             return False
         return True
 
-    async def _check_taints(self, node: Node, version: str) -> None:
-        """Write the taints that the answer should have had, if the webhook was not there.
-
-        The list is written whole, with the resourceVersion, so that nobody else's taint is lost.
-        """
-        for _ in range(REPAIR_TRIES_MAX):
-            wanted = desired_taints(node, self._config.taint_key)
-            if wanted == node.taints:
+    async def _write_as_seen(self, write: Write) -> None:
+        """Write if the Node still is as it was when this was decided; else the next pass will."""
+        for _ in range(TRIES_MAX):
+            node, version = await self._writer.get_node(write.node)
+            if traces(node) != write.seen:
+                log.info("not as it was", extra=fields(kind=write.kind.value, node=node.name))
+                self._metrics.writes.labels("outdated").inc()
                 return
             try:
-                node, version = await self._writer.replace_taints(node.name, wanted, version)
-                self._metrics.writes.labels(WriteKind.REPAIR.value).inc()
+                await self._write(write, node, version)
+            except ConflictError:
+                continue
+            return
+        raise UnavailableError(f"node {write.node}: it changed {TRIES_MAX} times")
+
+    async def _write(self, write: Write, node: Node, version: str) -> None:
+        """Write what is wanted, then the taints that the answer lacks if no webhook was there.
+
+        Each on the version that was read, so that nothing is decided on what has changed, and
+        the list of taints whole, so that nobody else's is lost. Raises: ConflictError.
+        """
+        if write.kind is not WriteKind.REPAIR:
+            patch = write.merge_patch(version)
+            node, version = await self._writer.patch_node(write.node, patch)
+            self._metrics.writes.labels(write.kind.value).inc()
+        await self._repair(node, version)
+
+    async def _repair(self, node: Node, version: str) -> None:
+        for _ in range(TRIES_MAX):
+            wanted = desired_taints(node, self._config.taint_key)
+            if wanted == node.taints or going(node):
+                return
+            try:
+                await self._writer.replace_taints(node.name, wanted, version)
             except ConflictError:
                 node, version = await self._writer.get_node(node.name)
-        raise UnavailableError(f"node {node.name}: its taints changed {REPAIR_TRIES_MAX} times")
+            else:
+                self._metrics.writes.labels(WriteKind.REPAIR.value).inc()
+                return
+        raise UnavailableError(f"node {node.name}: its taints changed {TRIES_MAX} times")
 
     def _measure(self, cluster: Cluster, plan: Plan) -> None:
         marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)

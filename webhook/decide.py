@@ -40,15 +40,29 @@ class Write:
 
     kind: WriteKind
     node: str
+    seen: tuple[str | None, ...]
+    """What stood on the node when this was decided (core.marks.traces)."""
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
 
-    def merge_patch(self) -> dict[str, Any]:
-        """Return the patch; null removes a key."""
-        metadata: dict[str, Any] = {"annotations": dict(self.annotations)}
+    def merge_patch(self, version: str) -> dict[str, Any]:
+        """Return the patch on a resourceVersion; null removes a key."""
+        metadata: dict[str, Any] = {
+            "resourceVersion": version,
+            "annotations": dict(self.annotations),
+        }
         if self.labels:
             metadata["labels"] = dict(self.labels)
         return {"metadata": metadata}
+
+
+def _write(
+    kind: WriteKind,
+    node: Node,
+    labels: Mapping[str, str | None],
+    annotations: Mapping[str, str | None],
+) -> Write:
+    return Write(kind, node.name, marks.traces(node), labels, annotations)
 
 
 def decide(
@@ -104,7 +118,7 @@ def _mark(node: Node, plan: Plan, config: Config, now_seconds: int, owner: str) 
     annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: marks.encode_details(details)}
     if _may_guard(node):
         annotations |= _GUARDED
-    return Write(WriteKind.MARK, node.name, {marks.MARK_LABEL: Mark.SOFT.value}, annotations)
+    return _write(WriteKind.MARK, node, {marks.MARK_LABEL: Mark.SOFT.value}, annotations)
 
 
 _GUARDED: Final = {
@@ -123,7 +137,7 @@ def _release(node: Node, now_seconds: int) -> Write:
     if _may_guard(node):
         until = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
         annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
-    return Write(WriteKind.RELEASE, node.name, {marks.MARK_LABEL: None}, annotations)
+    return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations)
 
 
 def _overdue(node: Node, now_seconds: int) -> bool:
@@ -134,7 +148,7 @@ def _overdue(node: Node, now_seconds: int) -> bool:
 def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
     """Lift the guard of an empty node; put it on one that is not."""
     if occupied and not marks.guarded_by_us(node) and _may_guard(node):
-        yield Write(WriteKind.GUARD, node.name, {}, _GUARDED)
+        yield _write(WriteKind.GUARD, node, {}, _GUARDED)
     if not occupied and marks.guarded_by_us(node):
         yield _unguard(node)
 
@@ -147,9 +161,7 @@ def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
     if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
         # Somebody else took the mark away: this is a release like any other.
         later = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
-        yield Write(
-            WriteKind.GUARD, node.name, {}, _GUARDED | {marks.GUARD_OURS_ANNOTATION: later}
-        )
+        yield _write(WriteKind.GUARD, node, {}, _GUARDED | {marks.GUARD_OURS_ANNOTATION: later})
         return
     left = int(until) - now_seconds if until.isdecimal() and len(until) < 16 else 0
     if not 0 < left <= GUARD_AFTER_RELEASE_SECONDS:
@@ -160,10 +172,10 @@ def _unguard(node: Node) -> Write:
     lifted: dict[str, str | None] = {marks.GUARD_OURS_ANNOTATION: None}
     if marks.guarded_by_us(node):
         lifted[marks.GUARD_ANNOTATION] = None
-    return Write(WriteKind.UNGUARD, node.name, {}, lifted)
+    return _write(WriteKind.UNGUARD, node, {}, lifted)
 
 
 def _repair(node: Node, config: Config) -> Iterable[Write]:
     """Ask for the taint where the webhook has not set it."""
     if marks.desired_taints(node, config.taint_key) != node.taints:
-        yield Write(WriteKind.REPAIR, node.name, {}, {})
+        yield _write(WriteKind.REPAIR, node, {}, {})

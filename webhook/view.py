@@ -1,5 +1,7 @@
 """The cluster as the watches tell it, ready to be judged."""
 
+import asyncio
+
 from core.model import Cluster, Node, Pod
 
 
@@ -11,6 +13,8 @@ class ClusterView:
         self.pods: dict[str, Pod] = {}
         self.unreadable: dict[str, dict[str, str]] = {"nodes": {}, "pods": {}}
         """By resource and key: what could not be read, and why."""
+        self.urgent = asyncio.Event()
+        """Set when something has changed that cannot wait for the engine's interval."""
         self._news: dict[str, float] = {}
 
     def alive(self, resource: str, now: float) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from core.edge.logs import fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
+from core.edge.tls import Serving
 from core.errors import InvalidInputError
 
 KEEPALIVE_SECONDS: Final = 3600.0
@@ -22,6 +24,9 @@ DRAIN_SECONDS: Final = 5.0
 """After SIGTERM: time for endpoints to notice that the program is not ready any more."""
 SHUTDOWN_SECONDS: Final = 10.0
 """Then, for requests that are under way."""
+
+FILES_SECONDS: Final = 10.0
+"""How often files of certificates are looked at; kubelets take about a minute to renew them."""
 
 log = logging.getLogger("ebb.http")
 
@@ -113,6 +118,31 @@ class Server:
     async def stop(self) -> None:
         """Finish what is under way and close."""
         await self._runner.cleanup()
+
+
+async def follow_files(serving: Serving, certificate: str, key: str) -> None:
+    """Load the pair anew whenever its files have changed, until cancelled.
+
+    A pair that cannot be used is logged, and the one before is served on.
+    """
+    paths = (Path(certificate), Path(key))
+    loaded = _changed_at(paths)
+    while True:
+        await asyncio.sleep(FILES_SECONDS)
+        found = _changed_at(paths)
+        if found == loaded:
+            continue
+        loaded = found
+        try:
+            serving.load_files(certificate, key)
+        except InvalidInputError as fault:
+            log.warning("certificate not changed", extra=fields(reason=str(fault)))
+        else:
+            log.info("serving a new certificate", extra=fields(valid_until=serving.valid_until))
+
+
+def _changed_at(paths: Iterable[Path]) -> list[int]:
+    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
 
 
 async def until_signal(stop: asyncio.Event) -> None:

@@ -17,6 +17,7 @@ class Metrics:
         GCCollector(registry=self.registry)
         self._extender()
         self._webhook()
+        self._replica()
         self._engine()
 
     def text(self) -> bytes:
@@ -55,6 +56,16 @@ class Metrics:
             registry=self.registry,
         )
 
+    def _replica(self) -> None:
+        self.leading = Gauge(
+            "ebb_leader", "1 while this replica runs the engine.", registry=self.registry
+        )
+        self.certificate_until = Gauge(
+            "ebb_serving_certificate_expiration_timestamp_seconds",
+            "When the certificate that is served ends; 0: none is served.",
+            registry=self.registry,
+        )
+
     def _engine(self) -> None:
         self.watch_restarts = Counter(
             "ebb_watch_restarts_total",
@@ -71,7 +82,7 @@ class Metrics:
         self.writes = Counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",
-            ("kind",),  # mark | release | guard | unguard | repair | failed
+            ("kind",),  # mark | release | guard | unguard | repair | outdated | failed
             registry=self.registry,
         )
         self.marked_nodes = Gauge(

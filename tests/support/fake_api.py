@@ -62,6 +62,8 @@ class FakeApi:
         self.history: list[tuple[int, str, str, Json]] = []
         self.calls: list[Call] = []
         self.streams: list[Stream] = []
+        self.documents: dict[str, Json] = {}
+        """Other objects by path: leases, secrets, registrations."""
         self.url = ""
         self._faults: dict[str, deque[web.Response | None]] = defaultdict(deque)
         self._pages: dict[str, tuple[int, list[Json]]] = {}
@@ -82,6 +84,8 @@ class FakeApi:
         app.router.add_get("/api/v1/{resource}", self._get)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
+        app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)
+        app.router.add_route("*", "/apis/{path:.*}", self._document)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=tls).start()
@@ -269,3 +273,35 @@ class FakeApi:
         if asked is not None and asked != found["metadata"]["resourceVersion"]:
             return failure(409)
         return json(self.put("nodes", merged(found, patch)))
+
+    async def _document(self, request: web.Request) -> web.Response:
+        """Read, create, replace or merge-patch an object that is known by its path alone."""
+        path, verb = request.path, request.method.lower()
+        fault = await self._note(verb, request)
+        if fault is not None:
+            return fault
+        sent = orjson.loads(await request.read()) if verb != "get" else {}
+        if verb == "post":
+            path = f"{path}/{sent['metadata']['name']}"
+        found = self.documents.get(path)
+        if verb == "post" and found is not None:
+            return failure(409)
+        if verb != "post" and found is None:
+            return failure(404)
+        if verb != "get":
+            asked = sent["metadata"].get("resourceVersion")
+            if found is not None and asked not in (None, found["metadata"]["resourceVersion"]):
+                return failure(409)
+            self.version += 1
+            sent = merged(found or {}, sent) if verb == "patch" else sent
+            sent["metadata"]["resourceVersion"] = str(self.version)
+            self.documents[path] = sent
+            async with self._news:
+                self._news.notify_all()
+        return json(self.documents[path])
+
+    def put_document(self, path: str, obj: Json) -> None:
+        """Create or change one."""
+        self.version += 1
+        metadata = {**obj.get("metadata", {}), "resourceVersion": str(self.version)}
+        self.documents[path] = {**obj, "metadata": metadata}

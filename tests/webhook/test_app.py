@@ -1,6 +1,5 @@
 """The program's front: real HTTPS on loopback, with the certificate that it makes itself."""
 
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -92,7 +91,7 @@ def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
-    assert isinstance(tls.serving_files(str(cert), str(key)), ssl.SSLContext)
+    tls.Serving().load_files(str(cert), str(key))
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])
@@ -101,6 +100,6 @@ def test_files_that_are_no_pair_are_refused_by_name(tmp_path: Path, content: byt
     cert.write_bytes(content)
     key.write_bytes(PAIR.key)
     with pytest.raises(InvalidInputError, match=r"tls\.crt"):
-        tls.serving_files(str(cert), str(key))
+        tls.Serving().load_files(str(cert), str(key))
     with pytest.raises(InvalidInputError, match="missing"):
-        tls.serving_files(str(tmp_path / "missing"), str(key))
+        tls.Serving().load_files(str(tmp_path / "missing"), str(key))

@@ -84,7 +84,8 @@ FILLER = Pod(namespace="a", name="f", node="n1", priority=-11)
 
 def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
     (found,) = write(node(), POD)
-    metadata = found.merge_patch()["metadata"]
+    metadata = found.merge_patch("7")["metadata"]
+    assert metadata["resourceVersion"] == "7"
     details = decode_details(metadata["annotations"])
     assert found.kind is WriteKind.MARK
     assert metadata["labels"] == MARKED

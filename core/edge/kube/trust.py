@@ -1,0 +1,117 @@
+"""Where the API server keeps what it needs to trust the webhook: a Secret and a registration."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from core.edge.kube.client import ApiError, Client
+from core.errors import ConflictError, UnavailableError
+
+REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A Secret's data and annotations; the object it was read from goes back with them."""
+
+    data: Mapping[str, bytes]
+    annotations: Mapping[str, str]
+    whole: Mapping[str, Any]
+
+
+class SecretStore:
+    """One Secret, which is there before the program: its right is to change it, not to make it."""
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self._client = client
+        self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+        self._name = f"{namespace}/{name}"
+
+    async def read(self) -> Secret:
+        """Return it. Raises: UnavailableError, with what to do when there is none."""
+        try:
+            return _secret(await self._client.ask("GET", self._path))
+        except ApiError as fault:
+            if fault.status != 404:
+                raise
+            problem = "is not there: apply manifests/, or set webhook.certFile and keyFile"
+            raise UnavailableError(f"Secret {self._name} {problem}") from fault
+
+    async def write(
+        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
+    ) -> Secret:
+        """Replace what was read. Raises: ConflictError when somebody was faster."""
+        written = {name: base64.b64encode(value).decode() for name, value in data.items()}
+        metadata = {**read.whole["metadata"], "annotations": dict(annotations)}
+        body = {**read.whole, "data": written, "metadata": metadata}
+        return _secret(await self._client.ask("PUT", self._path, body))
+
+
+class Registration:
+    """One MutatingWebhookConfiguration, of which only the caBundles are ours."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self._path = client, f"{REGISTRATIONS}/{name}"
+
+    async def bundles(self) -> list[bytes] | None:
+        """Return each webhook's caBundle; None when there is no registration."""
+        found = await self._read()
+        return None if found is None else [_bundle(webhook) for webhook in _webhooks(found)]
+
+    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
+        """Give every webhook this caBundle, if they still are *bundles*.
+
+        Raises: ConflictError when somebody else has changed the registration.
+        """
+        found = await self._read()
+        if found is None or [_bundle(webhook) for webhook in _webhooks(found)] != bundles:
+            raise ConflictError("the webhook's registration has changed")
+        text = base64.b64encode(wanted).decode()
+        webhooks = [
+            {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": text}}
+            for webhook in _webhooks(found)
+        ]
+        metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        await self._client.ask("PATCH", self._path, {"metadata": metadata, "webhooks": webhooks})
+
+    async def _read(self) -> dict[str, Any] | None:
+        try:
+            return _object(await self._client.ask("GET", self._path))
+        except ApiError as fault:
+            if fault.status == 404:
+                return None
+            raise
+
+
+def _webhooks(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return found.get("webhooks") or []
+
+
+def _bundle(webhook: Mapping[str, Any]) -> bytes:
+    return _decoded(webhook["clientConfig"].get("caBundle") or "")
+
+
+def _secret(raw: bytes) -> Secret:
+    found = _object(raw)
+    data = {name: _decoded(value) for name, value in (found.get("data") or {}).items()}
+    return Secret(data, found["metadata"].get("annotations") or {}, found)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = orjson.loads(raw)
+        found["metadata"]["resourceVersion"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as fault:
+        raise UnavailableError(f"API server: not an object: {fault}") from fault
+    return found
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as fault:
+        raise UnavailableError(f"API server: not base64: {fault}") from fault
