@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix bench lock clean
+.PHONY: help setup demo check e2e e2e-tools fix bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the locked dependencies
 
@@ -30,6 +30,12 @@ check: setup ## format, lint, types, import contracts, tests, coverage: what CI 
 	$(BIN)/lint-imports
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
+
+e2e-tools: setup ## build the control plane's programs into a cache, once (needs Go)
+	$(BIN)/python -m tests.e2e.tools
+
+e2e: e2e-tools ## the pair against a real API server and scheduler; pytest's options in ARGS
+	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
 fix: setup ## format, and repair what the linter can
 	$(BIN)/ruff format .

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from core.config import Config
 from core.edge import http, program, tls
 from core.edge.clock import SystemClock
-from core.edge.kube.client import NODES, PODS, Client
+from core.edge.kube.client import Client
+from core.edge.kube.events import Events
 from core.edge.kube.lease import LeaseStore
 from core.edge.kube.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
@@ -25,7 +26,7 @@ from webhook.controller import Controller
 from webhook.election import Elector, Timing
 from webhook.feed import Feed
 from webhook.loop import Loop
-from webhook.view import ClusterView
+from webhook.view import RESOURCES, ClusterView
 
 log = logging.getLogger("ebb.webhook")
 
@@ -60,12 +61,12 @@ class _Webhook:
             timing,
             jitter=random.random,
         )
+        self._events = Events(client, self._clock, self._metrics, name)
+        controller = Controller(
+            config, client, owner=name, metrics=self._metrics, tell=self._events.tell
+        )
         self._loop = Loop(
-            self._view,
-            Controller(config, client, owner=name, metrics=self._metrics),
-            self._clock,
-            self._metrics,
-            config.webhook.interval_seconds,
+            self._view, controller, self._clock, self._metrics, config.webhook.interval_seconds
         )
         self._health.checks["view"] = self._loop.why_stale
         self._metrics.leading.set_function(lambda: self._elector.leading)
@@ -81,7 +82,10 @@ class _Webhook:
         admission = http.Server(app, config.listen, self._serving.context)
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._keep_certificates())]
+            running = [
+                tasks.create_task(self._keep_certificates()),
+                tasks.create_task(self._events.run()),
+            ]
             running += [
                 tasks.create_task(
                     follow(
@@ -90,7 +94,7 @@ class _Webhook:
                         Feed(self._view, resource, self._clock, self._metrics),
                     )
                 )
-                for resource in (NODES, PODS)
+                for resource in RESOURCES
             ]
             await admission.start()
             leader = tasks.create_task(self._elector.run(self._loop.run))

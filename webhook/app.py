@@ -1,5 +1,7 @@
 """The webhook's routes: read, ask, write."""
 
+from typing import Final
+
 from aiohttp import web
 
 from core.edge.http import Health, json_response
@@ -8,6 +10,8 @@ from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from core.marks import TAINT_KEY
 from webhook import wire
+
+MUTATE_PATH: Final = "/mutate-node"
 
 
 def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> web.Application:
@@ -25,5 +29,5 @@ def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> we
         metrics.reviews.labels("patched" if answer.patched else "unchanged").inc()
         return json_response(answer.body)
 
-    app.router.add_post("/mutate-node", mutate_node)
+    app.router.add_post(MUTATE_PATH, mutate_node)
     return app

@@ -1,7 +1,7 @@
 """The engine loop: look, judge, write, check what was written."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -17,6 +17,17 @@ from webhook.decide import Write, WriteKind, decide
 
 TRIES_MAX: Final = 5
 """How often one write is tried on a Node that others change at the same time."""
+
+EVENT_REASONS: Final[Mapping[WriteKind, str]] = {
+    WriteKind.MARK: "DrainMarked",
+    WriteKind.RELEASE: "DrainReleased",
+    WriteKind.GUARD: "ScaleDownGuarded",
+    WriteKind.UNGUARD: "ScaleDownAllowed",
+    WriteKind.REPAIR: "TaintsRepaired",
+}
+
+Tell = Callable[[Node, str, str], None]
+"""Takes a Node, an Event's reason and a note for people."""
 
 log = logging.getLogger("ebb.controller")
 
@@ -51,9 +62,15 @@ class Controller:
     """Keeps the candidates' timers; everything else that lasts stands on the Nodes."""
 
     def __init__(
-        self, config: Config, writer: NodeWriter, *, owner: str, metrics: Metrics
+        self,
+        config: Config,
+        writer: NodeWriter,
+        *,
+        owner: str,
+        metrics: Metrics,
+        tell: Tell = lambda *_: None,
     ) -> None:
-        self._config, self._writer = config, writer
+        self._config, self._writer, self._tell = config, writer, tell
         self._owner, self._metrics = owner, metrics
         self._candidates: Mapping[str, int] = {}
 
@@ -76,7 +93,8 @@ class Controller:
         config, failed = self._config, 0
         for write in report.writes:
             say = "would write" if config.mode is Mode.OBSERVE else "writing"
-            log.info(say, extra=fields(kind=write.kind.value, node=write.node))
+            told = fields(kind=write.kind.value, node=write.node, reason=write.note)
+            log.info(say, extra=told)
             if config.mode is Mode.ENFORCE:
                 failed += not await self._carry_out(write)
         return replace(report, failed=failed)
@@ -115,6 +133,7 @@ class Controller:
             patch = write.merge_patch(version)
             node, version = await self._writer.patch_node(write.node, patch)
             self._metrics.writes.labels(write.kind.value).inc()
+            self._tell(node, EVENT_REASONS[write.kind], write.note)
         await self._repair(node, version)
 
     async def _repair(self, node: Node, version: str) -> None:
@@ -128,6 +147,8 @@ class Controller:
                 node, version = await self._writer.get_node(node.name)
             else:
                 self._metrics.writes.labels(WriteKind.REPAIR.value).inc()
+                note = "the webhook had not set them"
+                self._tell(node, EVENT_REASONS[WriteKind.REPAIR], note)
                 return
         raise UnavailableError(f"node {node.name}: its taints changed {TRIES_MAX} times")
 

@@ -20,6 +20,7 @@ GUARD_AFTER_RELEASE_SECONDS: Final = 900
 """A released node is among the emptiest: unguarded, the autoscaler would drain it at once."""
 EXPENDABLE_PRIORITY: Final = -10
 """Pods below this are none to Cluster Autoscaler."""
+REASON: Final = "the cluster can do without it"
 GUARD_WHILE_MARKED: Final = "marked"
 """Value of the annotation that says the guard is ours; after a release: until which second."""
 
@@ -44,6 +45,8 @@ class Write:
     """What stood on the node when this was decided (core.marks.traces)."""
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
+    note: str
+    """Why, for people."""
 
     def merge_patch(self, version: str) -> dict[str, Any]:
         """Return the patch on a resourceVersion; null removes a key."""
@@ -61,8 +64,9 @@ def _write(
     node: Node,
     labels: Mapping[str, str | None],
     annotations: Mapping[str, str | None],
+    note: str,
 ) -> Write:
-    return Write(kind, node.name, marks.traces(node), labels, annotations)
+    return Write(kind, node.name, marks.traces(node), labels, annotations, note)
 
 
 def decide(
@@ -72,7 +76,8 @@ def decide(
 
     Releases come first: what must not be marked any more matters more than what could be.
     """
-    wanted = {removal.node: removal.order for removal in plan.removals}
+    wanted = {removal.node for removal in plan.removals}
+    why = {kept.node: kept.blockers for kept in plan.kept}
     occupied = _occupied(cluster.pods)
     releases: list[Write] = []
     others: list[Write] = []
@@ -85,8 +90,11 @@ def decide(
             else:
                 others += _expire_guard(node, now_seconds)
                 others += _repair(node, config)
-        elif node.name not in wanted or _overdue(node, now_seconds):
-            releases.append(_release(node, now_seconds))
+        elif node.name not in wanted:
+            found = "; ".join(f"{one.code}: {one.message}" for one in why.get(node.name, ()))
+            releases.append(_release(node, now_seconds, found))
+        elif _overdue(node, now_seconds):
+            releases.append(_release(node, now_seconds, "it did not empty before its deadline"))
         else:
             if marks.decode_details(node.annotations) is None:
                 others.append(_mark(node, plan, config, now_seconds, owner))
@@ -113,12 +121,12 @@ def _mark(node: Node, plan: Plan, config: Config, now_seconds: int, owner: str) 
         deadline=since + config.deadline_seconds,
         owner=owner,
         policy=plan.policy,
-        reason="the cluster can do without it",
+        reason=REASON,
     )
     annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: marks.encode_details(details)}
     if _may_guard(node):
         annotations |= _GUARDED
-    return _write(WriteKind.MARK, node, {marks.MARK_LABEL: Mark.SOFT.value}, annotations)
+    return _write(WriteKind.MARK, node, {marks.MARK_LABEL: Mark.SOFT.value}, annotations, REASON)
 
 
 _GUARDED: Final = {
@@ -132,12 +140,12 @@ def _may_guard(node: Node) -> bool:
     return marks.GUARD_ANNOTATION not in node.annotations or marks.guarded_by_us(node)
 
 
-def _release(node: Node, now_seconds: int) -> Write:
+def _release(node: Node, now_seconds: int, why: str) -> Write:
     annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: None}
     if _may_guard(node):
         until = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
         annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
-    return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations)
+    return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
 
 
 def _overdue(node: Node, now_seconds: int) -> bool:
@@ -148,9 +156,9 @@ def _overdue(node: Node, now_seconds: int) -> bool:
 def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
     """Lift the guard of an empty node; put it on one that is not."""
     if occupied and not marks.guarded_by_us(node) and _may_guard(node):
-        yield _write(WriteKind.GUARD, node, {}, _GUARDED)
+        yield _write(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
     if not occupied and marks.guarded_by_us(node):
-        yield _unguard(node)
+        yield _unguard(node, "marked and empty: the autoscaler may take it")
 
 
 def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
@@ -161,21 +169,22 @@ def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
     if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
         # Somebody else took the mark away: this is a release like any other.
         later = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
-        yield _write(WriteKind.GUARD, node, {}, _GUARDED | {marks.GUARD_OURS_ANNOTATION: later})
+        until_later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: later}
+        yield _write(WriteKind.GUARD, node, {}, until_later, "somebody else took the mark away")
         return
     left = int(until) - now_seconds if until.isdecimal() and len(until) < 16 else 0
     if not 0 < left <= GUARD_AFTER_RELEASE_SECONDS:
-        yield _unguard(node)
+        yield _unguard(node, "released long enough ago")
 
 
-def _unguard(node: Node) -> Write:
+def _unguard(node: Node, why: str) -> Write:
     lifted: dict[str, str | None] = {marks.GUARD_OURS_ANNOTATION: None}
     if marks.guarded_by_us(node):
         lifted[marks.GUARD_ANNOTATION] = None
-    return _write(WriteKind.UNGUARD, node, {}, lifted)
+    return _write(WriteKind.UNGUARD, node, {}, lifted, why)
 
 
 def _repair(node: Node, config: Config) -> Iterable[Write]:
     """Ask for the taint where the webhook has not set it."""
     if marks.desired_taints(node, config.taint_key) != node.taints:
-        yield _write(WriteKind.REPAIR, node, {}, {})
+        yield _write(WriteKind.REPAIR, node, {}, {}, "its taints are not those of its mark")

@@ -1,43 +1,45 @@
 """From watches to the cluster view."""
 
 import logging
+from typing import Any
 
 from core.edge.clock import Clock
-from core.edge.kube.client import NODES
+from core.edge.kube.client import BUDGETS, NODES, PODS
+from core.edge.kube.wire import Object
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.model import Node, Pod
+from core.model import Node
 from webhook.view import ClusterView
 
 log = logging.getLogger("ebb.webhook")
 
 
 class Feed:
-    """One resource, nodes or pods, into the view."""
+    """One resource into the view."""
 
     def __init__(self, view: ClusterView, resource: str, clock: Clock, metrics: Metrics) -> None:
         self._view, self._resource = view, resource
         self._clock, self._metrics = clock, metrics
-        self._known: dict[str, Node] | dict[str, Pod] = (
-            view.nodes if resource == NODES else view.pods
-        )
+        known: dict[str, dict[str, Any]] = {
+            NODES: view.nodes,
+            PODS: view.pods,
+            BUDGETS: view.budgets,
+        }
+        self._known = known[resource]
         self._unreadable = view.unreadable[resource]
 
-    def replaced(self, objects: list[Node | Pod]) -> None:
+    def replaced(self, objects: list[Object]) -> None:
         """Take the whole list: what is not in it is gone."""
         self._known.clear()
         self._unreadable.clear()
         for found in objects:
             self.changed(found)
 
-    def changed(self, obj: Node | Pod) -> None:
+    def changed(self, obj: Object) -> None:
         """Take one."""
-        if isinstance(obj, Node):
-            self._view.nodes[obj.name] = obj
-            self._unreadable.pop(obj.name, None)
-        else:
-            self._view.pods[obj.key] = obj
-            self._unreadable.pop(obj.key, None)
+        key = obj.name if isinstance(obj, Node) else f"{obj.namespace}/{obj.name}"
+        self._known[key] = obj
+        self._unreadable.pop(key, None)
 
     def deleted(self, key: str) -> None:
         """Forget one."""
@@ -56,5 +58,6 @@ class Feed:
         self._metrics.refused_objects.labels(self._resource).inc()
 
     def restarted(self, reason: str) -> None:
-        """Count a watch that ended early."""
+        """Note and count a watch that ended early."""
+        self._view.lost(self._resource)
         self._metrics.watch_restarts.labels(self._resource, reason).inc()

@@ -1,5 +1,6 @@
 """From the wire's structs to the model. Faults name the field; whoever calls adds the object."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 from sys import intern
 from typing import Final
@@ -7,10 +8,18 @@ from typing import Final
 from core.edge import templates
 from core.edge.asked import requests_of
 from core.edge.fields import read_quantity
-from core.edge.objects import BudgetObject, Container, NodeObject, PodObject, PodSpec, Volume
+from core.edge.objects import (
+    NULL,
+    BudgetObject,
+    Container,
+    NodeObject,
+    PodObject,
+    PodSpec,
+    Volume,
+)
 from core.edge.objects import Taint as WireTaint
 from core.errors import InvalidInputError
-from core.model import DisruptionBudget, Node, Pod, Taint
+from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Pod, Taint
 from core.requests import resources
 
 NAME_MAX: Final = 253
@@ -22,6 +31,7 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 ATTACHABLE: Final = "attachable-volumes-"
 """Counts of volumes: no pod requests them by this name."""
+_NULL: Final = bytes(NULL)
 
 
 def node(obj: NodeObject) -> Node:
@@ -81,7 +91,9 @@ def pod(obj: PodObject) -> Pod | None:
     kind = intern(owner.kind) if owner else ""
     daemon = kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
     mirror = MIRROR_ANNOTATION in annotations
-    template = _template(spec, resident=(daemon or mirror) and bool(spec.node_name))
+    resident = (daemon or mirror) and bool(spec.node_name)
+    template = templates.ANY_TEMPLATE if resident else _template(spec)
+    asked = _asked(obj, namespace, template, resident=resident)
     return Pod(
         namespace=namespace,
         name=_name(meta.name, "metadata.name"),
@@ -95,32 +107,38 @@ def pod(obj: PodObject) -> Pod | None:
         priority=spec.priority or 0,
         mirror=mirror,
         daemon=daemon,
-        unsupported=_unsupported(spec, template),
-        repels=templates.selectors(template.repels, namespace) if template.repels else (),
+        unsupported=_unsupported(spec, asked.unsupported),
+        company=asked.company,
+        terminating=meta.deletion_timestamp is not None,
     )
 
 
-def _template(spec: PodSpec, *, resident: bool) -> templates.Template:
-    affinity = bytes(spec.affinity)
+def _template(spec: PodSpec) -> templates.Template:
+    return templates.template(
+        bytes(spec.node_selector), bytes(spec.affinity), bytes(spec.tolerations)
+    )
+
+
+def _asked(
+    obj: PodObject, namespace: str, template: templates.Template, *, resident: bool
+) -> templates.Asked:
+    """Return what the pod asks of other pods; most ask nothing."""
+    spec = obj.spec
+    ports = _host_ports(spec)
+    affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
     if resident:
-        return templates.template_of_resident(affinity)
-    return templates.template(bytes(spec.node_selector), affinity, bytes(spec.tolerations))
+        if not ports and b"podAntiAffinity" not in affinity:
+            return templates.NOTHING_ASKED
+        company = templates.company_of_resident(affinity, ports, namespace)
+        return templates.Asked(company, ())
+    if not ports and not template.social and spreads == _NULL:
+        return templates.NOTHING_ASKED
+    return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 
 
-def _unsupported(spec: PodSpec, template: templates.Template) -> tuple[str, ...]:
+def _unsupported(spec: PodSpec, asked: tuple[str, ...]) -> tuple[str, ...]:
     """Name the fields that ask what the engine cannot evaluate."""
-    found = []
-    if template.attracts:
-        found.append("spec.affinity.podAffinity")
-    if template.repels:
-        found.append("spec.affinity.podAntiAffinity")
-    spreads = spec.topology_spread_constraints
-    if spreads and any(one.when_unsatisfiable != "ScheduleAnyway" for one in spreads):
-        found.append("spec.topologySpreadConstraints")
-    if spec.containers and (what := _host_port(spec.containers, spec)):
-        found.append(f"spec.containers.{what}")
-    if spec.init_containers and (what := _host_port(spec.init_containers, spec)):
-        found.append(f"spec.initContainers.{what}")
+    found = list(asked)
     for volume in spec.volumes or ():
         if _binds(volume):
             found.append("spec.volumes")
@@ -132,18 +150,31 @@ def _unsupported(spec: PodSpec, template: templates.Template) -> tuple[str, ...]
     return tuple(found)
 
 
-def _host_port(containers: list[Container], spec: PodSpec) -> str:
-    """Say what takes a port of the host; on the host's network every port is one."""
-    for one in containers:
-        for port in one.ports or ():
-            if port.host_port:
-                return "ports.hostPort"
-            if spec.host_network:
-                return "ports"
-    return ""
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports of the host that the pod takes; most pods take none.
+
+    On the host's network every port is one, as the API server defaults it. Init containers that
+    end count for nothing (kube-scheduler, NodePorts).
+    """
+    found: list[HostPort] = []
+    for one in spec.containers or ():
+        if one.ports:
+            found += _ports_of(one, spec)
+    for one in spec.init_containers or ():
+        if one.ports and one.restart_policy == "Always":
+            found += _ports_of(one, spec)
+    return tuple(found)
+
+
+def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
+    for port in container.ports or ():
+        taken = port.host_port or (port.container_port if spec.host_network else 0)
+        if taken:
+            yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)
 
 
 def _binds(volume: Volume) -> bool:
+    """Say whether a volume binds the pod to places: claims and volumes are not read yet."""
     return bool(
         volume.persistent_volume_claim
         or volume.ephemeral

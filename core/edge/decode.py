@@ -16,6 +16,7 @@ from core.edge.objects import (
     NAME_DECODER,
     NODE_DECODER,
     POD_DECODER,
+    BudgetObject,
     NodeObject,
     PodObject,
 )
@@ -25,6 +26,8 @@ from core.model import Cluster, DisruptionBudget, Node, Pod
 __all__ = [
     "NODE_DECODER",
     "POD_DECODER",
+    "budget",
+    "budget_of",
     "cluster_from_dumps",
     "decode_dump",
     "node",
@@ -74,6 +77,20 @@ def pod_of(obj: PodObject, source: str = "") -> Pod | None:
     except InvalidInputError as fault:
         meta = obj.metadata
         raise _about(fault, source, "Pod", meta.namespace, meta.name) from fault
+
+
+def budget(raw: Bytes, source: str = "") -> DisruptionBudget:
+    """Decode one policy/v1 PodDisruptionBudget. Raises: InvalidInputError as `node`."""
+    return budget_of(_struct(BUDGET_DECODER, raw, "PodDisruptionBudget", source), source)
+
+
+def budget_of(obj: BudgetObject, source: str = "") -> DisruptionBudget:
+    """Make a budget of its decoded wire form. Raises: InvalidInputError as `node`."""
+    try:
+        return convert.budget(obj)
+    except InvalidInputError as fault:
+        meta = obj.metadata
+        raise _about(fault, source, "PodDisruptionBudget", meta.namespace, meta.name) from fault
 
 
 def decode_dump(raw: bytes, source: str) -> list[Object]:
@@ -148,12 +165,7 @@ def _object(kind: str, raw: Bytes, source: str) -> Object | None:
         case "Node":
             return node(raw, source)
         case "PodDisruptionBudget":
-            obj = _struct(BUDGET_DECODER, raw, kind, source)
-            try:
-                return convert.budget(obj)
-            except InvalidInputError as fault:
-                meta = obj.metadata
-                raise _about(fault, source, kind, meta.namespace, meta.name) from fault
+            return budget(raw, source)
         case _:
             return None
 

@@ -85,6 +85,9 @@ class Metrics:
             ("kind",),  # mark | release | guard | unguard | repair | outdated | failed
             registry=self.registry,
         )
+        self.lost_events = Counter(
+            "ebb_lost_events_total", "Events that could not be written.", registry=self.registry
+        )
         self.marked_nodes = Gauge(
             "ebb_engine_marked_nodes", "Nodes that carry a mark.", registry=self.registry
         )

@@ -1,7 +1,8 @@
 """The Kubernetes objects as they stand on the wire, as far as they are read.
 
 Typed decoding skips every field that is not named here. What all pods of a template share
-(labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once.
+(labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once
+(core.edge.terms).
 """
 
 from typing import Final
@@ -49,6 +50,7 @@ class PodMeta(Struct):
     labels: msgspec.Raw = NULL
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
+    deletion_timestamp: str | None = None
 
 
 class Name(Struct):
@@ -68,6 +70,9 @@ class Port(Struct):
     """A container port."""
 
     host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    container_port: int | None = None
+    protocol: str | None = None
 
 
 class Container(Struct):
@@ -77,21 +82,6 @@ class Container(Struct):
     ports: list[Port] | None = None
     restart_policy: str | None = None
     name: str = ""
-
-
-class Toleration(Struct):
-    """A toleration."""
-
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
-class Spread(Struct):
-    """A topology spread constraint."""
-
-    when_unsatisfiable: str | None = None
 
 
 class Volume(Struct):
@@ -118,7 +108,7 @@ class PodSpec(Struct):
     node_selector: msgspec.Raw = NULL
     affinity: msgspec.Raw = NULL
     tolerations: msgspec.Raw = NULL
-    topology_spread_constraints: list[Spread] | None = None
+    topology_spread_constraints: msgspec.Raw = NULL
     volumes: list[Volume] | None = None
     resource_claims: list[Present] | None = None
     host_network: bool | None = None
@@ -220,66 +210,6 @@ class NamedObject(Struct):
     metadata: Name | None = None
 
 
-class Expression(Struct):
-    """A selector requirement."""
-
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class NodeTerm(Struct):
-    """A node selector term."""
-
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
-
-
-class NodeSelector(Struct):
-    """Node selector terms, any of which suffices."""
-
-    node_selector_terms: list[NodeTerm] | None = None
-
-
-class NodeAffinity(Struct):
-    """Node affinity."""
-
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class LabelSelector(Struct):
-    """A label selector."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
-
-
-class PodTerm(Struct):
-    """A pod affinity term."""
-
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
-
-
-class PodAffinity(Struct):
-    """Pod affinity or anti-affinity."""
-
-    required: list[PodTerm] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(Struct):
-    """All affinities of a pod."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
 POD_DECODER: Final = msgspec.json.Decoder(PodObject)
 NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
 BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
@@ -288,7 +218,5 @@ NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
 AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
 CONDITIONS_DECODER: Final = msgspec.json.Decoder(list[Condition] | None)
-AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
-TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
 TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
 """Labels and selectors."""

@@ -4,25 +4,41 @@ Keys of the caches are the bytes as they were sent; their values are put into ca
 that templates which differ in the order of their entries alone are equal too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from core.edge.fields import read_field
-from core.edge.objects import (
+from core.edge.objects import NULL, TEXTS_DECODER
+from core.edge.terms import (
     AFFINITY_DECODER,
-    TEXTS_DECODER,
+    SPREADS_DECODER,
     TOLERATIONS_DECODER,
     Affinity,
     Expression,
+    LabelSelector,
     NodeTerm,
     PodTerm,
+    Spread,
 )
-from core.edge.objects import (
+from core.edge.terms import (
     Toleration as WireToleration,
 )
-from core.model import ANYWHERE, Placing, PodSelector, Requirement, SelectorTerm, Toleration
+from core.model import (
+    ALONE,
+    ANYWHERE,
+    Company,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    SpreadConstraint,
+    Toleration,
+)
 
 TEMPLATES_MAX: Final = 16_384
 """Entries of each cache, about 1 kB each; what is more is decoded again."""
@@ -31,23 +47,35 @@ Entry_ = TypeVar("Entry_")
 
 
 class Template(NamedTuple):
-    """What a pod asks of its surroundings."""
+    """What a pod asks of its node, and whether it asks something of other pods."""
 
     placing: Placing
-    attracts: bool
-    """Required pod affinity."""
-    repels: tuple[PodTerm, ...]
-    """Required pod anti-affinity."""
+    social: bool
+    """Required pod affinity or anti-affinity: see `company`."""
 
 
-ANY_TEMPLATE: Final = Template(ANYWHERE, attracts=False, repels=())
+class Asked(NamedTuple):
+    """What a pod asks of other pods."""
+
+    company: Company
+    unsupported: tuple[str, ...]
+    """Field paths of what cannot be evaluated."""
+
+
+ANY_TEMPLATE: Final = Template(ANYWHERE, social=False)
+NOTHING_ASKED: Final = Asked(ALONE, ())
 NO_AFFINITY: Final = Affinity()
+_NULL: Final = bytes(NULL)
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+"""Of label selectors; Gt and Lt are for nodes."""
+NO_LABELS: Final = LabelSelector()
+_HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
 
 @lru_cache(maxsize=TEMPLATES_MAX)
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
-    asked = read_field(AFFINITY_DECODER.decode, affinity, "spec.affinity") or NO_AFFINITY
+    asked = _affinity(affinity)
     nodes = asked.node_affinity.required if asked.node_affinity else None
     texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
@@ -56,25 +84,46 @@ def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
         affinity=None if nodes is None else _ordered(map(_term, nodes.node_selector_terms or ())),
         tolerations=_ordered(map(_toleration, tolerated)),
     )
-    attracted, repelled = asked.pod_affinity, asked.pod_anti_affinity
-    return Template(
-        _same(placing),
-        attracts=bool(attracted and attracted.required),
-        repels=tuple((repelled and repelled.required) or ()),
+    return Template(_same(placing), social=bool(_attracted(asked) or _repelled(asked)))
+
+
+def company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
+) -> Asked:
+    """Decode what the pod asks of other pods. Raises: InvalidInputError with the field."""
+    if spreads == _NULL or b"matchLabelKeys" not in spreads:
+        labels = _NULL  # so that pods which differ in their labels alone share the answer
+    return _company(affinity, spreads, ports, namespace, labels)
+
+
+@lru_cache(maxsize=TEMPLATES_MAX)
+def _company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
+) -> Asked:
+    asked, unsupported = _affinity(affinity), set[str]()
+    where = "spec.topologySpreadConstraints"
+    constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
+    found = Company(
+        near=_pod_terms(_attracted(asked), namespace, "podAffinity", unsupported),
+        apart=_pod_terms(_repelled(asked), namespace, "podAntiAffinity", unsupported),
+        spread=_ordered(
+            _constraint(one, namespace, labels(own), unsupported)
+            for one in constraints
+            if one.when_unsatisfiable != "ScheduleAnyway"
+        ),
+        host_ports=_ordered(ports),
     )
+    return Asked(_same_company(found), tuple(sorted(unsupported)))
 
 
-def template_of_resident(affinity: bytes) -> Template:
-    """Return what matters of a pod that lives and goes with its node: whom it repels.
+def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace: str) -> Company:
+    """Return what others feel of a pod that lives and goes with its node.
 
     Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
-    pods, so they are not kept.
+    pods, so only what comes out of them is kept.
     """
-    asked = read_field(AFFINITY_DECODER.decode, affinity, "spec.affinity")
-    repelled = asked.pod_anti_affinity if asked else None
-    if repelled is None or not repelled.required:
-        return ANY_TEMPLATE
-    return ANY_TEMPLATE._replace(repels=tuple(repelled.required))
+    apart = _pod_terms(_repelled(_affinity(affinity)), namespace, "podAntiAffinity", set())
+    return _same_company(Company(apart=apart, host_ports=_ordered(ports)))
 
 
 @lru_cache(maxsize=TEMPLATES_MAX)
@@ -84,20 +133,93 @@ def labels(raw: bytes) -> Mapping[str, str]:
     return {intern(key): intern(value) for key, value in found.items()}
 
 
-def selectors(terms: Iterable[PodTerm], namespace: str) -> tuple[PodSelector, ...]:
-    """Return what anti-affinity terms select; a term without a label selector selects no pod."""
-    return tuple(_selector(term, namespace) for term in terms if term.label_selector is not None)
+def _affinity(raw: bytes) -> Affinity:
+    return read_field(AFFINITY_DECODER.decode, raw, "spec.affinity") or NO_AFFINITY
 
 
-def _selector(term: PodTerm, namespace: str) -> PodSelector:
-    selector = term.label_selector
-    texts = (selector and selector.match_labels) or {}
+def _attracted(asked: Affinity) -> Sequence[PodTerm]:
+    return (asked.pod_affinity and asked.pod_affinity.required) or ()
+
+
+def _repelled(asked: Affinity) -> Sequence[PodTerm]:
+    return (asked.pod_anti_affinity and asked.pod_anti_affinity.required) or ()
+
+
+def _pod_terms(
+    terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
+) -> tuple[PodAffinityTerm, ...]:
+    """Return the terms, and note the fields that cannot be evaluated.
+
+    A term that is noted says at least what it says: it selects too many pods, never too few, so
+    that as another pod's anti-affinity it can be asked all the same. (The API server puts the
+    label keys into the selector itself.)
+    """
+    found = []
+    for term in terms:
+        namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
+        chosen = term.namespace_selector
+        if chosen is not None:
+            if chosen.match_labels or chosen.match_expressions:
+                unsupported.add(f"spec.affinity.{kind}.namespaceSelector")
+            namespaces = None
+        if term.match_label_keys:
+            unsupported.add(f"spec.affinity.{kind}.matchLabelKeys")
+        if term.mismatch_label_keys:
+            unsupported.add(f"spec.affinity.{kind}.mismatchLabelKeys")
+        if not _known(term.label_selector):
+            unsupported.add(f"spec.affinity.{kind}.labelSelector")
+        selector = _pods(term.label_selector, namespaces)
+        found.append(PodAffinityTerm(selector, term.topology_key))
+    return _ordered(found)
+
+
+def _constraint(
+    found: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
+) -> SpreadConstraint:
+    """Return the constraint, and note the fields that cannot be evaluated."""
+    selector = found.label_selector
+    keys = [key for key in found.match_label_keys or () if key in own]
+    if keys and selector is None:
+        selector = NO_LABELS
+    affinity = _HONOR.get(found.node_affinity_policy or "Honor")
+    taints = _HONOR.get(found.node_taints_policy or "Ignore")
+    faults = {
+        "whenUnsatisfiable": found.when_unsatisfiable != "DoNotSchedule",
+        "maxSkew": found.max_skew is None or found.max_skew < 1,
+        "minDomains": found.min_domains is not None and found.min_domains < 1,
+        "nodeAffinityPolicy": affinity is None,
+        "nodeTaintsPolicy": taints is None,
+        "labelSelector": not _known(selector),
+    }
+    where = "spec.topologySpreadConstraints"
+    unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
+    return SpreadConstraint(
+        selector=_pods(selector, (namespace,), {key: own[key] for key in keys}),
+        topology_key=found.topology_key,
+        max_skew=found.max_skew or 1,
+        min_domains=found.min_domains or 1,
+        honor_affinity=affinity is not False,
+        honor_taints=taints is True,
+    )
+
+
+def _pods(
+    selector: LabelSelector | None,
+    namespaces: tuple[str, ...] | None,
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> PodSelector:
+    """Return what a label selector selects: an empty one every pod, a missing one none."""
+    if selector is None:
+        return PodSelector((), ())
+    texts = [*(selector.match_labels or {}).items(), *also.items()]
+    requirements = [Requirement(key, "In", (value,)) for key, value in texts]
+    requirements += map(_requirement, selector.match_expressions or ())
+    return PodSelector(namespaces, _ordered(requirements))
+
+
+def _known(selector: LabelSelector | None) -> bool:
     expressions = (selector and selector.match_expressions) or ()
-    requirements = [Requirement(key, "In", (value,)) for key, value in texts.items()]
-    requirements += map(_requirement, expressions)
-    namespaces = tuple(sorted(term.namespaces)) if term.namespaces else (namespace,)
-    anywhere = term.namespace_selector is not None
-    return PodSelector(None if anywhere else namespaces, _ordered(requirements))
+    return all(expression.operator in _OPERATORS for expression in expressions)
 
 
 def _term(term: NodeTerm) -> SelectorTerm:
@@ -127,3 +249,9 @@ def _ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
 def _same(placing: Placing) -> Placing:
     """Return one object for equal placings."""
     return placing
+
+
+@lru_cache(maxsize=TEMPLATES_MAX)
+def _same_company(found: Company) -> Company:
+    """Return one object for equal companies, ALONE for those that ask nothing."""
+    return ALONE if found == ALONE else found

@@ -13,7 +13,11 @@ from aiohttp import web
 
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
 
-PLURALS = {"nodes": "NodeList", "pods": "PodList"}
+PLURALS = {
+    "nodes": "NodeList",
+    "pods": "PodList",
+    "poddisruptionbudgets": "PodDisruptionBudgetList",
+}
 SWALLOW = web.Response()
 
 
@@ -82,6 +86,7 @@ class FakeApi:
         """Listen; with *port* again where it listened before."""
         app = web.Application()
         app.router.add_get("/api/v1/{resource}", self._get)
+        app.router.add_get("/apis/policy/v1/{resource}", self._get)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from core.edge.clock import Clock
-from core.edge.kube.client import NODES, PODS
+from core.edge.kube.client import BUDGETS, NODES, PODS
 from core.edge.metrics import Metrics
 from core.model import Node, Pod, Resources
 from tests.support.builders import pod
@@ -31,6 +31,7 @@ class Fed:
         self.metrics = Metrics()
         self.nodes = Feed(self.view, NODES, self.clock, self.metrics)
         self.pods = Feed(self.view, PODS, self.clock, self.metrics)
+        self.budgets = Feed(self.view, BUDGETS, self.clock, self.metrics)
 
 
 def a_node(name: str) -> Node:
@@ -68,8 +69,9 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
     [
         ([], 0, "nodes have not been listed yet"),
         (["nodes"], 0, "pods have not been listed yet"),
-        (["nodes", "pods"], 180, None),
-        (["nodes", "pods"], 181, "no news of nodes for 181 s"),
+        (["nodes", "pods"], 0, "poddisruptionbudgets have not been listed yet"),
+        (["nodes", "pods", "budgets"], 180, None),
+        (["nodes", "pods", "budgets"], 181, "no news of nodes for 181 s"),
     ],
 )
 def test_a_view_without_news_is_not_to_be_decided_on(
@@ -77,13 +79,13 @@ def test_a_view_without_news_is_not_to_be_decided_on(
 ) -> None:
     fed = Fed()
     for resource in heard:
-        {"nodes": fed.nodes, "pods": fed.pods}[resource].alive()
+        getattr(fed, resource).alive()
     assert fed.view.why_stale(fed.clock.now + later, 180) == reason
 
 
 def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
     fed = Fed()
-    for feed in (fed.nodes, fed.pods):
+    for feed in (fed.nodes, fed.pods, fed.budgets):
         feed.alive()
     mends = (
         partial(fed.pods.changed, pod("p", "n", 1, 1)),
@@ -98,6 +100,17 @@ def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
         )
         mend()
         assert fed.view.why_stale(fed.clock.now, 180) is None
+
+
+def test_a_watch_that_broke_off_must_tell_something_first() -> None:
+    fed = Fed()
+    for feed in (fed.nodes, fed.pods, fed.budgets):
+        feed.alive()
+    fed.pods.restarted("error")
+    why = fed.view.why_stale(fed.clock.now, 180)
+    assert why == "the watch of pods broke off and has told nothing new yet"
+    fed.pods.alive()
+    assert fed.view.why_stale(fed.clock.now, 180) is None
 
 
 def test_what_cannot_be_read_is_counted() -> None:

@@ -21,6 +21,9 @@ from core.errors import InvalidInputError, UnavailableError
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 30.0
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
+SETTLE_SECONDS: Final = 1.0
+"""A server that takes a watch sends at once what has happened since the version; if nothing
+comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
 
@@ -151,10 +154,12 @@ class _Follower:
             self._resource, label_selector=self._selector, version=self._version
         )
         silence = self._client.silence_seconds_max
+        settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._handler.alive)
         try:
             async for line in lines(response.content, silence_seconds_max=silence):
                 self._event(line)
         finally:
+            settled.cancel()
             response.close()
 
     def _event(self, line: bytes) -> None:

@@ -11,12 +11,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from core.edge import decode
-from core.edge.objects import NodeObject, PodMeta, PodObject
+from core.edge.objects import BudgetObject, NodeObject, PodMeta, PodObject
 from core.errors import InvalidInputError, UnavailableError
-from core.model import Node, Pod
+from core.model import DisruptionBudget, Node, Pod
 
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+Object = Node | Pod | DisruptionBudget
 Object_ = TypeVar("Object_")
 
 
@@ -69,13 +70,13 @@ class Kind:
 
     page: msgspec.json.Decoder[Any]
     event: msgspec.json.Decoder[Any]
-    made: Callable[[Any], Node | Pod | None]
+    made: Callable[[Any], Object | None]
     """From the typed object; None for one that does not count any more."""
-    made_raw: Callable[[msgspec.Raw], Node | Pod | None]
+    made_raw: Callable[[msgspec.Raw], Object | None]
     namespaced: bool = True
 
     def key(self, meta: Any) -> str:  # noqa: ANN401 any metadata
-        """Return the name of a Node, namespace/name of a Pod."""
+        """Return the name of a Node, namespace/name of anything else."""
         name: str = meta.name
         return f"{meta.namespace or 'default'}/{name}" if self.namespaced else name
 
@@ -94,6 +95,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         decode.pod_of,
         decode.pod,
     ),
+    "poddisruptionbudgets": Kind(
+        msgspec.json.Decoder(Page[BudgetObject]),
+        msgspec.json.Decoder(Event[BudgetObject]),
+        decode.budget_of,
+        decode.budget,
+    ),
 }
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 _RAW_EVENT: Final = msgspec.json.Decoder(Event[msgspec.Raw])
@@ -101,7 +108,7 @@ _ABOUT: Final = msgspec.json.Decoder(About)
 
 
 def read_page(
-    kind: Kind, raw: bytes, objects: list[Node | Pod], refused: list[tuple[str, str]]
+    kind: Kind, raw: bytes, objects: list[Object], refused: list[tuple[str, str]]
 ) -> tuple[str, str | None]:
     """Add a page's objects, and of others key and why they could not be read.
 

@@ -1,0 +1,1 @@
+"""Ebb against the real programs; `make e2e` runs it."""

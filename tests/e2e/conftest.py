@@ -1,0 +1,39 @@
+"""One control plane for all tests of a run; each test clears what it made."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import tools
+from tests.e2e.api import Api
+from tests.e2e.objects import clear
+from tests.e2e.plane import Plane
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run only where `make e2e` asks for it: these tests need the real programs."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """Start etcd, the API server, the controller manager and kwok."""
+    try:
+        made = Plane(tmp_path_factory.mktemp("plane"))
+    except tools.MissingError as fault:
+        pytest.fail(str(fault), pytrace=False)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def api(plane: Plane) -> Iterator[Api]:
+    """The administrator's calls, on a cluster without nodes and pods."""
+    yield plane.api
+    clear(plane.api)

@@ -1,0 +1,108 @@
+"""Ebb installed from manifests/ as a person does, with programs on loopback in the pods' place."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from core.config import Mode
+from tests.e2e.api import Json
+from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, start_ebb, until
+from webhook import names
+from webhook.app import MUTATE_PATH
+
+NAMESPACE = names.NAMESPACE
+REGISTRATION = (
+    f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.REGISTRATION}"
+)
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{names.LEASE}"
+WEBHOOK_ACCOUNT = "ebb-webhook"
+EXTENDER_ACCOUNT = "ebb-extender"
+IN_FORCE_SECONDS = 20.0
+
+
+def apply(plane: Plane, folder: str = "manifests") -> None:
+    """Apply a kustomization; no kubelet runs its pods here, so the Deployments go again."""
+    plane.kubectl("apply", "-k", folder)
+    plane.kubectl("-n", NAMESPACE, "delete", "deployment", "--all")
+
+
+def point(plane: Plane, port: int, **changed: Any) -> None:
+    """Let the registration call loopback: nothing routes to a Service here."""
+    found = plane.api.get(REGISTRATION)
+    (webhook,) = found["webhooks"]
+    bundle = webhook["clientConfig"].get("caBundle")
+    config = {"url": f"https://{LOOPBACK}:{port}{MUTATE_PATH}"}
+    if bundle:
+        config["caBundle"] = bundle
+    found["webhooks"] = [{**webhook, "clientConfig": config, **changed}]
+    plane.api.call("PUT", REGISTRATION, found)
+
+
+def in_force(plane: Plane) -> None:
+    """Wait until the API server calls the webhook: a registration takes a second or three."""
+    add_nodes(plane.api, "probe")
+
+    def tainted() -> bool:
+        mark(plane.api, "probe", None)
+        return taints(mark(plane.api, "probe")) == [TAINT]
+
+    until(tainted, "the webhook is called", IN_FORCE_SECONDS)
+    plane.api.delete(f"{NODES}/probe")
+    plane.api.wait(NODES, lambda found: "probe" not in found)
+
+
+def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
+    """Return a configuration with ports of its own."""
+    webhook = {
+        "listen": f"{LOOPBACK}:{free_port()}",
+        "metricsListen": f"{LOOPBACK}:{free_port()}",
+        "interval": "1s",
+        "leaseDuration": "6s",
+        **more.pop("webhook", {}),
+    }
+    return {"mode": mode.value, "delay": "0s", **more, "webhook": webhook}
+
+
+def start_webhook(plane: Plane, settings: Json, name: str = "ebb-webhook") -> Ebb:
+    """Start the webhook program with its ServiceAccount's token."""
+    token = plane.token(NAMESPACE, WEBHOOK_ACCOUNT)
+    return start_ebb(
+        plane,
+        name,
+        "webhook",
+        settings,
+        kubeconfig=plane.kubeconfig(name, token=token),
+        health=f"http://{settings['webhook']['metricsListen']}",
+        POD_NAME=name,
+        POD_NAMESPACE=NAMESPACE,
+    )
+
+
+def port_of(settings: Json) -> int:
+    """Return where the webhook serves admission."""
+    return int(settings["webhook"]["listen"].rpartition(":")[2])
+
+
+@contextmanager
+def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[Ebb]:
+    """Install, start one webhook, wait until it is called; afterwards remove all of it."""
+    settings = config(**how)
+    apply(plane, folder)
+    point(plane, port_of(settings))
+    ebb = start_webhook(plane, settings)
+    try:
+        ebb.wait_ready()
+        in_force(plane)
+        yield ebb
+    finally:
+        if ebb.program in plane.programs:
+            ebb.stop()
+        remove(plane)
+
+
+def remove(plane: Plane) -> None:
+    """Remove what the manifests have put there, but for the namespace."""
+    for path in (REGISTRATION, SECRET, LEASE):
+        plane.api.delete(path)

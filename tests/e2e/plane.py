@@ -1,0 +1,383 @@
+"""A control plane of real programs on loopback, for one run of the tests."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from tests.e2e import tools
+from tests.e2e.api import Api, Json
+from tests.e2e.pki import Authority, Signed, write_kubeconfig
+
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 60
+STOP_SECONDS = 20
+POLL_SECONDS = 0.05
+"""How often a program that tells nobody is asked whether it is there."""
+ROOT = Path(__file__).parents[2]
+KCM_OFF = "-node-ipam-controller,-node-route-controller,-service-lb-controller"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(reached: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
+    """Ask again until the answer is true; for programs that cannot be waited for."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := reached():
+            return found
+        time.sleep(POLL_SECONDS)
+    raise AssertionError(f"{what}: not within {seconds} s")
+
+
+class Program:
+    """A process with its log."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, **env: str) -> None:
+        self.name, self._command, self._env = name, list(command), env
+        self.log = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it, with its output in the log."""
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._env},
+                cwd=ROOT,
+            )
+        return self
+
+    @property
+    def running(self) -> bool:
+        """Say whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, number: int = signal.SIGTERM) -> int | None:
+        """End it and return its exit status."""
+        if self._process is None:
+            return None
+        if self.running:
+            self.send(signal.SIGCONT)
+            self.send(number)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def tail(self) -> str:
+        """Return the end of the log, for a failure's message."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+
+class Plane:
+    """etcd, API server, controller manager and kwok; schedulers and Ebb come on top."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, tools.find()
+        self.authority = Authority(folder)
+        self.port = free_port()
+        self.url = f"https://{LOOPBACK}:{self.port}"
+        self._etcd_url = f"http://{LOOPBACK}:{free_port()}"
+        self.programs: list[Program] = []
+        self.audit = folder / "audit.log"
+        self._serving = self.authority.sign("apiserver", "kube-apiserver", hosts=(LOOPBACK,))
+        self.admin = self.user("admin", group="system:masters")
+        self.api = self.api_as(self.admin)
+        self.apiserver = self._apiserver()
+
+    def user(self, name: str, *, group: str = "") -> Signed:
+        """Make a credential."""
+        return self.authority.sign(name.replace(":", "-"), name, group=group)
+
+    def api_as(self, user: Signed | None, token: str = "") -> Api:
+        """Return the calls of a user."""
+        return Api(self.url, str(self.authority.certificate), user, token)
+
+    def kubeconfig(self, name: str, user: Signed | None = None, token: str = "") -> Path:
+        """Write a kubeconfig; without a credential the administrator's."""
+        user = None if token else user or self.admin
+        path = self.folder / f"{name}.kubeconfig"
+        return write_kubeconfig(path, self.url, self.authority.certificate, user, token)
+
+    def token(self, namespace: str, account: str) -> str:
+        """Ask for a token of a service account, as its pods get one."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        token: str = self.api.create(path, body)["status"]["token"]
+        return token
+
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        """Run kubectl as the administrator and return what it says."""
+        done = subprocess.run(
+            [self.bin / "kubectl", "--kubeconfig", self.kubeconfig("kubectl"), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            timeout=60,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}")
+        return done.stdout + done.stderr
+
+    def start(self) -> Self:
+        """Start everything and wait until the API server is ready."""
+        self.run("etcd", self._etcd())
+        self.programs.append(self.apiserver.start())
+        self.wait_ready()
+        self.run("kube-controller-manager", self._controller_manager())
+        self.run("kwok", self._kwok())
+        self.api.wait(
+            "/api/v1/namespaces/default/serviceaccounts", lambda found: "default" in found
+        )
+        return self
+
+    def wait_ready(self) -> None:
+        """Wait until the API server answers /readyz."""
+
+        def ready() -> bool:
+            if not self.apiserver.running:
+                raise AssertionError(f"kube-apiserver ended:\n{self.apiserver.tail()}")
+            try:
+                return self.api.text("/readyz") == "ok"
+            except Exception:  # noqa: BLE001 not there yet
+                return False
+
+        until(ready, "kube-apiserver /readyz")
+
+    def stop(self) -> None:
+        """End everything, last started first."""
+        for program in reversed(self.programs):
+            program.stop(signal.SIGTERM if program.name.startswith("ebb") else signal.SIGKILL)
+        self.programs.clear()
+
+    def run(self, name: str, command: Sequence[str], **env: str) -> Program:
+        """Start a program that ends with the plane."""
+        program = Program(name, command, self.folder, **env).start()
+        self.programs.append(program)
+        return program
+
+    def end(self, program: Program, number: int = signal.SIGTERM) -> int | None:
+        """End one program before the plane."""
+        self.programs.remove(program)
+        return program.stop(number)
+
+    def scheduler(self, *extenders: Json, name: str = "kube-scheduler") -> Program:
+        """Start kube-scheduler with these extenders, and wait until it schedules."""
+        user = self.user("system:kube-scheduler")
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {
+                "kubeconfig": str(self.kubeconfig("scheduler", user)),
+                "qps": 1000,
+                "burst": 2000,
+            },
+            "leaderElection": {"leaderElect": False},
+            "extenders": list(extenders),
+        }
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        serving, port = self._serving, free_port()
+        program = self.run(
+            name,
+            [
+                str(self.bin / "kube-scheduler"),
+                f"--config={path}",
+                f"--bind-address={LOOPBACK}",
+                f"--secure-port={port}",
+                f"--tls-cert-file={serving.certificate}",
+                f"--tls-private-key-file={serving.key}",
+                f"--client-ca-file={self.authority.certificate}",
+                "--authorization-always-allow-paths=/*",
+                "-v=1",
+            ],
+        )
+        answers = Api(f"https://{LOOPBACK}:{port}", str(self.authority.certificate), self.admin)
+
+        def ready() -> bool:
+            try:
+                return answers.text("/readyz") == "ok"
+            except Exception:  # noqa: BLE001 not there yet
+                return False
+
+        until(ready, f"{name} /readyz")
+        return program
+
+    def _etcd(self) -> list[str]:
+        peer = f"http://{LOOPBACK}:{free_port()}"
+        return [
+            str(self.bin / "etcd"),
+            f"--data-dir={self.folder / 'etcd'}",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={self._etcd_url}",
+            f"--advertise-client-urls={self._etcd_url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--log-level=error",
+        ]
+
+    def _apiserver(self) -> Program:
+        ca, policy = self.authority, self.folder / "audit.yaml"
+        policy.write_text(json.dumps(AUDIT))
+        options = {
+            "etcd-servers": self._etcd_url,
+            "bind-address": LOOPBACK,
+            "advertise-address": LOOPBACK,
+            "endpoint-reconciler-type": "none",
+            "secure-port": self.port,
+            "authorization-mode": "Node,RBAC",
+            "enable-admission-plugins": "NodeRestriction",
+            "client-ca-file": ca.certificate,
+            "tls-cert-file": self._serving.certificate,
+            "tls-private-key-file": self._serving.key,
+            "service-account-key-file": ca.key,
+            "service-account-signing-key-file": ca.key,
+            "service-account-issuer": "https://e2e",
+            "service-cluster-ip-range": "10.96.0.0/16",
+            "allow-privileged": "true",
+            "audit-policy-file": policy,
+            "audit-log-path": self.audit,
+            "max-requests-inflight": 1000,
+        }
+        command = [str(self.bin / "kube-apiserver")]
+        command += [f"--{name}={value}" for name, value in options.items()]
+        return Program("kube-apiserver", command, self.folder)
+
+    def _controller_manager(self) -> list[str]:
+        user = self.user("system:kube-controller-manager")
+        return [
+            str(self.bin / "kube-controller-manager"),
+            f"--kubeconfig={self.kubeconfig('controller-manager', user)}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--service-account-private-key-file={self.authority.key}",
+            f"--root-ca-file={self.authority.certificate}",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            f"--controllers=*,{KCM_OFF},-cloud-node-lifecycle-controller",
+        ]
+
+    def _kwok(self) -> list[str]:
+        return [
+            str(self.bin / "kwok"),
+            f"--kubeconfig={self.kubeconfig('kwok')}",
+            f"--config={Path(__file__).parent / 'stages.yaml'}",
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+            f"--node-ip={LOOPBACK}",
+        ]
+
+
+class Ebb:
+    """One of our programs, started as a person does, with its own port for health."""
+
+    def __init__(self, plane: Plane, program: Program, health: str, settings: Json) -> None:
+        self._plane, self.program, self._health = plane, program, health
+        self.settings = settings
+        self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
+
+    def get(self, path: str) -> tuple[int, str]:
+        """GET from the program's plain port."""
+        try:
+            with urllib.request.urlopen(
+                self._health + path, timeout=5, context=self._trust
+            ) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as fault:
+            return fault.code, fault.read().decode()
+        except OSError as fault:
+            return 0, str(fault)
+
+    def wait_ready(self) -> Self:
+        """Wait until it says so."""
+
+        def ready() -> bool:
+            if not self.program.running:
+                raise AssertionError(f"{self.program.name} ended:\n{self.program.tail()}")
+            return self.get("/readyz")[0] == 200
+
+        until(ready, f"{self.program.name} /readyz ({self.get('/readyz?verbose')[1]})")
+        return self
+
+    def metric(self, series: str) -> float:
+        """Return the value of one series; 0 for one that is not there."""
+        for line in self.get("/metrics")[1].splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == series:
+                return float(value)
+        return 0.0
+
+    def stop(self, number: int = signal.SIGTERM) -> int | None:
+        """End it."""
+        return self._plane.end(self.program, number)
+
+
+def start_ebb(
+    plane: Plane,
+    name: str,
+    module: str,
+    config: Json,
+    *,
+    kubeconfig: Path,
+    health: str,
+    **env: str,
+) -> Ebb:
+    """Start `python -m webhook` or `python -m extender` with a configuration file."""
+    document = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration", **config}
+    path = plane.folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    command = [
+        sys.executable,
+        "-m",
+        module,
+        "--kubeconfig",
+        str(kubeconfig),
+        "--config",
+        str(path),
+    ]
+    return Ebb(plane, plane.run(name, command, **env), health, config)
+
+
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete"],
+            "resources": [{"group": "", "resources": ["nodes"]}],
+        },
+        {"level": "None"},
+    ],
+}

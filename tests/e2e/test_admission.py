@@ -1,0 +1,171 @@
+"""Marks, taints and other people's writes, as the real API server stores them."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from core.marks import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json, RefusedError
+from tests.e2e.install import installed
+from tests.e2e.objects import DETAILS, NODES, TAINT, THEIRS, add_nodes, mark, node, taints
+from tests.e2e.plane import Ebb, Plane
+
+NODE = f"{NODES}/n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(plane: Plane) -> Iterator[Ebb]:
+    with installed(plane) as ebb:
+        yield ebb
+
+
+@pytest.fixture
+def marked(api: Api) -> Api:
+    """A cluster with one marked Node, n."""
+    add_nodes(api, "n")
+    mark(api, "n")
+    return api
+
+
+def test_mark_and_taint_are_one_stored_revision(plane: Plane, api: Api) -> None:
+    add_nodes(api, "n")
+    answer = mark(api, "n")
+    assert taints(answer) == [TAINT]
+    assert api.get(NODE)["metadata"]["resourceVersion"] == answer["metadata"]["resourceVersion"]
+    (written,) = [
+        event for event in audited(plane, "n")
+        if event["verb"] == "patch" and MARK_LABEL in json.dumps(event.get("requestObject", {}))
+        and event["responseObject"]["metadata"]["resourceVersion"]
+        == answer["metadata"]["resourceVersion"]
+    ]  # fmt: skip
+    assert any("patch.webhook" in key for key in written["annotations"])
+
+
+def audited(plane: Plane, name: str) -> list[Json]:
+    """Return the audit log's events about a Node."""
+    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
+    return [event for event in events if event["objectRef"].get("name") == name]
+
+
+def test_a_full_update_keeps_our_taint_and_everybody_elses(marked: Api) -> None:
+    found = marked.get(NODE)
+    found["spec"]["taints"] = [THEIRS]
+    assert taints(marked.call("PUT", NODE, found)) == [THEIRS, TAINT]
+    found = marked.get(NODE)
+    found["spec"]["taints"] = []
+    assert taints(marked.call("PUT", NODE, found)) == [TAINT]
+
+
+def test_a_strategic_merge_patch_keeps_both(marked: Api) -> None:
+    answer = marked.call("PATCH", NODE, {"spec": {"taints": [THEIRS]}}, content=STRATEGIC)
+    assert taints(answer) == [THEIRS, TAINT]
+
+
+def test_server_side_apply_keeps_both(marked: Api) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "spec": {"taints": [THEIRS]},
+    }
+    path = f"{NODE}?fieldManager=somebody&force=true"
+    answer = marked.call("PATCH", path, body, content=APPLY)
+    assert taints(answer) == [THEIRS, TAINT]
+
+
+def test_kubectl_cannot_take_the_taint_but_can_set_others(plane: Plane, marked: Api) -> None:
+    plane.kubectl("taint", "node", "n", f"{TAINT_KEY}-")
+    assert taints(marked.get(NODE)) == [TAINT]
+    plane.kubectl("taint", "node", "n", "example.org/theirs=1:NoSchedule")
+    assert THEIRS in taints(marked.get(NODE))
+    assert TAINT in taints(marked.get(NODE))
+
+
+def test_removing_the_mark_removes_our_taint_only(marked: Api) -> None:
+    marked.merge(NODE, {"spec": {"taints": [TAINT, THEIRS]}})
+    assert taints(mark(marked, "n", None)) == [THEIRS]
+
+
+def test_a_changed_mark_changes_the_effect_in_place(marked: Api) -> None:
+    marked.merge(NODE, {"spec": {"taints": [TAINT, THEIRS]}})
+    assert taints(mark(marked, "n", "hard")) == [{**TAINT, "effect": "NoSchedule"}, THEIRS]
+
+
+def test_a_node_created_with_the_mark_is_tainted(api: Api) -> None:
+    body = node("n", labels={MARK_LABEL: "soft"})
+    assert TAINT_KEY in [taint["key"] for taint in taints(api.create(NODES, body))]
+
+
+def test_a_dry_run_is_answered_and_stores_nothing(api: Api) -> None:
+    add_nodes(api, "n")
+    metadata = {"labels": {MARK_LABEL: "soft"}}
+    answer = api.merge(f"{NODE}?dryRun=All", {"metadata": metadata})
+    assert TAINT_KEY in [taint["key"] for taint in taints(answer)]
+    assert taints(api.get(NODE)) == []
+
+
+def test_unmarked_nodes_never_reach_the_webhook(api: Api, webhook: Ebb) -> None:
+    add_nodes(api, "n")
+    before = reviews(webhook)
+    api.merge(NODE, {"metadata": {"annotations": {"a": "b"}}})
+    assert reviews(webhook) == before
+
+
+def reviews(webhook: Ebb) -> float:
+    return sum(
+        webhook.metric(f'ebb_webhook_reviews_total{{outcome="{outcome}"}}')
+        for outcome in ("patched", "unchanged", "refused")
+    )
+
+
+class TestKubelet:
+    """What a kubelet may do on its own Node: never our mark, always its own updates."""
+
+    @pytest.fixture
+    def kubelet(self, plane: Plane, marked: Api) -> Api:
+        assert marked.get(NODE)
+        return plane.api_as(plane.user("system:node:n", group="system:nodes"))
+
+    @pytest.mark.parametrize("path", [NODE, f"{NODE}/status"])
+    @pytest.mark.parametrize("value", ["hard", None])
+    def test_cannot_change_the_mark(self, kubelet: Api, path: str, value: str | None) -> None:
+        with pytest.raises(RefusedError, match="not allowed to modify labels") as refused:
+            kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: value}}})
+        assert refused.value.status == 403
+
+    @pytest.mark.parametrize("path", [NODE, f"{NODE}/status"])
+    def test_cannot_set_the_mark(self, kubelet: Api, api: Api, path: str) -> None:
+        mark(api, "n", None)
+        with pytest.raises(RefusedError, match="not allowed to modify labels"):
+            kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: "soft"}}})
+
+    def test_its_updates_of_a_marked_node_pass(self, kubelet: Api) -> None:
+        answer = kubelet.merge(NODE, {"metadata": {"annotations": {"kubelet": "1"}}})
+        assert answer["metadata"]["annotations"]["kubelet"] == "1"
+        status = {"status": {"nodeInfo": {"kubeletVersion": "v1"}}}
+        assert taints(kubelet.merge(f"{NODE}/status", status)) == [TAINT]
+
+    def test_its_updates_pass_even_where_the_taint_is_missing(
+        self, plane: Plane, kubelet: Api, api: Api
+    ) -> None:
+        mark(api, "n", None)
+        untainted = mark_without_webhook(plane)
+        assert taints(untainted) == []
+        answer = kubelet.merge(NODE, {"metadata": {"annotations": {"kubelet": "2"}}})
+        assert answer["metadata"]["annotations"]["kubelet"] == "2"
+        assert taints(answer) == []
+        again = api.merge(NODE, {"metadata": {"annotations": {"anybody": "1"}}})
+        assert taints(again) == [TAINT]
+
+
+def mark_without_webhook(plane: Plane) -> Json:
+    """Mark the Node as a member of the kubelets' group whom no rule binds: not matched."""
+    headers = [
+        ("Impersonate-User", "somebody"),
+        ("Impersonate-Group", "system:nodes"),
+        ("Impersonate-Group", "system:masters"),
+    ]
+    metadata = {"labels": {MARK_LABEL: "soft"}, "annotations": {DETAILS_ANNOTATION: DETAILS}}
+    body = {"metadata": metadata}
+    return plane.api.call("PATCH", NODE, body, content=MERGE, headers=headers)

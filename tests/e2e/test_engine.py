@@ -1,0 +1,134 @@
+"""The engine's own writes: mark, guard and taint, repair without a webhook, release."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from core.config import Mode
+from core.marks import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from tests.e2e.api import Api, Json
+from tests.e2e.install import NAMESPACE, WEBHOOK_ACCOUNT, in_force, installed, point, port_of
+from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints
+from tests.e2e.plane import Ebb, Plane, free_port
+
+OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(plane: Plane) -> Iterator[Ebb]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none") as ebb:
+        yield ebb
+
+
+def is_marked(found: Json) -> bool:
+    return bool(found["metadata"]["labels"].get(MARK_LABEL) == "soft")
+
+
+def our_taints(found: Json) -> list[Json]:
+    return [taint for taint in taints(found) if taint["key"] == TAINT_KEY]
+
+
+def one_marked(api: Api) -> Json:
+    """Wait until one of two nodes is marked and tainted; return it."""
+
+    def reached(found: dict[str, Json]) -> bool:
+        return any(is_marked(one) and our_taints(one) for one in found.values())
+
+    found = api.wait(NODES, reached)  # type: ignore[arg-type]
+    (marked,) = [one for one in found.values() if is_marked(one)]
+    return marked
+
+
+def our_writes(plane: Plane, name: str) -> list[Json]:
+    """Return what the program wrote to a Node that lives now, from the audit log."""
+    uid = plane.api.get(f"{NODES}/{name}")["metadata"]["uid"]
+    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
+    return [
+        event
+        for event in events
+        if event["user"]["username"] == OURS
+        and event["verb"] == "patch"
+        and event["responseObject"]["metadata"].get("uid") == uid
+    ]
+
+
+def test_a_mark_of_the_engine_is_one_revision_with_taint_and_guard(plane: Plane, api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b", cpu="500m"))
+    marked = one_marked(api)
+    assert marked["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+    (written,) = our_writes(plane, marked["metadata"]["name"])
+    assert our_taints(written["responseObject"])
+    assert is_marked(written["responseObject"])
+    assert "taints" not in json.dumps(written["requestObject"])
+
+
+def test_load_that_needs_the_node_releases_it_and_leaves_others_taints(api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b"))
+    name = one_marked(api)["metadata"]["name"]
+    current = taints(api.get(f"{NODES}/{name}"))
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": [*current, THEIRS]}})
+    other = "a" if name == "b" else "b"
+    api.create(PODS, pod("big", node_name=other, cpu="3"))
+    found = api.wait(NODES, lambda found: not is_marked(found[name]))[name]
+    assert taints(found) == [THEIRS]
+    assert found["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+    assert found["metadata"]["annotations"][GUARD_OURS_ANNOTATION].isdecimal()
+
+
+def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
+    plane: Plane, api: Api, webhook: Ebb
+) -> None:
+    repairs = 'ebb_engine_writes_total{kind="repair"}'
+    before = webhook.metric(repairs)
+    point(plane, free_port())
+    try:
+        add_nodes(api, "a", "b")
+        api.create(PODS, pod("p", node_name="a"))
+        api.create(PODS, pod("q", node_name="b"))
+        name = one_marked(api)["metadata"]["name"]
+        assert webhook.metric(repairs) > before
+        current = taints(api.get(f"{NODES}/{name}"))
+        api.merge(f"{NODES}/{name}", {"spec": {"taints": [THEIRS]}})
+        restored = api.wait(NODES, lambda found: our_taints(found[name]))[name]
+        assert taints(restored) == [THEIRS, *current]
+        other = "a" if name == "b" else "b"
+        api.create(PODS, pod("big", node_name=other, cpu="3"))
+        api.wait(NODES, lambda found: taints(found[name]) == [THEIRS])
+    finally:
+        point(plane, port_of(webhook.settings))
+        in_force(plane)
+
+
+def test_the_guard_is_lifted_when_empty_and_put_back_when_a_pod_arrives(api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    name = one_marked(api)["metadata"]["name"]
+
+    def guarded(found: Json) -> bool:
+        return GUARD_ANNOTATION in found["metadata"]["annotations"]
+
+    api.wait(NODES, lambda found: not guarded(found[name]))
+    api.create(PODS, pod("late", node_name=name, cpu="100m"))
+    api.wait(NODES, lambda found: guarded(found[name]))
+    api.delete(f"{PODS}/late", gracePeriodSeconds=0)
+    api.wait(NODES, lambda found: not guarded(found[name]))
+
+
+def test_a_node_that_the_autoscaler_deletes_is_left_alone(plane: Plane, api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    name = one_marked(api)["metadata"]["name"]
+    going = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+    current = taints(api.get(f"{NODES}/{name}"))
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": [*current, going], "unschedulable": True}})
+    writes = len(our_writes(plane, name))
+    api.create(PODS, pod("late", node_name=name, cpu="1"))
+    add_nodes(api, "c")
+    rest = ("a" if name == "b" else "b", "c")
+    api.wait(NODES, lambda found: any(is_marked(found[one]) for one in rest))
+    assert len(our_writes(plane, name)) == writes

@@ -1,0 +1,253 @@
+"""The webhook's replicas: one leads, another takes over, certificates change, nobody notices."""
+
+import base64
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Self
+
+import pytest
+
+from core.config import Mode
+from core.marks import MARK_LABEL, TAINT_KEY
+from tests.e2e.api import MERGE, Api, Json
+from tests.e2e.install import (
+    LEASE,
+    REGISTRATION,
+    SECRET,
+    apply,
+    config,
+    in_force,
+    point,
+    port_of,
+    remove,
+    start_webhook,
+)
+from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod, taints
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, until
+from tests.e2e.stub import answering
+from webhook.certs import ROTATE_ANNOTATION
+
+LEASE_SECONDS = 6
+FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
+
+
+@pytest.fixture
+def replicas(plane: Plane) -> Iterator[tuple[Ebb, Ebb]]:
+    """Two replicas in mode enforce; the API server calls the first."""
+    apply(plane)
+    started = []
+    for name in ("ebb-one", "ebb-two"):
+        settings = config(
+            mode=Mode.ENFORCE,
+            usability="none",
+            webhook={"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"},
+        )
+        started.append(start_webhook(plane, settings, name))
+    one, two = started
+    point(plane, port_of(one.settings))
+    for ebb in started:
+        ebb.wait_ready()
+    in_force(plane)
+    yield one, two
+    for ebb in started:
+        if ebb.program in plane.programs:
+            ebb.stop(signal.SIGKILL)
+    remove(plane)
+
+
+def leader_first(replicas: tuple[Ebb, Ebb]) -> tuple[Ebb, Ebb]:
+    """Return the replica that leads, and the other."""
+    one, two = replicas
+    until(lambda: leads(one) != leads(two), "one leads")
+    return (one, two) if leads(one) else (two, one)
+
+
+def leads(ebb: Ebb) -> bool:
+    return ebb.metric("ebb_leader") == 1
+
+
+def one_marked(api: Api) -> str:
+    """Wait until one of two nodes is marked; return its name."""
+
+    def marked(found: dict[str, Json]) -> list[str]:
+        return [n for n, one in found.items() if MARK_LABEL in one["metadata"]["labels"]]
+
+    return marked(api.wait(NODES, marked))[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_another_leads_when_the_leader_goes_and_marks_stay(
+    api: Api, replicas: tuple[Ebb, Ebb], how: signal.Signals
+) -> None:
+    leader, other = leader_first(replicas)
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b"))
+    name = one_marked(api)
+    before = api.get(f"{NODES}/{name}")["metadata"]
+    ended = time.monotonic()
+    leader.stop(how)
+    if how is signal.SIGTERM:
+        assert api.get(LEASE)["spec"]["holderIdentity"] != before, "given back or taken"
+        ended = time.monotonic()
+    until(lambda: leads(other), "the other leads")
+    took = time.monotonic() - ended
+    assert took < LEASE_SECONDS * 2, "the lease, and what a busy machine adds"
+    if how is signal.SIGTERM:
+        assert "released the lease" in leader.program.log.read_text()
+    assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
+    time.sleep(2)  # two passes of the new leader: nothing is to happen
+    after = api.get(f"{NODES}/{name}")["metadata"]
+    assert after["labels"][MARK_LABEL] == "soft"
+    assert after["annotations"] == before["annotations"]
+    api.create(PODS, pod("big", node_name="b" if name == "a" else "a", cpu="3"))
+    api.wait(NODES, lambda found: MARK_LABEL not in found[name]["metadata"]["labels"])
+
+
+def test_only_the_leader_runs_the_engine(api: Api, replicas: tuple[Ebb, Ebb]) -> None:
+    leader, other = leader_first(replicas)
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    one_marked(api)
+    passes = "ebb_engine_pass_duration_seconds_count"
+    assert leader.metric(passes) > 0
+    assert other.metric(passes) == 0
+
+
+class Stream:
+    """Updates of a marked Node, one after the other, until it is stopped."""
+
+    def __init__(self, plane: Plane, name: str) -> None:
+        self._api, self._path = plane.api_as(plane.admin), f"{NODES}/{name}"
+        self.faults: list[str] = []
+        self.writes = 0
+        self.slowest = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            metadata = {"annotations": {"stream": str(self.writes)}}
+            body = {"metadata": metadata, "spec": {"taints": None}}
+            try:
+                answer = self._api.call("PATCH", self._path, body, content=MERGE)
+            except Exception as fault:  # noqa: BLE001 whatever it is, it must not happen
+                self.faults.append(str(fault))
+                continue
+            self.slowest = max(self.slowest, time.monotonic() - begun)
+            self.writes += 1
+            if TAINT_KEY not in [taint["key"] for taint in taints(answer)]:
+                self.faults.append(f"write {self.writes}: the webhook did not answer")
+
+
+def failed_open(plane: Plane) -> float:
+    """Return how many calls of webhooks the API server has given up and let pass."""
+    lines = plane.api.text("/metrics").splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(FAIL_OPEN))
+
+
+def test_a_new_ca_under_a_stream_of_updates_fails_no_call(
+    plane: Plane, api: Api, replicas: tuple[Ebb, Ebb]
+) -> None:
+    assert replicas
+    first = api.get(SECRET)["data"]["ca.crt"]
+    bundle = registered(api)
+    before = failed_open(plane)
+    add_nodes(api, "n", "other")  # with another one, the engine is content with the mark
+    mark(api, "n")
+    with Stream(plane, "n") as stream:
+        api.merge(SECRET, {"metadata": {"annotations": {ROTATE_ANNOTATION: "now"}}})
+        until(lambda: api.get(SECRET)["data"]["ca.crt"] != first, "a new CA signs", 60)
+        for ebb in replicas:
+            until(partial(signed_anew, ebb), "every replica has signed anew", 30)
+        writes = stream.writes
+        until(lambda: stream.writes > writes + 50, "more updates under the new CA")
+    assert stream.faults == []
+    assert failed_open(plane) == before
+    assert registered(api) != bundle
+    assert ROTATE_ANNOTATION not in (api.get(SECRET)["metadata"].get("annotations") or {})
+
+
+def registered(api: Api) -> str:
+    bundle: str = api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"]
+    return bundle
+
+
+def signed_anew(ebb: Ebb) -> bool:
+    """Say whether the replica has served a second certificate."""
+    return ebb.program.log.read_text().count("serving a new certificate") >= 2
+
+
+class TestBrokenWebhook:
+    """Node updates go on, whatever the webhook does."""
+
+    @pytest.fixture
+    def marked(self, api: Api, replicas: tuple[Ebb, Ebb]) -> Api:
+        assert replicas
+        add_nodes(api, "n", "other")
+        mark(api, "n")
+        return api
+
+    def update(self, api: Api) -> float:
+        """Update the Node; return how long it took."""
+        begun = time.monotonic()
+        value = str(begun)
+        answer = api.merge(f"{NODES}/n", {"metadata": {"annotations": {"written": value}}})
+        assert answer["metadata"]["annotations"]["written"] == value
+        return time.monotonic() - begun
+
+    def test_killed(self, marked: Api, replicas: tuple[Ebb, Ebb]) -> None:
+        replicas[0].stop(signal.SIGKILL)
+        self.update(marked)
+
+    def test_slow(self, marked: Api, replicas: tuple[Ebb, Ebb]) -> None:
+        timeout = marked.get(REGISTRATION)["webhooks"][0]["timeoutSeconds"]
+        replicas[0].program.send(signal.SIGSTOP)
+        assert self.update(marked) >= timeout, "it was waited for"
+        replicas[0].program.send(signal.SIGCONT)
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [(b"garbage", 200), (b"{}", 200), (b"", 500), (b'{"response":{"uid":"x"}}', 200)],
+    )
+    def test_garbage(self, plane: Plane, marked: Api, body: bytes, status: int) -> None:
+        served = plane.authority.sign("stub", "stub", hosts=(LOOPBACK,))
+        before = failed_open(plane)
+        with answering(body, status=status, serving=served) as port:
+            found = marked.get(REGISTRATION)
+            client = found["webhooks"][0]["clientConfig"]
+            client["url"] = f"https://{LOOPBACK}:{port}/mutate-node"
+            client["caBundle"] = encoded(plane)
+            marked.call("PUT", REGISTRATION, found)
+
+            def went_open() -> bool:
+                self.update(marked)
+                return failed_open(plane) > before
+
+            until(went_open, "the stub was asked and passed over")
+
+    def test_nobody_there(self, plane: Plane, marked: Api) -> None:
+        point(plane, free_port())
+        before = failed_open(plane)
+
+        def went_open() -> bool:
+            self.update(marked)
+            return failed_open(plane) > before
+
+        until(went_open, "the closed port was asked and passed over")
+
+
+def encoded(plane: Plane) -> str:
+    return base64.b64encode(plane.authority.certificate.read_bytes()).decode()

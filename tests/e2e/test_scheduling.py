@@ -1,0 +1,169 @@
+"""kube-scheduler with our extender: marked nodes last, and a broken extender stops nothing."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.api import Api, Json
+from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE, REGISTRATION, apply, remove
+from tests.e2e.objects import PODS, add_nodes, mark, pod
+from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb
+from tests.e2e.stub import answering
+
+CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
+UNMARKED, MARKED = ("a", "b"), ("x", "y")
+
+
+def stanza(port: int, scheme: str = "http", **changed: Any) -> Json:
+    """Return the extender stanza that we ship, for a program on loopback."""
+    shipped = yaml.safe_load(CONFIGURATION.read_text())["extenders"][0]
+    return {**shipped, "urlPrefix": f"{scheme}://{LOOPBACK}:{port}", **changed}
+
+
+def start_extender(plane: Plane, **settings: Any) -> Ebb:
+    """Start the extender program with its ServiceAccount's token."""
+    port = free_port()
+    token = plane.token(NAMESPACE, EXTENDER_ACCOUNT)
+    return start_ebb(
+        plane,
+        "ebb-extender",
+        "extender",
+        {"extender": {"listen": f"{LOOPBACK}:{port}", **settings}},
+        kubeconfig=plane.kubeconfig("ebb-extender", token=token),
+        health=f"{'https' if settings.get('certFile') else 'http'}://{LOOPBACK}:{port}",
+    )
+
+
+def port_of(extender: Ebb) -> int:
+    return int(extender.settings["extender"]["listen"].rpartition(":")[2])
+
+
+@contextmanager
+def scheduling(plane: Plane, *extenders: Json) -> Iterator[None]:
+    scheduler = plane.scheduler(*extenders)
+    try:
+        yield
+    finally:
+        plane.end(scheduler, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def accounts(plane: Plane) -> Iterator[None]:
+    """The ServiceAccounts and their rights; without a webhook program behind the registration."""
+    apply(plane, "manifests/examples/self-managed")
+    plane.api.delete(REGISTRATION)
+    yield
+    remove(plane)
+
+
+@pytest.fixture
+def nodes(api: Api) -> Api:
+    """Four nodes, two of them marked; no webhook runs, so there is no taint to help."""
+    add_nodes(api, *UNMARKED, *MARKED)
+    for name in MARKED:
+        mark(api, name)
+    return api
+
+
+def placed(api: Api, count: int, prefix: str = "p", cpu: str = "500m") -> Counter[str]:
+    """Create pods, wait until all are bound, and count them by node."""
+    names = [f"{prefix}{number}" for number in range(count)]
+    for name in names:
+        api.create(PODS, pod(name, cpu=cpu))
+    found = api.wait(
+        PODS, lambda found: all(found.get(n, {}).get("spec", {}).get("nodeName") for n in names)
+    )
+    return Counter(found[name]["spec"]["nodeName"] for name in names)
+
+
+@pytest.fixture
+def extender(plane: Plane) -> Iterator[Ebb]:
+    started = start_extender(plane)
+    yield started.wait_ready()
+    if started.program in plane.programs:
+        started.stop()
+
+
+@pytest.mark.parametrize("answers", ["full", "compact"])
+def test_marked_nodes_get_pods_only_when_nothing_else_fits(
+    plane: Plane, nodes: Api, answers: str
+) -> None:
+    extender = start_extender(plane, answers=answers).wait_ready()
+    with scheduling(plane, stanza(port_of(extender))):
+        assert set(placed(nodes, 14)) == set(UNMARKED)
+        assert extender.metric('ebb_extender_prioritize_requests_total{outcome="scored"}') >= 14
+        last = placed(nodes, 4, prefix="late", cpu="2")
+    extender.stop()
+    assert set(last) == set(MARKED)
+
+
+def test_without_an_extender_the_same_pods_spread_onto_marked_nodes(
+    plane: Plane, nodes: Api
+) -> None:
+    with scheduling(plane):
+        assert set(placed(nodes, 14)) == {*UNMARKED, *MARKED}
+
+
+def test_pack_fills_the_fuller_node_first(plane: Plane, nodes: Api) -> None:
+    extender = start_extender(plane, score="pack").wait_ready()
+    nodes.create(PODS, pod("there", node_name="b", cpu="1"))
+    nodes.wait(PODS, lambda found: found["there"]["status"].get("phase") == "Running")
+    with scheduling(plane, stanza(port_of(extender))):
+        for number in range(5):
+            assert placed(nodes, 1, prefix=f"n{number}-") == {"b": 1}
+    extender.stop()
+
+
+@pytest.mark.parametrize("how", ["killed", "slow", "nobody"])
+def test_a_broken_extender_does_not_stop_scheduling(
+    plane: Plane, nodes: Api, extender: Ebb, how: str
+) -> None:
+    port = free_port() if how == "nobody" else port_of(extender)
+    with scheduling(plane, stanza(port)):
+        placed(nodes, 1, prefix="before")
+        if how == "killed":
+            extender.stop(signal.SIGKILL)
+        elif how == "slow":
+            extender.program.send(signal.SIGSTOP)
+        assert sum(placed(nodes, 6).values()) == 6
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"garbage", 200), (b"{}", 200), (b'[{"Host":"x","Score":1.5}]', 200), (b"[]", 503)],
+)
+def test_garbage_does_not_stop_scheduling(
+    plane: Plane, nodes: Api, body: bytes, status: int
+) -> None:
+    with answering(body, status=status) as port, scheduling(plane, stanza(port)):
+        assert sum(placed(nodes, 4).values()) == 4
+
+
+def test_over_tls_with_a_client_certificate(plane: Plane, nodes: Api) -> None:
+    served = plane.authority.sign("extender", "ebb-extender", hosts=(LOOPBACK,))
+    client = plane.user("kube-scheduler-client")
+    started = start_extender(
+        plane,
+        certFile=str(served.certificate),
+        keyFile=str(served.key),
+        clientCAFile=str(plane.authority.certificate),
+    ).wait_ready()
+    tls = {
+        "enableHTTPS": True,
+        "tlsConfig": {
+            "caFile": str(plane.authority.certificate),
+            "certFile": str(client.certificate),
+            "keyFile": str(client.key),
+        },
+    }
+    with scheduling(plane, stanza(port_of(started), "https", **tls)):
+        assert set(placed(nodes, 8)) == set(UNMARKED)
+    without = {"enableHTTPS": True, "tlsConfig": {"caFile": str(plane.authority.certificate)}}
+    with scheduling(plane, stanza(port_of(started), "https", **without)):
+        assert set(placed(nodes, 8, prefix="q", cpu="100m")) & set(MARKED), "nobody asked it"
+    started.stop()

@@ -1,0 +1,134 @@
+"""The view after the API server was away: right again, and nothing done on a stale one."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from core.config import Mode
+from core.marks import MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import NAMESPACE, WEBHOOK_ACCOUNT, apply, config, remove
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.pki import write_kubeconfig
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until
+from tests.e2e.stub import Wire
+
+OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+
+
+@pytest.fixture
+def wire(plane: Plane) -> Iterator[Wire]:
+    made = Wire(plane.port)
+    yield made
+    made.cut()
+
+
+@pytest.fixture
+def webhook(plane: Plane, wire: Wire) -> Iterator[Ebb]:
+    """The program in mode enforce, whose line to the API server can be cut."""
+    apply(plane)
+    settings = config(mode=Mode.ENFORCE, usability="none")
+    token = plane.token(NAMESPACE, WEBHOOK_ACCOUNT)
+    kubeconfig = write_kubeconfig(
+        plane.folder / "cut.kubeconfig",
+        f"https://{LOOPBACK}:{wire.port}",
+        plane.authority.certificate,
+        token=token,
+    )
+    health = f"http://{settings['webhook']['metricsListen']}"
+    ebb = start_ebb(
+        plane, "ebb-cut", "webhook", settings, kubeconfig=kubeconfig, health=health,
+        POD_NAMESPACE=NAMESPACE,
+    )  # fmt: skip
+    yield ebb.wait_ready()
+    ebb.stop()
+    remove(plane)
+
+
+def marks(found: dict[str, Json]) -> list[str]:
+    return [n for n, one in found.items() if MARK_LABEL in one["metadata"]["labels"]]
+
+
+def one_marked(api: Api) -> str:
+    return marks(api.wait(NODES, marks))[0]  # type: ignore[arg-type]
+
+
+def our_marks(plane: Plane) -> list[str]:
+    """Return the nodes that the program marked, in order, from the audit log."""
+    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
+    return [
+        event["objectRef"]["name"]
+        for event in events
+        if event["user"]["username"] == OURS
+        and event["verb"] == "patch"
+        and MARK_LABEL in (event["requestObject"]["metadata"].get("labels") or {})
+    ]
+
+
+def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
+    plane: Plane, api: Api, webhook: Ebb, wire: Wire
+) -> None:
+    add_nodes(api, "a", "b", "c")
+    for name in "abc":
+        api.create(PODS, pod(f"on-{name}", node_name=name, cpu="3"))
+    until(lambda: passes(webhook) > 2, "passes that find nothing to do")
+    assert not marks(api.wait(NODES, lambda found: len(found) == 3))
+    wire.cut()
+    # What a stale view could act on: pods go, and come back, while nothing is heard.
+    api.delete(f"{PODS}/on-a", gracePeriodSeconds=0)
+    api.delete(f"{PODS}/on-b", gracePeriodSeconds=0)
+    api.create(PODS, pod("again-a", node_name="a", cpu="3"))
+    api.create(PODS, pod("again-b", node_name="b", cpu="3"))
+    before = our_marks(plane)
+    wire.mend()
+    seen = passes(webhook)
+    until(lambda: passes(webhook) > seen + 2, "passes on the new view", 90)
+    assert our_marks(plane) == before
+    api.delete(f"{PODS}/again-a", gracePeriodSeconds=0)
+    assert one_marked(api) == "a", "and the view is right again"
+
+
+def passes(webhook: Ebb) -> float:
+    return webhook.metric("ebb_engine_pass_duration_seconds_count")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restarted_api_server(plane: Plane, api: Api, webhook: Ebb, how: signal.Signals) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b"))
+    name = one_marked(api)
+    plane.apiserver.stop(how)
+    until(
+        lambda: webhook.metric('ebb_watch_restarts_total{reason="error",resource="pods"}'), "cut"
+    )
+    plane.apiserver.start()
+    plane.wait_ready()
+    api.create(PODS, pod("big", node_name="b" if name == "a" else "a", cpu="3"))
+    api.wait(NODES, lambda found: not marks(dict(found)), seconds=60)
+    assert webhook.program.running
+
+
+def test_a_version_that_has_expired_is_listed_anew(
+    plane: Plane, api: Api, webhook: Ebb, wire: Wire
+) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    one_marked(api)
+    wire.cut()
+    for number in range(20):
+        api.create(PODS, pod(f"short-{number}", node_name="a", cpu="10m"))
+    for number in range(20):
+        api.delete(f"{PODS}/short-{number}", gracePeriodSeconds=0)
+    # A new server's watch cache begins where it starts: what is older has expired.
+    plane.apiserver.stop()
+    plane.apiserver.start()
+    plane.wait_ready()
+    wire.mend()
+    expired = 'ebb_watch_restarts_total{reason="expired",resource="pods"}'
+    until(lambda: webhook.metric(expired), "410", 60)
+    api.create(PODS, pod("big", node_name="b", cpu="3"))
+    api.create(PODS, pod("bigger", node_name="a", cpu="2"))
+    api.wait(NODES, lambda found: not marks(dict(found)), seconds=60)
