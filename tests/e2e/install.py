@@ -1,13 +1,17 @@
 """Ebb installed from manifests/ as a person does, with programs on loopback in the pods' place."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from core.config import Mode
 from tests.e2e.api import Json
 from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
-from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, start_ebb, until
+from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until
 from webhook import names
 from webhook.app import MUTATE_PATH
 
@@ -100,6 +104,33 @@ def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[E
         if ebb.program in plane.programs:
             ebb.stop()
         remove(plane)
+
+
+@contextmanager
+def policy(plane: Plane) -> Iterator[None]:
+    """Install the policy that taints in the API server, in place of the webhook."""
+    folder = plane.folder / "policy"
+    overlay(folder, "components/admission-policy")
+    apply(plane, str(folder))
+    try:
+        in_force(plane)
+        yield
+    finally:
+        plane.kubectl("delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", "--all")
+        remove(plane)
+
+
+def overlay(folder: Path, *components: str) -> None:
+    """Write a kustomization of the base and some components, as a person would."""
+    folder.mkdir(exist_ok=True)
+    root = os.path.relpath(ROOT / "manifests", folder)
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{root}/base"],
+        "components": [f"{root}/{component}" for component in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
 
 
 def remove(plane: Plane) -> None:

@@ -378,6 +378,7 @@ AUDIT = {
             "verbs": ["create", "update", "patch", "delete"],
             "resources": [{"group": "", "resources": ["nodes"]}],
         },
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts:ebb-system"]},
         {"level": "None"},
     ],
 }

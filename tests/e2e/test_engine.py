@@ -132,3 +132,17 @@ def test_a_node_that_the_autoscaler_deletes_is_left_alone(plane: Plane, api: Api
     rest = ("a" if name == "b" else "b", "c")
     api.wait(NODES, lambda found: any(is_marked(found[one]) for one in rest))
     assert len(our_writes(plane, name)) == writes
+
+
+def test_unmarked_nodes_never_reach_the_webhook(api: Api, webhook: Ebb) -> None:
+    add_nodes(api, "n")
+    before = reviews(webhook)
+    api.merge(f"{NODES}/n", {"metadata": {"annotations": {"a": "b"}}})
+    assert reviews(webhook) == before
+
+
+def reviews(webhook: Ebb) -> float:
+    return sum(
+        webhook.metric(f'ebb_webhook_reviews_total{{outcome="{outcome}"}}')
+        for outcome in ("patched", "unchanged", "refused")
+    )

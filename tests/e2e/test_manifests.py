@@ -1,0 +1,135 @@
+"""What we ship, on the real API server: valid, admitted, and with just enough rights."""
+
+import base64
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.config import Mode
+from core.marks import MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import NAMESPACE, REGISTRATION, SECRET, installed, overlay, remove
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.plane import ROOT, Plane
+from tests.e2e.test_scheduling import start_extender
+
+SHIPPED = ("manifests", "manifests/examples/self-managed", "manifests/examples/managed")
+COMPONENTS = sorted(path.name for path in (ROOT / "manifests" / "components").iterdir())
+Right = tuple[str, str, str]
+"""Group, resource, verb."""
+
+
+@pytest.fixture(autouse=True)
+def namespace(plane: Plane) -> Iterator[None]:
+    """The namespace must be there: a dry run creates none."""
+    plane.kubectl("apply", "-f", "manifests/base/namespace.yaml")
+    yield
+    remove(plane)
+
+
+@pytest.mark.parametrize("folder", SHIPPED)
+def test_the_api_server_takes_everything(plane: Plane, folder: str) -> None:
+    said = plane.kubectl("apply", "--dry-run=server", "-k", folder)
+    assert "deployment.apps/ebb-webhook created" in said
+    assert "Warning" not in said
+
+
+@pytest.mark.parametrize("component", [name for name in COMPONENTS if name != "cert-manager"])
+def test_the_api_server_takes_each_component(plane: Plane, component: str, tmp_path: Path) -> None:
+    overlay(tmp_path, f"components/{component}")
+    said = plane.kubectl("apply", "--dry-run=server", "-k", str(tmp_path))
+    assert "Warning" not in said
+
+
+def test_without_cert_managers_kinds_only_those_are_refused(plane: Plane, tmp_path: Path) -> None:
+    overlay(tmp_path, "components/cert-manager")
+    command = ("apply", "--dry-run=server", "-k", str(tmp_path))
+    said = plane.kubectl(*command, check=False)
+    assert "Warning" not in said
+    refused = [line for line in said.splitlines() if "resource mapping not found" in line]
+    assert refused
+    assert all("cert-manager.io" in line for line in refused)
+    assert "deployment.apps/ebb-webhook created" in said
+
+
+def test_pods_of_every_deployment_are_admitted_as_restricted(plane: Plane) -> None:
+    plane.kubectl("apply", "-k", "manifests/examples/self-managed")
+    plane.kubectl("apply", "-k", "manifests/examples/managed")
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    kinds = {"ebb-webhook", "ebb-extender", "ebb-scheduler"}
+
+    def made(found: dict[str, Json]) -> bool:
+        return kinds <= {name.rsplit("-", 2)[0] for name in found}
+
+    plane.api.wait(path, made)  # type: ignore[arg-type]
+    plane.kubectl("-n", NAMESPACE, "delete", "deployment,pdb", "--all")
+    plane.api.wait(path, lambda found: not found)
+
+
+def test_applying_again_keeps_what_the_leader_has_written(plane: Plane, api: Api) -> None:
+    plane.kubectl("apply", "-k", "manifests")
+    api.merge(SECRET, {"data": {"ca.crt": "eA=="}})
+    found = api.get(REGISTRATION)
+    found["webhooks"][0]["clientConfig"]["caBundle"] = bundle = base64.b64encode(
+        plane.authority.certificate.read_bytes()
+    ).decode()
+    api.call("PUT", REGISTRATION, found)
+    plane.kubectl("apply", "-k", "manifests")
+    plane.kubectl("-n", NAMESPACE, "delete", "deployment", "--all")
+    assert api.get(SECRET)["data"] == {"ca.crt": "eA=="}
+    assert api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
+
+
+def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) -> None:
+    offset = len(plane.audit.read_bytes())
+    folder = "manifests/examples/self-managed"
+    with installed(plane, folder=folder, mode=Mode.ENFORCE, usability="none") as webhook:
+        add_nodes(api, "a", "b")
+        api.create(PODS, pod("p", node_name="a"))
+
+        def marked(found: dict[str, Json]) -> bool:
+            return any(MARK_LABEL in one["metadata"]["labels"] for one in found.values())
+
+        api.wait(NODES, marked)  # type: ignore[arg-type]
+        api.wait("/apis/events.k8s.io/v1/namespaces/default/events", bool)
+        extender = start_extender(plane, score="pack").wait_ready()
+        extender.stop(signal.SIGKILL)
+        assert webhook.metric("ebb_lost_events_total") == 0
+    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
+    for account in ("ebb-webhook", "ebb-extender"):
+        user = f"system:serviceaccount:{NAMESPACE}:{account}"
+        ours = [event for event in events if event["user"]["username"] == user]
+        refused = [e for e in ours if e["responseStatus"]["code"] == 403]
+        assert not refused, "a right is missing"
+        assert {right_of(event) for event in ours} == granted(plane, folder, account)
+
+
+def right_of(event: Json) -> Right:
+    about = event["objectRef"]
+    return about.get("apiGroup", ""), about["resource"], event["verb"]
+
+
+def granted(plane: Plane, folder: str, account: str) -> set[Right]:
+    """Return every right that the manifests bind to an account."""
+    objects = list(yaml.safe_load_all(plane.kubectl("kustomize", folder)))
+    roles = {
+        (one["kind"], one["metadata"]["name"]): one for one in objects if "Role" in one["kind"]
+    }
+    found: set[Right] = set()
+    for one in objects:
+        bound = one["kind"].endswith("RoleBinding") and any(
+            subject["name"] == account for subject in one["subjects"]
+        )
+        if bound:
+            for rule in roles[one["roleRef"]["kind"], one["roleRef"]["name"]]["rules"]:
+                found |= {
+                    (group, resource, verb)
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                }
+    return found
