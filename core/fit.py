@@ -6,8 +6,8 @@ cannot evaluate stands in Pod.unsupported and makes the pod not movable.
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 from core.model import (
     Effect,
@@ -20,6 +20,8 @@ from core.model import (
     Taint,
     Toleration,
 )
+
+Target_ = TypeVar("Target_")
 
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
 _REPELLING: Final = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
@@ -100,7 +102,8 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
 
 
 Rule = Callable[[Node, Placing], bool]
-RULES: Final[tuple[tuple[str, Rule], ...]] = (
+Rules = tuple[tuple[str, Rule], ...]
+RULES: Final[Rules] = (
     ("cordoned", not_cordoned),
     ("taint", taints_tolerated),
     ("node-selector", node_selected),
@@ -109,13 +112,86 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
 """In the order in which kube-scheduler's default profile asks."""
 
 
-def refusal(node: Node, placing: Placing) -> str | None:
+def refusal(node: Node, placing: Placing, rules: Rules = RULES) -> str | None:
     """Return the name of the first rule that refuses the pair, or None."""
-    return next((name for name, rule in RULES if not rule(node, placing)), None)
+    return next((name for name, rule in rules if not rule(node, placing)), None)
+
+
+class NodeKinds:
+    """Nodes that templates cannot tell apart, so that each template is asked once a kind."""
+
+    def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
+        keys: set[str] = set()
+        by_name = False
+        for placing in placings:
+            keys.update(key for key, _ in placing.node_selector)
+            for term in placing.affinity or ():
+                keys.update(requirement.key for requirement in term.labels)
+                by_name = by_name or bool(term.fields)
+        ordered = sorted(keys)
+        self._size = len(nodes)
+        self._members: dict[object, list[int]] = {}
+        self._nodes = nodes
+        for number, node in enumerate(nodes):
+            told_apart = (
+                tuple(node.labels.get(key) for key in ordered),
+                node.taints,
+                node.unschedulable,
+                node.name if by_name else None,
+            )
+            self._members.setdefault(told_apart, []).append(number)
+
+    def allowing(self, placing: Placing, rules: Rules = RULES) -> list[int]:
+        """Return the ids of the nodes that admit the template, ascending; *rules* alone count."""
+        verdicts = bytearray(self._size)
+        for members in self._members.values():
+            if refusal(self._nodes[members[0]], placing, rules) is None:
+                for number in members:
+                    verdicts[number] = 1
+        return [number for number, verdict in enumerate(verdicts) if verdict]
 
 
 def selects(selector: PodSelector, pod: Pod) -> bool:
-    """Say whether an anti-affinity term may be about this pod."""
+    """Say whether the selector is about this pod."""
     if selector.namespaces is not None and pod.namespace not in selector.namespaces:
         return False
     return all(meets(requirement, pod.labels) for requirement in selector.requirements)
+
+
+class Finder(Generic[Target_]):
+    """Things by the pods that they are about, found without asking every selector."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[tuple[tuple[PodSelector, ...], Target_]]] = {}
+        self._others: list[tuple[tuple[PodSelector, ...], Target_]] = []
+
+    def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
+        """Add what is about the pods that all the selectors select.
+
+        One label that such a pod must have is where it is looked for.
+        """
+        wanted = (
+            requirement
+            for selector in selectors
+            for requirement in selector.requirements
+            if requirement.operator == "In"
+        )
+        fewest = min(wanted, key=lambda requirement: len(requirement.values), default=None)
+        if fewest is None:
+            self._others.append((selectors, target))
+            return
+        for value in fewest.values:
+            self._by_label.setdefault((fewest.key, value), []).append((selectors, target))
+
+    def matching(self, pod: Pod) -> list[Target_]:
+        """Return all that is about the pod, in an order that the pod's labels decide."""
+        entries = [
+            entry
+            for label in sorted(pod.labels.items())
+            for entry in self._by_label.get(label, ())
+        ]
+        return [
+            target
+            for selectors, target in [*entries, *self._others]
+            if all(selects(selector, pod) for selector in selectors)
+        ]

@@ -4,12 +4,11 @@ Each rule answers None or why not. The names are codes: they stand in plans, met
 add, never rename.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from core.fit import selects
 from core.marks import going, opted_out
-from core.model import Node, Pod, PodSelector
+from core.model import Node, Pod
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -63,24 +62,19 @@ def node_blockers(node: Node) -> list[Blocker]:
     return [Blocker(code, message) for code, message in verdicts if message is not None]
 
 
-class PodRules:
-    """What makes a pod not movable, given the whole cluster's pods."""
+CLAIMS_FIELD: Final = "spec.resourceClaims"
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
-        """Collect the anti-affinity terms that stand anywhere: they may concern any pod."""
-        self.repelling: Sequence[PodSelector] = sorted(
-            {selector for pod in pods for selector in pod.repels}, key=repr
-        )
 
-    def blocker(self, pod: Pod) -> Blocker | None:
-        """Return why the pod cannot be placed by the engine, or None.
+def pod_blockers(pod: Pod) -> list[Blocker]:
+    """Return every reason why the pod cannot be placed by the engine.
 
-        The engine never guesses: a constraint that it cannot evaluate blocks.
-        """
-        if pod.unsupported:
-            fields = ", ".join(pod.unsupported)
-            return Blocker("pod-unsupported", f"asks what Ebb cannot evaluate: {fields}", pod.key)
-        if any(selects(selector, pod) for selector in self.repelling):
-            message = "another pod's required anti-affinity may refuse it"
-            return Blocker("pod-repelled", message, pod.key)
-        return None
+    The engine never guesses: a constraint that it cannot evaluate blocks.
+    """
+    found = []
+    if CLAIMS_FIELD in pod.unsupported:
+        message = "it holds devices by resource claims (DRA), which Ebb cannot place"
+        found.append(Blocker("pod-resource-claims", message, pod.key))
+    if fields := [field for field in pod.unsupported if field != CLAIMS_FIELD]:
+        message = f"asks what Ebb cannot evaluate: {', '.join(fields)}"
+        found.append(Blocker("pod-unsupported", message, pod.key))
+    return found

@@ -12,6 +12,8 @@ from typing import Final
 
 from core.errors import InvalidInputError
 
+ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -29,6 +31,20 @@ class Resources:
 
     def __sub__(self, other: "Resources") -> "Resources":
         return self._combine(other, -1)
+
+    @staticmethod
+    def total(amounts: Iterable["Resources"]) -> "Resources":
+        """Add up many amounts at once; `a + b + ...` would make an object for every step."""
+        cpu = memory = ephemeral = pods = 0
+        extended: dict[str, int] = {}
+        for amount in amounts:
+            cpu += amount.cpu_millis
+            memory += amount.memory_bytes
+            ephemeral += amount.ephemeral_bytes
+            pods += amount.pods
+            for name, units in amount.extended:
+                extended[name] = extended.get(name, 0) + units
+        return Resources(cpu, memory, ephemeral, pods, tuple(sorted(extended.items())))
 
     def _combine(self, other: "Resources", sign: int) -> "Resources":
         if other.extended:
@@ -110,6 +126,65 @@ class Placing:
 ANYWHERE: Final = Placing()
 
 
+@dataclass(frozen=True, slots=True)
+class PodSelector:
+    """Pods by namespace and labels: all requirements must hold; none at all: every pod there."""
+
+    namespaces: tuple[str, ...] | None
+    """None: any namespace. Empty: no pod at all, as a missing label selector says."""
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinityTerm:
+    """A term of required pod affinity or anti-affinity: these pods, as near as this."""
+
+    selector: PodSelector
+    topology_key: str
+    """Nodes with equal values of this label are one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint that says DoNotSchedule."""
+
+    selector: PodSelector
+    topology_key: str
+    max_skew: int
+    min_domains: int = 1
+    honor_affinity: bool = True
+    """nodeAffinityPolicy: only nodes that the pod's own selectors match are counted."""
+    honor_taints: bool = False
+    """nodeTaintsPolicy: only nodes whose taints the pod tolerates are counted."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port of the host that a pod takes."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = ANY_IP
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What a pod asks of the pods around it, all of it required; tuples in canonical order.
+
+    It says nothing about the order of packing; equal for pods of one template.
+    """
+
+    near: tuple[PodAffinityTerm, ...] = ()
+    """Pod affinity: one pod that all terms select must be at the place of each."""
+    apart: tuple[PodAffinityTerm, ...] = ()
+    """Pod anti-affinity; it also refuses its place to the pods that it selects."""
+    spread: tuple[SpreadConstraint, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+
+
+ALONE: Final = Company()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """A pod that holds, or asks for, room on a node. Finished pods are never in a Cluster."""
@@ -133,8 +208,10 @@ class Pod:
     """Of a DaemonSet, or declared so to the autoscaler: goes with its node."""
     unsupported: tuple[str, ...] = ()
     """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
-    repels: tuple["PodSelector", ...] = ()
-    """Required anti-affinity: pods that these select may be refused near this one."""
+    company: Company = ALONE
+    """Of a pod that lives and goes with its node: only what others feel, `apart` and ports."""
+    terminating: bool = False
+    """It is being deleted: topology spread does not count it any more."""
 
     @property
     def key(self) -> str:
@@ -145,15 +222,6 @@ class Pod:
     def stays_with_node(self) -> bool:
         """Say whether the pod goes when its node goes, and needs no other place."""
         return self.daemon or self.mirror
-
-
-@dataclass(frozen=True, slots=True)
-class PodSelector:
-    """Pods by namespace and labels, as an anti-affinity term selects them."""
-
-    namespaces: tuple[str, ...] | None
-    """None: any namespace (a namespaceSelector is not evaluated: it may match all)."""
-    requirements: tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,3 +274,11 @@ class Cluster:
                 raise InvalidInputError(f"pod {first.key}", "stands in the input twice")
         ordered_budgets = tuple(sorted(budgets, key=lambda one: (one.namespace, one.name)))
         return Cluster(ordered_nodes, ordered_pods, ordered_budgets)
+
+    def used(self) -> dict[str, Resources]:
+        """Sum up the requests on every node, all resources."""
+        on_node: dict[str, list[Resources]] = {node.name: [] for node in self.nodes}
+        for pod in self.pods:
+            if pod.node in on_node:
+                on_node[pod.node].append(pod.requests)
+        return {name: Resources.total(amounts) for name, amounts in on_node.items()}

@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from core.capacity import Amount
-from core.fit import RULES, refusal
+from core.fit import RULES, NodeKinds
 from core.model import Cluster, Node, Placing, Pod, Resources
+from core.tallies import Group
+from core.topology import Topology, topology
 from core.vectors import Vectors, lane_minimum
 
 SHARE_SCALE: Final = 2**40
@@ -39,6 +41,8 @@ class Attempt:
     """Pod ids that found no node."""
     left: dict[int, int]
     """Free vector of every node that would receive pods, afterwards."""
+    refused: dict[int, set[str]] = field(default_factory=dict)
+    """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ class Packer:
         self, cluster: Cluster, *, movable: Sequence[Pod], closed: frozenset[str] = frozenset()
     ) -> None:
         """Index *cluster*; nodes named in *closed* take no pods."""
-        self.used = _used(cluster)
+        self.used = cluster.used()
         self.nodes: list[Node] = sorted(cluster.nodes, key=self._first_fit_order)
         self.node_ids = {node.name: number for number, node in enumerate(self.nodes)}
         self._vectors = Vectors(cluster.pods)
@@ -88,12 +92,14 @@ class Packer:
         for number, pod in enumerate(self.pods):
             if pod.node is not None:
                 self.on[self.node_ids[pod.node]].append(number)
+        self._topology = topology(cluster, self.nodes, self.pods)
+        self._last = Attempt([], [], {})
 
     def _first_fit_order(self, node: Node) -> tuple[int, str]:
         return -dominant_share(self.used[node.name], node.allocatable), node.name
 
     def _order_pods(self, movable: Sequence[Pod]) -> tuple[list[Pod], list[_Kind]]:
-        whole = _sum(node.allocatable for node in self.nodes)
+        whole = Resources.total(node.allocatable for node in self.nodes)
         placings = {placing: number for number, placing in enumerate(_placings(movable))}
         groups = _grouped(movable, placings)
         ranked = sorted(
@@ -116,7 +122,7 @@ class Packer:
         least: dict[int, int] = {}
         for vector, placing in ranked:
             least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
-        nodes = _NodeKinds(self.nodes, placings)
+        nodes = NodeKinds(self.nodes, placings)
         guard, free = self.guard, self.free
         admitting = {number: nodes.allowing(placing) for placing, number in placings.items()}
         allowed = {
@@ -130,6 +136,10 @@ class Packer:
 
         A pod without a place does not end the attempt, so that all of them are known.
         """
+        if self._topology is not None:
+            pods = list(pods)
+            if self._topology.involves(pods):
+                return self._attempt_among(pods, leaving, self._topology)
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
@@ -153,6 +163,52 @@ class Packer:
             else:
                 result.unplaced.append(pod)
         return result
+
+    def _attempt_among(self, pods: list[int], leaving: int, topology: Topology) -> Attempt:
+        """Do the same where other pods matter to some of the pods: on trial in the Topology.
+
+        A node that was refused to such a pod may admit the next one, so no place is skipped.
+        """
+        self._last = result = Attempt([], [], {})
+        topology.lift(pods)
+        known: _Kind | None = None
+        start = 0
+        for pod in pods:
+            kind, group = self._kind_of[pod], topology.group(pod)
+            if kind is not known:
+                known, start = kind, self._head(kind)
+            place, refused = self._find(kind, start, result.left, leaving, group)
+            if group is None:
+                start = place
+            if place == len(kind.fits):
+                result.unplaced.append(pod)
+                result.refused[pod] = refused
+                continue
+            node = kind.fits[place]
+            result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
+            result.placements.append((pod, node))
+            topology.put(pod, node)
+        topology.undo()
+        return result
+
+    def _find(
+        self, kind: _Kind, place: int, left: dict[int, int], leaving: int, group: Group | None
+    ) -> tuple[int, set[str]]:
+        """Return the first place in `fits`, from *place* on, that takes a pod of the group.
+
+        It is the length of `fits` if there is none; and the rules that refused nodes with room.
+        """
+        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
+        refused: set[str] = set()
+        while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
+            node = fits[place]
+            if node != leaving and ((left.get(node) or free[node]) - request) & guard == guard:
+                why = group.refusal(node) if group is not None else None
+                if why is None:
+                    break
+                refused.add(why)
+            place += 1
+        return place, refused
 
     def _head(self, kind: _Kind) -> int:
         """Step over entries that have filled up for good since they were scanned."""
@@ -180,6 +236,8 @@ class Packer:
             self.free[node] = vector
         for pod, node in attempt.placements:
             insort(self.on[node], pod)
+        if self._topology is not None:
+            self._topology.move(attempt.placements, attempt.unplaced)
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []
@@ -190,44 +248,13 @@ class Packer:
             yield node, self._vectors.amount(self.free[node] - vector)
 
     def why_not(self, pod: int, leaving: int) -> str:
-        """Say in words what keeps the pod from every node but *leaving*."""
+        """Say in words what kept the pod from every node but *leaving* in the last attempt."""
         if self._kind_of[pod].admitting in ([], [leaving]):
             return NOT_ADMITTED
+        if refused := self._last.refused.get(pod):
+            rules = ", ".join(sorted(refused))
+            return f"every other node that admits it and has room is refused by: {rules}"
         return "no other node that admits it has room"
-
-
-class _NodeKinds:
-    """Nodes that templates cannot tell apart, so that each template is asked once a kind."""
-
-    def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
-        keys: set[str] = set()
-        by_name = False
-        for placing in placings:
-            keys.update(key for key, _ in placing.node_selector)
-            for term in placing.affinity or ():
-                keys.update(requirement.key for requirement in term.labels)
-                by_name = by_name or bool(term.fields)
-        ordered = sorted(keys)
-        self._size = len(nodes)
-        self._members: dict[object, list[int]] = {}
-        self._nodes = nodes
-        for number, node in enumerate(nodes):
-            told_apart = (
-                tuple(node.labels.get(key) for key in ordered),
-                node.taints,
-                node.unschedulable,
-                node.name if by_name else None,
-            )
-            self._members.setdefault(told_apart, []).append(number)
-
-    def allowing(self, placing: Placing) -> list[int]:
-        """Return the ids of the nodes that admit the template, ascending."""
-        verdicts = bytearray(self._size)
-        for members in self._members.values():
-            if refusal(self._nodes[members[0]], placing) is None:
-                for number in members:
-                    verdicts[number] = 1
-        return [number for number, verdict in enumerate(verdicts) if verdict]
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:
@@ -270,26 +297,3 @@ def _grouped(
             by_object[id(pod.requests), id(pod.placing)] = members
         members.append(pod)
     return groups
-
-
-def _used(cluster: Cluster) -> dict[str, Resources]:
-    """Sum up the requests on every node, all resources."""
-    on_node: dict[str, list[Resources]] = {node.name: [] for node in cluster.nodes}
-    for pod in cluster.pods:
-        if pod.node in on_node:
-            on_node[pod.node].append(pod.requests)
-    return {name: _sum(amounts) for name, amounts in on_node.items()}
-
-
-def _sum(amounts: Iterable[Resources]) -> Resources:
-    """Add up many amounts at once; `a + b + ...` would make an object for every step."""
-    cpu = memory = ephemeral = pods = 0
-    extended: dict[str, int] = {}
-    for amount in amounts:
-        cpu += amount.cpu_millis
-        memory += amount.memory_bytes
-        ephemeral += amount.ephemeral_bytes
-        pods += amount.pods
-        for name, units in amount.extended:
-            extended[name] = extended.get(name, 0) + units
-    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(extended.items())))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from core.account import Account
 from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
 from core.config import Config, UsabilityMode
-from core.guards import Blocker, PodRules, node_blockers
+from core.guards import Blocker, node_blockers, pod_blockers
 from core.marks import going
 from core.model import Cluster, Node, Pod
 
@@ -32,7 +32,6 @@ class Survey:
         self._look_at_pods(cluster)
 
     def _look_at_pods(self, cluster: Cluster) -> None:
-        rules = PodRules(cluster.pods)
         for pod in cluster.pods:
             sums = self._used.get(pod.node) if pod.node is not None else None
             if pod.node is not None and sums is None:
@@ -44,11 +43,10 @@ class Survey:
                     sums[2] += pod.requests.cpu_millis
                     sums[3] += pod.requests.memory_bytes
                     continue
-            blocker = rules.blocker(pod) if pod.unsupported or rules.repelling else None
-            if blocker is None:
+            if not pod.unsupported:
                 self.movable.append(pod)
             elif pod.node is not None:
-                self.blockers[pod.node].append(blocker)
+                self.blockers[pod.node] += pod_blockers(pod)
 
     def account(self, nodes: Sequence[Node]) -> Account:
         """Open an account whose node ids are the places in *nodes*."""

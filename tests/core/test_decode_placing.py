@@ -3,21 +3,34 @@
 import pytest
 
 from core.model import (
+    ALONE,
     ANYWHERE,
+    Company,
+    HostPort,
     Placing,
+    PodAffinityTerm,
     PodSelector,
     Requirement,
     SelectorTerm,
+    SpreadConstraint,
     Toleration,
 )
 from tests.support.kube_json import MISSING, Json, pod
 
+HOST = "kubernetes.io/hostname"
+A = {"team": "a"}
 TERM = {
-    "topologyKey": "kubernetes.io/hostname",
+    "topologyKey": HOST,
     "labelSelector": {
         "matchLabels": {"app": "web"},
         "matchExpressions": [{"key": "tier", "operator": "Exists"}],
     },
+}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
 }
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -65,61 +78,177 @@ class TestPlacing:
             "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
         }
         found = pod(spec__affinity=affinity)
-        assert (found.placing, found.unsupported, found.repels) == (ANYWHERE, (), ())
+        assert (found.placing, found.unsupported) == (ANYWHERE, ())
+        assert found.company is ALONE
 
-    def test_a_daemon_that_has_a_node_is_not_placed_but_still_repels(self) -> None:
+    def test_a_daemon_that_has_a_node_is_not_placed_but_felt_by_others(self) -> None:
         owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
-        affinity = {
-            "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": []}]}},
-            "podAntiAffinity": {REQUIRED: [TERM]},
+        changes: Json = {
+            "metadata__ownerReferences": owner,
+            "spec__affinity": {
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": []}]}},
+                "podAffinity": {REQUIRED: [TERM]},
+                "podAntiAffinity": {REQUIRED: [TERM | {"namespaceSelector": {"matchLabels": A}}]},
+            },
+            "spec__containers__0__ports": [{"hostPort": 80}],
         }
-        found = pod(metadata__ownerReferences=owner, spec__affinity=affinity)
-        assert found.placing == ANYWHERE
-        assert found.repels
-        waiting = pod(
-            metadata__ownerReferences=owner, spec__affinity=affinity, spec__nodeName=MISSING
-        )
+        found = pod(**changes)
+        assert (found.placing, found.unsupported) == (ANYWHERE, ())
+        apart = PodAffinityTerm(PodSelector(None, (APP_IS_WEB, HAS_TIER)), HOST)
+        assert found.company == Company(apart=(apart,), host_ports=(HostPort(80),))
+        waiting = pod(**changes, spec__nodeName=MISSING)
         assert waiting.placing.affinity == (SelectorTerm(),)
+        assert waiting.company.near
+        changes["spec__affinity"] = {"nodeAffinity": {}}
+        changes["spec__containers__0__ports"] = None
+        assert pod(**changes).company is ALONE
 
+
+class TestCompany:
+    @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
     @pytest.mark.parametrize(
         ("term", "selector"),
         [
             (TERM, PodSelector(("shop",), (APP_IS_WEB, HAS_TIER))),
             (TERM | {"namespaces": ["b", "a"]}, PodSelector(("a", "b"), (APP_IS_WEB, HAS_TIER))),
             (TERM | {"namespaceSelector": {}}, PodSelector(None, (APP_IS_WEB, HAS_TIER))),
-            ({"labelSelector": {}}, PodSelector(("shop",), ())),
-            ({"labelSelector": None}, None),
+            (TERM | {"labelSelector": {}}, PodSelector(("shop",), ())),
+            (TERM | {"labelSelector": None}, PodSelector((), ())),
         ],
     )
-    def test_whom_it_repels(self, term: Json, selector: PodSelector | None) -> None:
-        found = pod(spec__affinity={"podAntiAffinity": {REQUIRED: [term]}})
-        assert found.repels == (() if selector is None else (selector,))
-        assert found.unsupported == ("spec.affinity.podAntiAffinity",)
+    def test_terms(self, kind: str, term: Json, selector: PodSelector) -> None:
+        found = pod(spec__affinity={kind: {REQUIRED: [term, term]}})
+        terms = (PodAffinityTerm(selector, HOST),)
+        near, apart = (terms, ()) if kind == "podAffinity" else ((), terms)
+        assert found.company == Company(near=near, apart=apart)
+        assert found.unsupported == ()
+
+    @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"namespaceSelector": {"matchLabels": A}}, "namespaceSelector"),
+            ({"namespaceSelector": {"matchExpressions": [{"key": "a"}]}}, "namespaceSelector"),
+            ({"matchLabelKeys": ["a"]}, "matchLabelKeys"),
+            ({"mismatchLabelKeys": ["a"]}, "mismatchLabelKeys"),
+            ({"labelSelector": {"matchExpressions": [{"operator": "Gt"}]}}, "labelSelector"),
+        ],
+    )
+    def test_terms_that_are_not_evaluated(self, kind: str, changes: Json, field: str) -> None:
+        """As anti-affinity they are still felt, as wide as they may be."""
+        found = pod(spec__affinity={kind: {REQUIRED: [TERM | changes]}})
+        assert found.unsupported == (f"spec.affinity.{kind}.{field}",)
+        if kind == "podAntiAffinity":
+            (term,) = found.company.apart
+            assert (term.selector.namespaces is None) == (field == "namespaceSelector")
+
+    def test_spread(self) -> None:
+        least = SpreadConstraint(PodSelector(("shop",), (APP_IS_WEB,)), "zone", 1)
+        every = {
+            "minDomains": 3,
+            "nodeAffinityPolicy": "Ignore",
+            "nodeTaintsPolicy": "Honor",
+        }
+        found = pod(
+            spec__topologySpreadConstraints=[
+                SPREAD | {"maxSkew": 2, "topologyKey": HOST} | every,
+                SPREAD,
+                {"whenUnsatisfiable": "ScheduleAnyway"},
+            ]
+        )
+        other = SpreadConstraint(
+            least.selector, HOST, 2, 3, honor_affinity=False, honor_taints=True
+        )
+        assert set(found.company.spread) == {least, other}
+        assert found.unsupported == ()
+
+    def test_spread_by_label_keys_adds_the_own_values(self) -> None:
+        keyed = SPREAD | {"matchLabelKeys": ["pod-template-hash", "absent"]}
+        labels = {"app": "web", "pod-template-hash": "1"}
+        found = pod(metadata__labels=labels, spec__topologySpreadConstraints=[keyed])
+        (one,) = found.company.spread
+        own = Requirement("pod-template-hash", "In", ("1",))
+        assert set(one.selector.requirements) == {APP_IS_WEB, own}
+        other = pod(
+            metadata__labels=labels | {"pod-template-hash": "2"},
+            spec__topologySpreadConstraints=[keyed],
+        )
+        assert other.company != found.company
+        (one,) = pod(
+            metadata__labels=labels,
+            spec__topologySpreadConstraints=[keyed | {"labelSelector": None}],
+        ).company.spread
+        assert one.selector == PodSelector(("shop",), (own,))
+
+    def test_spread_without_a_selector_counts_nobody(self) -> None:
+        constraints = [SPREAD | {"labelSelector": None}]
+        (one,) = pod(spec__topologySpreadConstraints=constraints).company.spread
+        assert one.selector == PodSelector((), ())
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"whenUnsatisfiable": "Perhaps"}, "whenUnsatisfiable"),
+            ({"whenUnsatisfiable": None}, "whenUnsatisfiable"),
+            ({"maxSkew": 0}, "maxSkew"),
+            ({"maxSkew": None}, "maxSkew"),
+            ({"minDomains": 0}, "minDomains"),
+            ({"nodeAffinityPolicy": "Perhaps"}, "nodeAffinityPolicy"),
+            ({"nodeTaintsPolicy": "Perhaps"}, "nodeTaintsPolicy"),
+            ({"labelSelector": {"matchExpressions": [{"operator": "Lt"}]}}, "labelSelector"),
+        ],
+    )
+    def test_spread_that_is_not_evaluated(self, changes: Json, field: str) -> None:
+        found = pod(spec__topologySpreadConstraints=[SPREAD | changes])
+        assert found.unsupported == (f"spec.topologySpreadConstraints.{field}",)
+
+    @pytest.mark.parametrize(
+        ("changes", "ports"),
+        [
+            ({"containers": [{"ports": [{"containerPort": 80}]}]}, ()),
+            ({"containers": [{"ports": [{"hostPort": 80}, {}]}]}, (HostPort(80),)),
+            (
+                {"containers": [{"ports": [{"hostPort": 9, "protocol": "UDP", "hostIP": "::1"}]}]},
+                (HostPort(9, "UDP", "::1"),),
+            ),
+            (
+                {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]},
+                (HostPort(80),),
+            ),
+            ({"hostNetwork": True}, ()),
+            ({"initContainers": [{"ports": [{"hostPort": 80}]}]}, ()),
+            (
+                {"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+                (HostPort(80),),
+            ),
+            (
+                {"containers": [{"ports": [{"hostPort": 9}]}, {"ports": [{"hostPort": 8}]}]},
+                (HostPort(8), HostPort(9)),
+            ),
+        ],
+    )
+    def test_host_ports(self, changes: Json, ports: tuple[HostPort, ...]) -> None:
+        found = pod(**{f"spec__{name}": value for name, value in changes.items()})
+        assert set(found.company.host_ports) == set(ports)
+        assert found.unsupported == ()
+
+    def test_pods_of_one_template_share_it(self) -> None:
+        first = pod(spec__topologySpreadConstraints=[SPREAD, SPREAD | {"topologyKey": HOST}])
+        second = pod(
+            metadata__labels={"app": "other"},
+            spec__topologySpreadConstraints=[SPREAD | {"topologyKey": HOST}, SPREAD],
+        )
+        assert first.company is second.company
+
+    def test_a_pod_that_is_being_deleted_says_so(self) -> None:
+        assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").terminating
+        assert not pod().terminating
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"affinity": {"podAffinity": {REQUIRED: [TERM]}}}, "spec.affinity.podAffinity"),
-        (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-            "spec.topologySpreadConstraints",
-        ),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
-        (
-            {"containers": [{"ports": [{"containerPort": 1}, {"hostPort": 80}]}]},
-            "spec.containers.ports.hostPort",
-        ),
-        (
-            {"initContainers": [{"ports": [{"hostPort": 80}]}]},
-            "spec.initContainers.ports.hostPort",
-        ),
-        ({"containers": [{"ports": [{"containerPort": 80}]}]}, None),
-        (
-            {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]},
-            "spec.containers.ports",
-        ),
-        ({"hostNetwork": True}, None),
         ({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, "spec.volumes"),
         ({"volumes": [{"name": "a", "emptyDir": {}}, {"ephemeral": {}}]}, "spec.volumes"),
         ({"volumes": [{"awsElasticBlockStore": {"volumeID": "v"}}]}, "spec.volumes"),

@@ -5,17 +5,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, find, given, settings
+from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
 from core import engine
 from core.capacity import Usability
 from core.config import Config, Thresholds, UsabilityMode
 from core.fit import refusal
-from core.model import Cluster, Resources
+from core.model import Cluster, Company, Resources
 from tests.support.builders import THESIS_USABILITY, thesis_cluster
 from tests.support.reference import Reference
-from tests.support.strategies import clusters
+from tests.support.strategies import APART, COMPANIES, NEAR, PORTS, SPREAD, clusters
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
@@ -40,15 +40,29 @@ def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config) -> None:
     assert found(engine.plan(cluster, config)) == Reference(cluster, config).run()
 
 
-@pytest.mark.parametrize("mutant", ["smallest first", "no pod count"])
-def test_the_comparison_would_notice(mutant: str) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "companies"),
+    [
+        ("smallest first", COMPANIES),
+        ("no pod count", COMPANIES),
+        ("no ports", PORTS),
+        ("no own anti-affinity", APART),
+        ("no anti-affinity of others", APART),
+        ("no affinity", NEAR),
+        ("no first pod", NEAR[:1]),
+        ("no spread", SPREAD),
+        ("no domains", SPREAD[2:4]),
+    ],
+)
+def test_the_comparison_would_notice(mutant: str, companies: tuple[Company, ...]) -> None:
     """Some cluster tells a wrong rule from the right one, so the law above can fail."""
 
     def differs(cluster: Cluster) -> bool:
         config = Config(thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)))
         return Reference(cluster, config, mutant).run() != found(engine.plan(cluster, config))
 
-    find(clusters(), differs, settings=settings(max_examples=3000, deadline=None))
+    enough = settings(max_examples=6000, deadline=None, phases=[Phase.generate])
+    find(clusters(4, companies), differs, settings=enough)
 
 
 @settings(max_examples=200, deadline=None)

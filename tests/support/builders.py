@@ -5,7 +5,19 @@ from fractions import Fraction
 
 from core.capacity import Usability
 from core.config import Config, Thresholds
-from core.model import ANYWHERE, Cluster, Node, Placing, Pod, Resources, Taint
+from core.model import (
+    ALONE,
+    ANYWHERE,
+    Cluster,
+    Company,
+    Node,
+    Placing,
+    Pod,
+    PodSelector,
+    Requirement,
+    Resources,
+    Taint,
+)
 
 MB = 10**6
 THESIS_USABILITY = Usability(
@@ -50,9 +62,13 @@ def pod(
     daemon: bool = False,
     unsupported: tuple[str, ...] = (),
     extended: tuple[tuple[str, int], ...] = (),
+    company: Company = ALONE,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "d",
+    terminating: bool = False,
 ) -> Pod:
     return Pod(
-        namespace="d",
+        namespace=namespace,
         name=name,
         node=on,
         requests=Resources(cpu, memory * MB, 0, 1, extended),
@@ -60,7 +76,15 @@ def pod(
         owner_kind="DaemonSet" if daemon else "ReplicaSet",
         daemon=daemon,
         unsupported=unsupported,
+        company=company,
+        labels=labels or {},
+        terminating=terminating,
     )
+
+
+def select(app: str, *namespaces: str) -> PodSelector:
+    """Select the pods with this label `app`, in namespace d unless others are named."""
+    return PodSelector(namespaces or ("d",), (Requirement("app", "In", (app,)),))
 
 
 GREEN = Placing(node_selector=(("green", "true"),))

@@ -1,9 +1,27 @@
 """Seeded clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four regimes."""
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from core.model import ANYWHERE, Cluster, Node, Placing, Pod, Resources, Taint, Toleration
+from core.model import (
+    ALONE,
+    ANYWHERE,
+    Cluster,
+    Company,
+    HostPort,
+    Node,
+    Placing,
+    Pod,
+    PodAffinityTerm,
+    PodSelector,
+    Requirement,
+    Resources,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
 
 GIB: Final = 1024**3
 NODE_SHAPES: Final = ((8000, 32), (16_000, 64), (32_000, 128), (16_000, 128))
@@ -13,8 +31,11 @@ REGIMES: Final = {"loose": (60, 15), "tight": (88, 8), "packed": (97, 2), "hot":
 PODS_MAX: Final = 108
 
 
-def cluster(count: int, regime: str, seed: int = 1) -> Cluster:
-    """Return a cluster of *count* nodes with about 30 pods each."""
+def cluster(count: int, regime: str, seed: int = 1, *, social: int = 0) -> Cluster:
+    """Return a cluster of *count* nodes with about 30 pods each.
+
+    Of a hundred pods *social* ask something of other pods.
+    """
     chance = random.Random(seed)
     shapes = [
         Resources(int(16 * cpu * factor), int(GIB / 16 * memory * factor), 0, 1)
@@ -26,7 +47,36 @@ def cluster(count: int, regime: str, seed: int = 1) -> Cluster:
         node = _node(number, chance)
         nodes.append(node)
         pods += _fill(node, shapes, _target(number, regime, chance), chance)
+    if social:
+        pods = _with_company(pods, social, chance)
     return Cluster.of(nodes, pods)
+
+
+def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[Pod]:
+    """Deal the pods out to applications; all pods of one ask the same of other pods."""
+    apps = []
+    for number in range(len(pods) // REPLICAS + 1):
+        one = PodSelector(("load",), (Requirement("app", "In", (f"app-{number}",)),))
+        asks = chance.choices(COMPANIES, weights=_COMPANY_WEIGHTS)[0](one)
+        labels = {"app": f"app-{number}"}
+        apps.append((labels, asks if chance.randrange(100) < social else ALONE))
+    dealt = (chance.choice(apps) for _ in pods)
+    return [
+        replace(pod, labels=labels, company=company)
+        for pod, (labels, company) in zip(pods, dealt, strict=True)
+    ]
+
+
+REPLICAS: Final = 20
+"""Pods of an application, about."""
+COMPANIES: Final[tuple[Callable[[PodSelector], Company], ...]] = (
+    lambda one: Company(apart=(PodAffinityTerm(one, "host"),)),
+    lambda one: Company(spread=(SpreadConstraint(one, "zone", 2),)),
+    lambda one: Company(spread=(SpreadConstraint(one, "host", 2),)),
+    lambda one: Company(near=(PodAffinityTerm(one, "zone"),)),
+    lambda _: Company(host_ports=(HostPort(8000),)),
+)
+_COMPANY_WEIGHTS: Final = (8, 5, 3, 3, 1)
 
 
 def _node(number: int, chance: random.Random) -> Node:
@@ -35,6 +85,7 @@ def _node(number: int, chance: random.Random) -> Node:
     return Node(
         name=f"node-{number:05}",
         labels={
+            "host": f"node-{number:05}",
             "zone": "abc"[number % 3],
             "pool": str(pool),
             "disk": "ssd" if chance.random() < 0.3 else "hdd",

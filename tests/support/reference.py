@@ -1,7 +1,8 @@
 """The joint plan written plainly and slowly, from the documented order alone.
 
 Nothing is shared, indexed or remembered: every question is answered by walking over everything.
-Only the rules of fit, the usable capacity of one node and the thresholds are the product's own.
+Only the rules of fit of one node or one selector, the usable capacity of one node and the
+thresholds are the product's own; what pods ask of other pods is written out here once more.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,10 @@ from dataclasses import dataclass, field
 
 from core.capacity import Amount, Share, capacity, derive_usability, usable_capacity
 from core.config import Config, UsabilityMode
-from core.fit import refusal
-from core.guards import PodRules, node_blockers
+from core.fit import affinity_met, node_selected, refusal, selects, taints_tolerated
+from core.guards import node_blockers, pod_blockers
 from core.marks import going, mark_of, marked_since
-from core.model import Cluster, Node, Pod, Resources
+from core.model import ANY_IP, Cluster, Node, Pod, Resources, SpreadConstraint
 from core.packing import dominant_share
 
 Moves = list[tuple[str, str]]
@@ -33,6 +34,99 @@ class Place:
         return total
 
 
+class Company:
+    """May the pod join those that stand there, as kube-scheduler's documentation puts it?"""
+
+    def __init__(
+        self,
+        pod: Pod,
+        node: Node,
+        stands: list[tuple[Pod, Node]],
+        nodes: tuple[Node, ...],
+        mutant: str = "",
+    ) -> None:
+        self.pod, self.node, self.stands, self.nodes = pod, node, stands, nodes
+        self.mutant = mutant
+
+    def fits(self) -> bool:
+        rules: dict[str, Callable[[], bool]] = {
+            "no ports": self.ports_free,
+            "no own anti-affinity": self.no_enemy_there,
+            "no anti-affinity of others": self.nobody_minds,
+            "no affinity": self.friends_there,
+            "no spread": lambda: all(map(self.even, self.pod.company.spread)),
+        }
+        return all(rule() for name, rule in rules.items() if name != self.mutant)
+
+    def with_the_node(self, key: str, other: Node) -> bool:
+        here, there = self.node.labels.get(key), other.labels.get(key)
+        return here is not None and here == there
+
+    def ports_free(self) -> bool:
+        return not any(
+            want.port == have.port
+            and want.protocol == have.protocol
+            and (want.ip == have.ip or ANY_IP in (want.ip, have.ip))
+            for want in self.pod.company.host_ports
+            for other, at in self.stands
+            if at is self.node
+            for have in other.company.host_ports
+        )
+
+    def no_enemy_there(self) -> bool:
+        return not any(
+            selects(term.selector, other) and self.with_the_node(term.topology_key, at)
+            for term in self.pod.company.apart
+            for other, at in self.stands
+        )
+
+    def nobody_minds(self) -> bool:
+        return not any(
+            selects(term.selector, self.pod) and self.with_the_node(term.topology_key, at)
+            for other, at in self.stands
+            for term in other.company.apart
+        )
+
+    def friends_there(self) -> bool:
+        terms = self.pod.company.near
+        if not all(term.topology_key in self.node.labels for term in terms):
+            return False
+        friends = [
+            at for other, at in self.stands if all(selects(term.selector, other) for term in terms)
+        ]
+        if all(any(self.with_the_node(t.topology_key, at) for at in friends) for t in terms):
+            return True
+        first = not any(term.topology_key in at.labels for term in terms for at in friends)
+        alike = all(selects(term.selector, self.pod) for term in terms)
+        return first and alike and self.mutant != "no first pod"
+
+    def even(self, asked: SpreadConstraint) -> bool:
+        pod, key = self.pod, asked.topology_key
+        if key not in self.node.labels:
+            return False
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            if not all(one.topology_key in node.labels for one in pod.company.spread):
+                continue
+            if asked.honor_affinity and not (
+                node_selected(node, pod.placing) and affinity_met(node, pod.placing)
+            ):
+                continue
+            if asked.honor_taints and not taints_tolerated(node, pod.placing):
+                continue
+            counts.setdefault(node.labels[key], 0)
+            for other, at in self.stands:
+                if at is node and selects(asked.selector, other) and not other.terminating:
+                    counts[node.labels[key]] += 1
+        if self.node.labels[key] not in counts:
+            return False
+        least = min(counts.values()) if len(counts) >= asked.min_domains else 0
+        if self.mutant == "no domains":
+            least = min(counts.values())
+        own = 1 if selects(asked.selector, pod) else 0
+        return counts[self.node.labels[key]] + own - least <= asked.max_skew
+
+
 class Reference:
     def __init__(self, cluster: Cluster, config: Config, mutant: str = "") -> None:
         self.config, self.mutant, self.cluster = config, mutant, cluster
@@ -44,18 +138,17 @@ class Reference:
             if config.usability is UsabilityMode.NONE
             else config.usability
         )
-        rules = PodRules(cluster.pods)
         self.places = {one.name: Place(one) for one in cluster.nodes}
         self.blocked = {one.name for one in cluster.nodes if node_blockers(one)}
         self.loose: list[Pod] = []
         for pod in cluster.pods:
             place = self.places.get(pod.node or "")
             if place is None:
-                if pod.node is None and rules.blocker(pod) is None and not pod.stays_with_node:
+                if pod.node is None and not pod_blockers(pod) and not pod.stays_with_node:
                     self.loose.append(pod)
             elif pod.stays_with_node:
                 place.extra.append(pod)
-            elif rules.blocker(pod) is not None:
+            elif pod_blockers(pod):
                 place.extra.append(pod)
                 self.blocked.add(place.node.name)
             else:
@@ -91,14 +184,26 @@ class Reference:
         """Place on copies; say whether all found a place."""
         free = {p.node.name: p.node.allocatable - p.used() for p in self.order}
         placed = []
+        moving = {id(pod) for pod in pods}
+        stands = [
+            (pod, p.node)
+            for p in self.places.values()
+            for pod in [*p.pods, *p.extra]
+            if id(pod) not in moving
+        ]
         for pod in sorted(pods, key=self.rank):
             for place in self.order:
                 node = place.node
                 if node.name == leaving or node.unschedulable or not node.ready or going(node):
                     continue
-                if refusal(node, pod.placing) is None and self._fits(pod, free[node.name]):
+                if (
+                    refusal(node, pod.placing) is None
+                    and self._fits(pod, free[node.name])
+                    and Company(pod, node, stands, self.cluster.nodes, self.mutant).fits()
+                ):
                     free[node.name] -= pod.requests
                     placed.append((pod, place))
+                    stands.append((pod, node))
                     break
         return placed, len(placed) == len(pods)
 
@@ -135,7 +240,11 @@ class Reference:
     def run(self) -> list[tuple[str, Moves]]:
         waiting = self._candidates()
         displaced = [pod for p in self.order if going(p.node) for pod in p.pods]
-        for pod, place in self.pack([*self.loose, *displaced], None)[0]:
+        settled, _ = self.pack([*self.loose, *displaced], None)
+        for place in self.order:
+            if going(place.node):
+                place.pods = []
+        for pod, place in settled:
             place.pods.append(pod)
         removed: list[tuple[str, Moves]] = []
         while True:

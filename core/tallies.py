@@ -1,0 +1,134 @@
+"""Counts of pods by domain, and the rules that one pod asks of them.
+
+A domain is a value of a topology label; for host ports it is the node itself.
+Source: kube-scheduler plugins NodePorts, PodTopologySpread and InterPodAffinity, their filters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from core.model import ANY_IP, HostPort, Pod
+
+Domain = str | int
+Domains = Sequence[Domain | None]
+"""By node id; None: the node is in no domain of this topology."""
+
+
+class Tally:
+    """How many pods of one description stand in each domain."""
+
+    __slots__ = ("_least", "_size", "counts", "domains")
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self.counts: dict[Domain | None, int] = {}
+        """Of the domains that have any."""
+        self._size: int | None = None
+        self._least: int | None = None
+
+    def add(self, node: int, by: int) -> None:
+        """Count *by* more pods on the node; one that is in no domain has nothing to count."""
+        domain = self.domains[node]
+        if domain is not None:
+            count = self.counts.get(domain, 0) + by
+            if count:
+                self.counts[domain] = count
+            else:
+                del self.counts[domain]
+            self._least = None
+
+    def least(self, min_domains: int) -> int:
+        """Return the smallest count of any domain; 0 if there are fewer than *min_domains*."""
+        if self._size is None:
+            self._size = len(set(self.domains) - {None})
+        if self._size < min_domains or len(self.counts) < self._size:
+            return 0
+        if self._least is None:
+            self._least = min(self.counts.values())
+        return self._least
+
+
+class Rule(Protocol):
+    """What one pod asks of the counts at a node."""
+
+    @property
+    def name(self) -> str:
+        """What a person reads when the rule refuses."""
+
+    def admits(self, node: int) -> bool:
+        """Say whether the pod may be placed on the node, as the counts stand."""
+
+
+class Clear(NamedTuple):
+    """None of the counted may be where the node is: host ports, anti-affinity of both sides."""
+
+    name: str
+    tally: Tally
+
+    def admits(self, node: int) -> bool:
+        """Admit nodes outside of the topology too, as the scheduler does."""
+        return self.tally.domains[node] not in self.tally.counts
+
+
+class Near(NamedTuple):
+    """One of the counted must be where the node is, for every term of the pod's affinity."""
+
+    name: str
+    tallies: tuple[Tally, ...]
+    own: bool
+    """The pod itself is such a pod."""
+
+    def admits(self, node: int) -> bool:
+        """Admit the first pod of a group that is its own company wherever the labels exist."""
+        met = True
+        for tally in self.tallies:
+            domain = tally.domains[node]
+            if domain is None:
+                return False
+            met = met and domain in tally.counts
+        return met or (self.own and not any(tally.counts for tally in self.tallies))
+
+
+class Even(NamedTuple):
+    """The counted may not become more by `max_skew` than in the emptiest domain."""
+
+    name: str
+    tally: Tally
+    own: int
+    """1 if the pod itself is counted."""
+    max_skew: int
+    min_domains: int
+
+    def admits(self, node: int) -> bool:
+        """Refuse nodes without the label, as the scheduler does."""
+        domain = self.tally.domains[node]
+        if domain is None:
+            return False
+        count = self.tally.counts.get(domain, 0) + self.own
+        return count - self.tally.least(self.min_domains) <= self.max_skew
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Pods that no rule here can tell apart."""
+
+    like: Pod
+    """One of them."""
+    rules: tuple[Rule, ...] = ()
+    """In the order in which kube-scheduler's default profile asks."""
+    adds: tuple[Tally, ...] | None = None
+    """The tallies in which each of them counts; None: not looked up yet."""
+
+    def refusal(self, node: int) -> str | None:
+        """Return the name of the first rule that refuses the node, or None."""
+        return next((rule.name for rule in self.rules if not rule.admits(node)), None)
+
+
+def conflicts(one: HostPort, other: HostPort) -> bool:
+    """Say whether two pods with these ports cannot share a node; 0.0.0.0 takes every address."""
+    return (
+        one.port == other.port
+        and one.protocol == other.protocol
+        and (one.ip == other.ip or ANY_IP in (one.ip, other.ip))
+    )
