@@ -2,10 +2,13 @@
 
 import argparse
 import queue
+import signal
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cli.terminal import console
+from core.errors import UnavailableError
 from sim import picture, report, scenario, trace, workload
 from sim.scenario import SCENARIOS, Scenario
 from sim.workload import HOUR_MS, Workload
@@ -25,8 +29,8 @@ POLL_SECONDS: Final = 0.2
 PLAIN_LINE_HOURS: Final = 12
 DAYS_MAX: Final = 60
 PODS_AT_ONCE_TRACE: Final = 5000
-
-Hours = "Queue[tuple[str, int]]"
+SPAWN: Final = get_context("spawn")
+ENDED: Final = "one of the demo's processes was ended from outside"
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -53,6 +57,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Play the four runs, print the table, draw the picture."""
     out = console()
+    picture.check(arguments.output)
     load = _load(arguments)
     title = (
         f"{load.name} workload, {arguments.days} days, seed {arguments.seed}: "
@@ -81,13 +86,15 @@ def _load(arguments: argparse.Namespace) -> Workload:
 
 
 def _play_all(load: Workload, arguments: argparse.Namespace, out: Console) -> Mapping[str, Result]:
-    context = get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(SIDE_BY_SIDE, context) as pool:
-        hours: Any = manager.Queue()
-        runs: dict[str, Future[Result]] = {
-            one.name: pool.submit(_play, one, load, arguments.seed, arguments.wire, hours)
-            for one in SCENARIOS
-        }
+    with ExitStack() as stack:
+        with _ctrl_c_later():
+            manager = stack.enter_context(SPAWN.Manager())
+            hours = manager.Queue()
+            pool = stack.enter_context(_pool())
+            runs: dict[str, Future[Result]] = {
+                one.name: pool.submit(_play, one, load, arguments.seed, arguments.wire, hours)
+                for one in SCENARIOS
+            }
         total = load.duration_ms // HOUR_MS
         tell, close = _bars(out, total) if out.is_terminal else _lines(out, total)
         try:
@@ -95,7 +102,45 @@ def _play_all(load: Workload, arguments: argparse.Namespace, out: Console) -> Ma
                 _tell_news(hours, tell)
         finally:
             close()
-        return {name: one.result() for name, one in runs.items()}
+        try:
+            return {name: one.result() for name, one in runs.items()}
+        except BrokenProcessPool as fault:
+            raise UnavailableError(ENDED) from fault
+
+
+@contextmanager
+def _pool() -> Iterator[Executor]:
+    """Open a pool of processes; they end at once when what is done with them fails."""
+    others = set(active_children())
+    with ProcessPoolExecutor(SIDE_BY_SIDE, SPAWN, _leave_at_ctrl_c) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for ours in set(active_children()) - others:
+                ours.terminate()  # or the pool would wait for the runs' ends
+            raise
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Hold Ctrl-C back; processes started meanwhile hold it back until they are ready for it."""
+    pressed: list[int] = []
+    resource_tracker.ensure_running()  # its start, at the first process's, lets Ctrl-C through
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # this is what they inherit
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _leave_at_ctrl_c() -> None:
+    """End a run quietly: the process that started it has the last word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _play(one: Scenario, load: Workload, seed: int, wire: bool, hours: Any) -> Result:  # noqa: ANN401, FBT001 sent to another process
@@ -106,9 +151,12 @@ def _play(one: Scenario, load: Workload, seed: int, wire: bool, hours: Any) -> R
 
 def _tell_news(hours: Any, tell: Callable[[str, int], None]) -> None:  # noqa: ANN401 a manager's proxy
     try:
-        tell(*hours.get(timeout=POLL_SECONDS))
+        news = hours.get(timeout=POLL_SECONDS)
     except queue.Empty:
         return
+    except (EOFError, OSError) as fault:
+        raise UnavailableError(ENDED) from fault
+    tell(*news)
 
 
 def _bars(out: Console, total: int) -> tuple[Callable[[str, int], None], Callable[[], None]]:

@@ -8,11 +8,17 @@ PIPE_WIDTH = 10_000
 """A pipe has no width: rows stay whole, so that grep and awk find what they look for."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader's going to whoever started the command; rich would exit with 1."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return a console on standard output."""
     if sys.stdout.isatty():
-        return Console(highlight=False, emoji=False, markup=False)
-    return Console(
+        return _Console(highlight=False, emoji=False, markup=False)
+    return _Console(
         force_terminal=False,
         width=PIPE_WIDTH,
         highlight=False,

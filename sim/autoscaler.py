@@ -15,7 +15,7 @@ from core.capacity import Amount
 from core.marks import GUARD_ANNOTATION, going
 from core.model import Effect, Node, Pod, Resources, Taint
 from core.policies.node_utilization import considered
-from sim.cluster import Place, State, fits
+from sim.cluster import DAEMON_REQUESTS, Place, State, fits
 
 SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
@@ -98,27 +98,34 @@ class Autoscaler:
         self._world.after(delay, lambda: self._scale_up(pod.key))
 
     def _scale_up(self, key: str) -> None:
+        """Add the smallest node that the pod fits; look again as long as the pod waits."""
         state = self._world.state
-        pod = state.pods.get(key)
-        if key not in state.pending or pod is None:
+        if key not in state.pending:
             return
-        waiting = [state.pods[name] for name in state.pending]
-        room = dict(self._coming)
-        for other in waiting:  # nodes on their way take what fits, in order of arrival
-            name = next((n for n, free in room.items() if fits(other.requests, free)), None)
-            if name is not None:
-                room[name] -= other.requests
-                if other.key == key:  # look again: somebody else may take that room
-                    self._world.after(SCAN_MS, lambda: self._scale_up(key))
-                    return
-        shape = next((s for s in self._shapes if fits(pod.requests, s)), None)
-        if shape is None or len(state.places) >= NODES_MAX:
+        requests = state.pods[key].requests
+        shape = next((s for s in self._shapes if fits(requests, s - DAEMON_REQUESTS)), None)
+        if shape is None:
+            return  # no node group has such nodes
+        self._world.after(SCAN_MS, lambda: self._scale_up(key))
+        if len(state.places) >= NODES_MAX or self._has_room_coming(key):
             return
         name = self._world.new_node(shape)
         self._coming[name] = state.places[name].free
         self.scale_ups += 1
         self._last_add_ms = self._now()
         self._world.after(self._chance.randint(*STARTUP_MS), lambda: self._arrive(name))
+
+    def _has_room_coming(self, key: str) -> bool:
+        """Say whether nodes on their way will take the pod, after those that wait longer."""
+        room = dict(self._coming)
+        for waiting in self._world.state.pending:
+            requests = self._world.state.pods[waiting].requests
+            name = next((n for n, free in room.items() if fits(requests, free)), None)
+            if waiting == key:
+                return name is not None
+            if name is not None:
+                room[name] -= requests
+        return False
 
     def _arrive(self, name: str) -> None:
         del self._coming[name]
@@ -149,9 +156,11 @@ class Autoscaler:
         node = place.node
         if node.annotations.get(GUARD_ANNOTATION) == "true" or going(node) or not node.ready:
             return False
+        if self._timers.recheck.get(node.name, 0) > self._now():
+            return False  # even if it has emptied since
         if not place.pods:
             return True
-        if self._how is ScaleDown.EMPTY or self._timers.recheck.get(node.name, 0) > self._now():
+        if self._how is ScaleDown.EMPTY:
             return False
         requests = Amount(
             node.allocatable.cpu_millis - place.free.cpu_millis,

@@ -2,22 +2,42 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from core.errors import InvalidInputError
 from sim.workload import HOUR_MS
 from sim.world import Result
 
-COLOURS = ("#8c8c8c", "#d1495b", "#2e6f95", "#2a9d5c")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS: Final = ("#8c8c8c", "#d1495b", "#2e6f95", "#2a9d5c")
+SUFFIXES: Final = (".png", ".svg")
 
 
-def draw(results: Mapping[str, Result], title: str, path: str) -> None:
-    """Write a PNG or SVG, by the name's end. Raises: InvalidInputError."""
+def check(path: str) -> None:
+    """Refuse at once what `draw` could not do after minutes. Raises: InvalidInputError."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(path, f"allowed: a name that ends in {' or '.join(SUFFIXES)}")
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+    _figure_class(path)
+
+
+def _figure_class(path: str) -> "type[Figure]":
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 an extra: only the demo needs it
     except ImportError as fault:
         problem = "the picture needs matplotlib: pip install 'kube-ebb[demo]'"
         raise InvalidInputError(path, problem) from fault
-    figure = Figure(figsize=(10, 9), layout="constrained")
+    return Figure
+
+
+def draw(results: Mapping[str, Result], title: str, path: str) -> None:
+    """Write a PNG or SVG, by the name's end. Raises: InvalidInputError."""
+    figure_class = _figure_class(path)
+    figure = figure_class(figsize=(10, 9), layout="constrained")
     nodes, marked, load = figure.subplots(3, 1, sharex=True, height_ratios=(3, 1.3, 2))
     for (name, result), colour in zip(results.items(), COLOURS, strict=False):
         hours = [sample.at_ms / HOUR_MS for sample in result.samples]
@@ -43,4 +63,5 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
     try:
         figure.savefig(Path(path), dpi=120)
     except (OSError, ValueError) as fault:
-        raise InvalidInputError(path, str(fault).splitlines()[0]) from fault
+        problem = getattr(fault, "strerror", None) or str(fault).splitlines()[0]
+        raise InvalidInputError(path, problem) from fault

@@ -11,6 +11,8 @@ from sim.workload import PODS_PER_NODE, amount
 
 NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
+DIGITS_MAX: Final = 9
+"""So that no product of two fields leaves the range of a Kubernetes quantity."""
 
 
 def nodes(folder: Path) -> list[tuple[str, Resources]]:
@@ -23,14 +25,18 @@ def nodes(folder: Path) -> list[tuple[str, Resources]]:
 
 
 def pods(folder: Path) -> list[tuple[str, Resources, int]]:
-    """Return (name, requests, life in ms) of every pod, in order of creation."""
+    """Return (name, requests, life in ms) of every pod, in order of creation.
+
+    Raises: InvalidInputError with file and line.
+    """
     found = []
     for at, row in _rows(folder / PODS_FILE, "name"):
         created, deleted = _int(row, "creation_time", at), _int(row, "deletion_time", at)
+        if deleted < created:
+            raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
         gpu = _int(row, "num_gpu", at) * _int(row, "gpu_milli", at)
         requests = amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at), gpu)
-        life = 1000 * max(deleted - created, 0)
-        found.append((created, row["name"], requests, life))
+        found.append((created, row["name"], requests, 1000 * (deleted - created)))
     return [(name, requests, life) for _, name, requests, life in sorted(found, key=_by_creation)]
 
 
@@ -39,20 +45,31 @@ def _by_creation(row: tuple[int, str, Resources, int]) -> tuple[int, str]:
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield where a row stands, and the row; names are there, and none twice."""
+    seen: set[str] = set()
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for number, row in enumerate(csv.DictReader(file), start=2):
-                if not row.get(name):
-                    raise InvalidInputError(f"{path}: line {number}: {name}", "missing")
-                yield f"{path}: line {number}", row
+            reader = csv.DictReader(file)
+            for row in reader:
+                at = f"{path}: line {reader.line_num}"
+                key = row.get(name)
+                if not key:
+                    raise InvalidInputError(f"{at}: {name}", "missing")
+                if key in seen:
+                    raise InvalidInputError(f"{at}: {name}", f"{key!r:.80} stands there twice")
+                seen.add(key)
+                yield at, row
     except OSError as fault:
         raise InvalidInputError(str(path), fault.strerror or str(fault)) from fault
+    except (csv.Error, UnicodeDecodeError) as fault:
+        raise InvalidInputError(str(path), f"not CSV in UTF-8: {fault}") from fault
+    if not seen:
+        raise InvalidInputError(str(path), "has no rows")
 
 
 def _int(row: dict[str, str], field: str, at: str) -> int:
     text = row.get(field) or ""
-    if not text.isdecimal() or len(text) > 15:
-        raise InvalidInputError(
-            f"{at}: {field}", f"{text!r:.40} is not a whole number of 0 or more"
-        )
+    if not text.isdecimal() or len(text) > DIGITS_MAX:
+        problem = f"{text!r:.40} is not a whole number from 0 up to {DIGITS_MAX} digits"
+        raise InvalidInputError(f"{at}: {field}", problem)
     return int(text)

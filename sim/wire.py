@@ -30,6 +30,8 @@ from webhook.app import make_app as webhook_app
 LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
 CALL_SECONDS_MAX: Final = 10.0
+MUTATE: Final = "/mutate-node?timeout=1s"
+"""As the API server asks: the webhook's own timeout stands in the query."""
 
 
 class _StoppedClock:
@@ -87,32 +89,17 @@ class OverTheWire:
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """POST /prioritize, as kube-scheduler does."""
-        metadata = {"name": pod.name, "namespace": pod.namespace}
-        body = wire.names_body(names, orjson.dumps({"metadata": metadata}))
+        body = wire.names_body(names, orjson.dumps(_pod_json(pod)))
         return wire.scores(_post(self._plain, "/prioritize", body))
 
     def mutate(self, before: Node, after: Node) -> Node:
         """POST an AdmissionReview, and apply the patch, as the API server does."""
         self._reviews += 1
-        request = {
-            "uid": f"review-{self._reviews}",
-            "kind": {"group": "", "version": "v1", "kind": "Node"},
-            "operation": "UPDATE",
-            "name": after.name,
-            "userInfo": {"username": "simulation", "groups": ["system:authenticated"]},
-            "object": _node_json(after),
-            "oldObject": _node_json(before),
-            "dryRun": False,
-        }
-        review = {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": request,
-        }
-        answer = orjson.loads(_post(self._secure, "/mutate-node", orjson.dumps(review)))
+        uid = f"review-{self._reviews}"
+        answer = orjson.loads(_post(self._secure, MUTATE, _review(uid, before, after)))
         response = answer["response"]
-        if response["uid"] != request["uid"] or not response["allowed"]:
-            raise UnavailableError(f"webhook: not an answer to {request['uid']}")
+        if response["uid"] != uid or not response["allowed"]:
+            raise UnavailableError(f"webhook: not an answer to {uid}")
         if "patch" not in response:
             return after
         return _patched(after, orjson.loads(base64.b64decode(response["patch"])))
@@ -128,6 +115,41 @@ def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> byt
     if response.status != 200:
         raise UnavailableError(f"{path}: status {response.status}: {answer[:200]!r}")
     return answer
+
+
+def _review(uid: str, before: Node, after: Node) -> bytes:
+    """Write the AdmissionReview of an update by somebody who is no kubelet."""
+    kind = {"group": "", "version": "v1", "kind": "Node"}
+    resource = {"group": "", "version": "v1", "resource": "nodes"}
+    request = {
+        "uid": uid,
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": after.name,
+        "operation": "UPDATE",
+        "userInfo": {"username": "simulation", "groups": ["system:authenticated"]},
+        "object": _node_json(after),
+        "oldObject": _node_json(before),
+        "dryRun": False,
+        "options": {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return orjson.dumps(review)
+
+
+def _pod_json(pod: Pod) -> dict[str, Any]:
+    requests = {
+        "cpu": f"{pod.requests.cpu_millis}m",
+        "memory": str(pod.requests.memory_bytes),
+        **{name: str(units) for name, units in pod.requests.extended},
+    }
+    return {
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
+        "status": {"phase": "Pending"},
+    }
 
 
 def _node_json(node: Node) -> dict[str, Any]:

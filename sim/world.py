@@ -2,15 +2,14 @@
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from core.fit import refusal
-from core.marks import mark_of
+from core.marks import TAINT_KEY, mark_of
 from core.model import Node, Pod, Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
-from sim.cluster import State, fits
-from sim.scheduler import Scheduler, Scorer
+from sim.cluster import Place, State
+from sim.scheduler import Scheduler, Scorer, admits
 from sim.workload import Arrival, Workload
 
 SAMPLE_MS: Final = 300_000
@@ -63,7 +62,9 @@ class Result:
     """Allocatable millicores, each for every millisecond that it stood there."""
     evicted: int = 0
     pending_by_mark: int = 0
+    """Pods that waited at some moment though a marked node had room, for our taint alone."""
     pending_ms: int = 0
+    """Of all pods together, from arrival or eviction to binding."""
     scale_ups: int = 0
     marks: int = 0
     pods: int = 0
@@ -160,8 +161,7 @@ class World:
 
     def ready_node(self, name: str) -> None:
         """Let a Node become ready."""
-        node = self.state.places[name].node
-        self._store(Node(name=name, uid=node.uid, allocatable=node.allocatable))
+        self._store(replace(self.state.places[name].node, ready=True))
         self._schedule_waiting()
 
     def write(self, node: Node) -> None:
@@ -210,28 +210,20 @@ class World:
             self._wait(pod)
 
     def _wait(self, pod: Pod) -> None:
-        self._blame(pod)
         if self._compactor is not None:
             self._compactor.pod_changed(pod)
         self._autoscaler.unschedulable(pod)
 
     def _blame(self, pod: Pod) -> None:
-        """Count a pod once that a marked node has room for, were it not for our taint."""
-        for place in self.state.marked():
-            bare = Node(
-                name=place.node.name,
-                labels=place.node.labels,
-                allocatable=place.node.allocatable,
-                unschedulable=place.node.unschedulable,
-                taints=tuple(t for t in place.node.taints if not t.key.endswith("/kube-ebb")),
-            )
-            if fits(pod.requests, place.free) and refusal(bare, pod.placing) is None:
-                self._blamed.add(pod.key)
-        self.result.pending_by_mark = len(self._blamed)
+        """Count a pod, once, that a marked node would take now, were it not for our taint."""
+        if any(admits(_without_our_taint(place), pod) for place in self.state.marked()):
+            self._blamed.add(pod.key)
+            self.result.pending_by_mark = len(self._blamed)
 
     def _schedule(self, pod: Pod) -> bool:
         name = self._scheduler.choose(pod)
         if name is None:
+            self._blame(pod)
             return False
         self.result.pending_ms += self._now - self.state.pending[pod.key]
         bound = self.state.bind(pod, name)
@@ -268,3 +260,8 @@ class World:
     def _schedule_waiting(self) -> None:
         for key in list(self.state.pending):
             self._schedule(self.state.pods[key])
+
+
+def _without_our_taint(place: Place) -> Place:
+    taints = tuple(taint for taint in place.node.taints if taint.key != TAINT_KEY)
+    return replace(place, node=replace(place.node, taints=taints))

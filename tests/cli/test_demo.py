@@ -1,12 +1,17 @@
 """`ebb demo` and `ebb trace fill`, as a person runs them."""
 
+import contextlib
 import gzip
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cli.__main__ import main
+from tests.support.plan_cli import COMMAND, ROOT
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
@@ -31,6 +36,8 @@ def test_the_demo_tells_draws_and_says_how(
     [
         (["--trace", "/no/such"], "/no/such/openb_node_list_all_node.csv: No such file"),
         (["--days", "0"], "'0' is not a number of days, 1 to 60"),
+        (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
+        (["--output", "/no/such/demo.png"], "is a directory, or stands in one that is not there"),
     ],
 )
 def test_what_the_demo_cannot_do_is_one_line(
@@ -42,6 +49,64 @@ def test_what_the_demo_cannot_do_is_one_line(
         status = int(left.code or 0)
     assert status == 2
     assert problem in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_demo_at_once_and_quietly(tmp_path: Path) -> None:
+    for everybody in (True, False):  # a terminal tells the whole group, kill(1) one process
+        with demo(tmp_path) as process:
+            first_hours(process)
+            if everybody:
+                os.killpg(process.pid, signal.SIGINT)
+            else:
+                process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        assert (process.returncode, told) == (130, b"")
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_ended_from_outside_is_one_line(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        first_hours(process)
+        os.kill(max(processes(process.pid)), signal.SIGKILL)  # the last that was started: a run
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert told == b"ebb: one of the demo's processes was ended from outside\n"
+
+
+def test_a_reader_that_has_seen_enough_ends_the_demo(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        first_hours(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def demo(folder: Path) -> subprocess.Popen[bytes]:
+    """Twenty days: it does not end by itself before the test has ended it."""
+    arguments = [*COMMAND, "demo", "--days", "20", "--output", str(folder / "demo.png")]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(arguments, stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True)
+
+
+def first_hours(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b" 12 of " in line:
+            return
+    pytest.fail("the demo ended too early")
+
+
+def processes(parent: int) -> list[int]:
+    """The children of a process, as Linux tells them."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(file.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(file.parent.name))
+    return found
 
 
 @needs_traces

@@ -1,35 +1,19 @@
 """The simulated cluster: repeatable, loses nothing, and the wire changes nothing."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.config import ScoreMode
-from core.errors import InvalidInputError
-from core.marks import GUARD_ANNOTATION, mark_of
-from core.model import Node, Pod, Resources
-from sim import fill, report, scenario, trace, workload
-from sim.autoscaler import (
-    DELETE_DELAY_MS,
-    SCAN_MS,
-    TO_BE_DELETED,
-    UNNEEDED_MS,
-    Autoscaler,
-    ScaleDown,
-)
-from sim.cluster import State, fits
+from core.model import Pod, Resources
+from sim import fill, report, scenario, workload
+from sim.autoscaler import ScaleDown
+from sim.cluster import fits
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import World
-from tests.support.builders import node, pod
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
 SHORT = workload.embedded(seed=3, days=1)
 SHORT = replace(
     SHORT,
@@ -115,118 +99,6 @@ def test_no_pod_is_lost_and_no_node_overfilled(
     world.check()
 
 
-class Hands:
-    """A world in which nothing happens by itself."""
-
-    def __init__(self, *nodes: Node) -> None:
-        self.state = State()
-        self.clock = 0
-        self.later: list[tuple[int, Callable[[], None]]] = []
-        for one in nodes:
-            self.state.add_node(one, 0)
-
-    def now_ms(self) -> int:
-        return self.clock
-
-    def write(self, node: Node) -> None:
-        self.state.replace_node(node)
-
-    def evict(self, pod: Pod) -> None:
-        self.state.evict(pod.key, self.clock)
-
-    def end_node(self, name: str) -> None:
-        self.state.remove_node(name)
-
-    def new_node(self, shape: Resources) -> str:
-        name = f"new-{len(self.state.places)}"
-        self.state.add_node(Node(name=name, allocatable=shape, ready=False), self.clock)
-        return name
-
-    def ready_node(self, name: str) -> None:
-        self.state.replace_node(replace(self.state.places[name].node, ready=True))
-
-    def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        self.later.append((self.clock + delay_ms, act))
-
-    def play(self, scaler: Autoscaler, until_ms: int) -> None:
-        while self.clock < until_ms:
-            self.clock += SCAN_MS // 2
-            due = [entry for entry in self.later if entry[0] <= self.clock]
-            self.later = [entry for entry in self.later if entry[0] > self.clock]
-            for _, act in due:
-                act()
-            if self.clock % SCAN_MS == 0:
-                scaler.scan()
-
-
-def hands(how: ScaleDown, *nodes: Node) -> tuple[Hands, Autoscaler]:
-    world = Hands(*nodes)
-    return world, Autoscaler(world, how, SHAPES, seed=1)
-
-
-def test_an_empty_node_goes_ten_minutes_after_it_was_seen_empty() -> None:
-    world, scaler = hands(ScaleDown.EMPTY, node("a"))
-    world.play(scaler, SCAN_MS + UNNEEDED_MS - SCAN_MS)
-    assert not any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
-    world.play(scaler, SCAN_MS + UNNEEDED_MS)
-    assert any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
-    world.play(scaler, SCAN_MS + UNNEEDED_MS + DELETE_DELAY_MS)
-    assert "a" not in world.state.places
-
-
-def test_the_clock_starts_when_the_guard_is_lifted() -> None:
-    world, scaler = hands(ScaleDown.EMPTY, node("a", annotations={GUARD_ANNOTATION: "true"}))
-    world.play(scaler, 3 * UNNEEDED_MS)
-    assert "a" in world.state.places
-    world.write(replace(world.state.places["a"].node, annotations={}))
-    world.play(scaler, 4 * UNNEEDED_MS)
-    assert "a" in world.state.places
-    world.play(scaler, 4 * UNNEEDED_MS + 2 * SCAN_MS)
-    assert "a" not in world.state.places
-
-
-def test_a_pod_that_lands_in_the_last_seconds_keeps_the_node() -> None:
-    world, scaler = hands(ScaleDown.EMPTY, node("a"))
-    world.play(scaler, SCAN_MS + UNNEEDED_MS)
-    late = pod("late", None, 100, 100)
-    world.state.arrive(late, world.clock)
-    world.state.bind(late, "a")
-    world.play(scaler, SCAN_MS + UNNEEDED_MS + SCAN_MS)
-    assert world.state.places["a"].node.taints == ()
-
-
-def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
-    for others, evicted in (([node("b")], True), ([], False)):
-        world, scaler = hands(ScaleDown.UTILIZATION, node("a"), *others)
-        for name, on in (("p", "a"), *((f"q{n}", "b") for n in range(2) if others)):
-            one = pod(name, None, 1000, 100)
-            world.state.arrive(one, 0)
-            world.state.bind(one, on)
-        world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
-        assert ("d/p" in world.state.pending) == evicted
-        assert ("a" not in world.state.places) == evicted
-
-
-def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
-    world, scaler = hands(ScaleDown.EMPTY, node("a", cpu=1000))
-    one = pod("p", None, 3000, 100)
-    world.state.arrive(one, 0)
-    scaler.unschedulable(one)
-    world.play(scaler, 11_000)
-    assert scaler.scale_ups == 1
-    assert not world.state.places["new-1"].node.ready
-    world.play(scaler, 140_000)
-    assert world.state.places["new-1"].node.ready
-
-
-def test_the_load_is_the_tables() -> None:
-    load = workload.embedded(seed=1, days=2)
-    assert len(load.nodes) == 64
-    assert load == workload.embedded(seed=1, days=2)
-    assert load != workload.embedded(seed=2, days=2)
-    assert [a.at_ms for a in load.arrivals] == sorted(a.at_ms for a in load.arrivals)
-
-
 @pytest.mark.parametrize("placement", list(fill.Placement))
 def test_a_fill_overfills_nothing(placement: fill.Placement) -> None:
     nodes = [(f"n{number}", SHAPES[number % 2]) for number in range(4)]
@@ -246,40 +118,3 @@ def test_the_report_has_a_column_a_run() -> None:
     rows = report.table(runs)
     assert rows[0] == ["", "no scale-down", "autoscaler 50 %"]
     assert {len(row) for row in rows} == {3}
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("sn,cpu_milli,memory_mib,gpu,model\nn,x,1,1,\n", "line 2: cpu_milli: 'x'"),
-        ("sn,cpu_milli,memory_mib,gpu,model\n,1,1,1,\n", "line 2: sn: missing"),
-    ],
-)
-def test_a_bad_row_of_a_trace_is_named(tmp_path: Path, text: str, problem: str) -> None:
-    (tmp_path / trace.NODES_FILE).write_text(text)
-    with pytest.raises(InvalidInputError, match=problem):
-        trace.nodes(tmp_path)
-
-
-def test_a_missing_trace_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"openb_pod_list_default\.csv: No such file"):
-        trace.pods(tmp_path)
-
-
-@needs_traces
-def test_the_trace_is_what_its_readme_says() -> None:
-    nodes, pods = trace.nodes(TRACES), trace.pods(TRACES)
-    assert (len(nodes), len(pods)) == (1523, 8152)
-    assert sum(shape.cpu_millis for _, shape in nodes) == 125_514_000
-    rows = [(requests, life) for _, requests, life in pods]
-    load = workload.bootstrap([s for _, s in nodes], rows, seed=1, days=1, at_once=500)
-    per_hour = sum(a.at_ms > 0 for a in load.arrivals) / 24
-    assert Fraction(60) < per_hour < Fraction(80)  # 500 / 7.18 h
-
-
-def test_a_marked_node_keeps_its_mark_through_the_autoscalers_writes() -> None:
-    """The world's writes pass through admission, the autoscaler's too."""
-    found = scenario.run(SCENARIOS[3], SHORT, seed=1, wire=False)
-    assert SCENARIOS[3].score is ScoreMode.PACK
-    assert found.marks >= found.nodes_start - found.nodes_lowest
-    assert mark_of({}) is None

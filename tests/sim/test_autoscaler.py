@@ -1,0 +1,188 @@
+"""The simulated autoscaler does what a real one was seen to do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.marks import GUARD_ANNOTATION
+from core.model import Node, Pod, Resources
+from sim.autoscaler import (
+    DELETE_DELAY_MS,
+    REACTION_MS,
+    RECHECK_MS,
+    SCAN_MS,
+    STARTUP_MS,
+    TO_BE_DELETED,
+    UNNEEDED_MS,
+    Autoscaler,
+    ScaleDown,
+)
+from sim.cluster import DAEMON_REQUESTS, State
+from sim.workload import amount
+from tests.support.builders import node, pod
+
+SHAPES = [amount(4000, 8192, 0, 110), amount(16_000, 16_384, 1000, 110)]
+
+
+class Hands:
+    """A world in which nothing happens by itself."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.state = State()
+        self.clock = 0
+        self.later: list[tuple[int, Callable[[], None]]] = []
+        for one in nodes:
+            self.state.add_node(one, 0)
+
+    def now_ms(self) -> int:
+        return self.clock
+
+    def write(self, node: Node) -> None:
+        self.state.replace_node(node)
+
+    def evict(self, pod: Pod) -> None:
+        self.state.evict(pod.key, self.clock)
+
+    def end_node(self, name: str) -> None:
+        self.state.remove_node(name)
+
+    def new_node(self, shape: Resources) -> str:
+        name = f"new-{len(self.state.places)}"
+        self.state.add_node(Node(name=name, allocatable=shape, ready=False), self.clock)
+        return name
+
+    def ready_node(self, name: str) -> None:
+        self.state.replace_node(replace(self.state.places[name].node, ready=True))
+
+    def after(self, delay_ms: int, act: Callable[[], None]) -> None:
+        self.later.append((self.clock + delay_ms, act))
+
+    def play(self, scaler: Autoscaler, until_ms: int) -> None:
+        while self.clock < until_ms:
+            self.clock += SCAN_MS // 2
+            due = [entry for entry in self.later if entry[0] <= self.clock]
+            self.later = [entry for entry in self.later if entry[0] > self.clock]
+            for _, act in due:
+                act()
+            if self.clock % SCAN_MS == 0:
+                scaler.scan()
+
+
+def hands(how: ScaleDown, *nodes: Node) -> tuple[Hands, Autoscaler]:
+    world = Hands(*nodes)
+    return world, Autoscaler(world, how, SHAPES, seed=1)
+
+
+def test_an_empty_node_goes_ten_minutes_after_it_was_seen_empty() -> None:
+    world, scaler = hands(ScaleDown.EMPTY, node("a"))
+    world.play(scaler, SCAN_MS + UNNEEDED_MS - SCAN_MS)
+    assert not any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
+    world.play(scaler, SCAN_MS + UNNEEDED_MS)
+    assert any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
+    world.play(scaler, SCAN_MS + UNNEEDED_MS + DELETE_DELAY_MS)
+    assert "a" not in world.state.places
+
+
+def test_the_clock_starts_when_the_guard_is_lifted() -> None:
+    world, scaler = hands(ScaleDown.EMPTY, node("a", annotations={GUARD_ANNOTATION: "true"}))
+    world.play(scaler, 3 * UNNEEDED_MS)
+    assert "a" in world.state.places
+    world.write(replace(world.state.places["a"].node, annotations={}))
+    world.play(scaler, 4 * UNNEEDED_MS)
+    assert "a" in world.state.places
+    world.play(scaler, 4 * UNNEEDED_MS + 2 * SCAN_MS)
+    assert "a" not in world.state.places
+
+
+def test_a_pod_that_lands_in_the_last_seconds_keeps_the_node() -> None:
+    world, scaler = hands(ScaleDown.EMPTY, node("a"))
+    world.play(scaler, SCAN_MS + UNNEEDED_MS)
+    late = pod("late", None, 100, 100)
+    world.state.arrive(late, world.clock)
+    world.state.bind(late, "a")
+    world.play(scaler, SCAN_MS + UNNEEDED_MS + SCAN_MS)
+    assert world.state.places["a"].node.taints == ()
+
+
+def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
+    for others, evicted in (([node("b")], True), ([], False)):
+        world, scaler = hands(ScaleDown.UTILIZATION, node("a"), *others)
+        for name, on in (("p", "a"), *((f"q{n}", "b") for n in range(2) if others)):
+            one = pod(name, None, 1000, 100)
+            world.state.arrive(one, 0)
+            world.state.bind(one, on)
+        world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
+        assert ("d/p" in world.state.pending) == evicted
+        assert ("a" not in world.state.places) == evicted
+
+
+def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
+    world, scaler = hands(ScaleDown.EMPTY, node("a", cpu=1000))
+    one = pod("p", None, 3000, 100)
+    world.state.arrive(one, 0)
+    scaler.unschedulable(one)
+    world.play(scaler, 11_000)
+    assert scaler.scale_ups == 1
+    assert not world.state.places["new-1"].node.ready
+    world.play(scaler, 140_000)
+    assert world.state.places["new-1"].node.ready
+
+
+def arrive(world: Hands, scaler: Autoscaler, name: str, cpu: int) -> Pod:
+    one = pod(name, None, cpu, 100)
+    world.state.arrive(one, world.clock)
+    scaler.unschedulable(one)
+    return one
+
+
+def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empties() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, node("a"))
+    one = pod("p", None, 1000, 100)
+    world.state.arrive(one, 0)
+    world.state.bind(one, "a")
+    failed = SCAN_MS + UNNEEDED_MS
+    world.play(scaler, failed)
+    world.state.finish(one.key)
+    world.play(scaler, failed + RECHECK_MS + UNNEEDED_MS - SCAN_MS)
+    assert world.state.places["a"].node.taints == ()
+    world.play(scaler, failed + RECHECK_MS + UNNEEDED_MS + SCAN_MS + DELETE_DELAY_MS)
+    assert "a" not in world.state.places
+
+
+def test_a_node_that_is_coming_is_counted_for_all_that_fit_it() -> None:
+    world, scaler = hands(ScaleDown.NEVER)
+    for name in ("p", "q", "r"):
+        arrive(world, scaler, name, 1800)
+    world.play(scaler, REACTION_MS[1] + SCAN_MS)
+    assert scaler.scale_ups == 2  # two pods of 1.8 cores fit one of 4, beside its agent
+
+
+def test_it_looks_again_when_somebody_else_took_the_room() -> None:
+    world, scaler = hands(ScaleDown.NEVER)
+    arrive(world, scaler, "p", 3000)
+    world.play(scaler, REACTION_MS[1])
+    other = pod("other", None, 3000, 100)
+    world.state.arrive(other, world.clock)
+    (new,) = world.state.places
+    world.state.bind(other, new)
+    world.play(scaler, REACTION_MS[1] + STARTUP_MS[1] + 2 * SCAN_MS)
+    assert scaler.scale_ups == 2
+
+
+def test_it_stops_looking_when_the_pod_has_a_node() -> None:
+    world, scaler = hands(ScaleDown.NEVER)
+    one = arrive(world, scaler, "p", 3000)
+    world.play(scaler, REACTION_MS[1])
+    (new,) = world.state.places
+    world.state.bind(one, new)
+    world.play(scaler, REACTION_MS[1] + STARTUP_MS[1] + 2 * SCAN_MS)
+    assert world.later == []
+    assert scaler.scale_ups == 1
+
+
+def test_a_new_nodes_agent_needs_room_too() -> None:
+    small, large = SHAPES
+    world, scaler = hands(ScaleDown.NEVER)
+    arrive(world, scaler, "p", small.cpu_millis)
+    arrive(world, scaler, "never", large.cpu_millis - DAEMON_REQUESTS.cpu_millis + 1)
+    world.play(scaler, REACTION_MS[1] + SCAN_MS)
+    assert [place.node.allocatable for place in world.state.places.values()] == [large]

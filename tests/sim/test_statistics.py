@@ -1,0 +1,123 @@
+"""The demo's workload: its statistics are the trace's, and what is drawn has those statistics."""
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+
+from sim import trace, workload
+from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
+from sim.workload import DAY_MS, HOUR_MS, PODS_AT_ONCE, Workload
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
+DAYS = 20
+Row = dict[str, str]
+Table = Sequence[tuple[int, int, int, int]]
+
+
+def rows(name: str) -> list[Row]:
+    with (TRACES / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def scaled(counts: Sequence[int], total: int) -> list[int]:
+    """By largest remainders, so that they add up to *total*."""
+    exact = [count * total / sum(counts) for count in counts]
+    whole = [int(one) for one in exact]
+    by_rest = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
+    for place in by_rest[: total - sum(whole)]:
+        whole[place] += 1
+    return whole
+
+
+def assert_commonest(table: Table, counts: Counter[tuple[int, int, int]], total: int) -> None:
+    commonest = counts.most_common(len(table))
+    assert sorted(row[:3] for row in table) == sorted(shape for shape, _ in commonest)
+    expected = scaled([counts[cpu, memory, gpu] for cpu, memory, gpu, _ in table], total)
+    assert [count for *_, count in table] == expected
+
+
+@needs_traces
+class TestTheTraceCountedAnew:
+    def test_the_commonest_nodes(self) -> None:
+        counts = Counter(
+            (int(row["cpu_milli"]), int(row["memory_mib"]), 1000 * int(row["gpu"]))
+            for row in rows(trace.NODES_FILE)
+        )
+        assert_commonest(NODE_SHAPES, counts, 64)
+
+    def test_the_commonest_pods(self) -> None:
+        counts = Counter(
+            (
+                int(row["cpu_milli"]),
+                int(row["memory_mib"]),
+                int(row["num_gpu"]) * int(row["gpu_milli"]),
+            )
+            for row in rows(trace.PODS_FILE)
+        )
+        assert_commonest(POD_SHAPES, counts, 1000)
+
+    def test_the_twentieths_of_the_lifetimes(self) -> None:
+        lives = sorted(
+            int(row["deletion_time"]) - int(row["creation_time"]) for row in rows(trace.PODS_FILE)
+        )
+        percents = (*range(0, 100, 5), 99)
+        assert [lives[len(lives) * percent // 100] for percent in percents[1:]] == list(
+            LIFE_SECONDS[1:]
+        )
+        assert lives[0] == 0
+
+    def test_the_daily_wave(self) -> None:
+        found = rows(trace.PODS_FILE)
+        hours = Counter(int(row["creation_time"]) // 3600 % 24 for row in found)
+        assert [round(2400 * hours[hour] / len(found)) for hour in range(24)] == list(WAVE_PERCENT)
+
+
+@pytest.fixture(scope="module")
+def load() -> Workload:
+    return workload.embedded(seed=1, days=DAYS)
+
+
+class TestWhatIsDrawn:
+    def test_a_seed_repeats_and_arrivals_are_in_order(self) -> None:
+        first = workload.embedded(seed=1, days=2)
+        assert first == workload.embedded(seed=1, days=2)
+        assert first != workload.embedded(seed=2, days=2)
+        assert len(first.nodes) == 64
+        assert [a.at_ms for a in first.arrivals] == sorted(a.at_ms for a in first.arrivals)
+        assert all(a.life_ms > 0 for a in first.arrivals)
+        assert len({a.name for a in first.arrivals}) == len(first.arrivals)
+
+    def test_lives_have_the_tables_mean(self, load: Workload) -> None:
+        lives = [a.life_ms for a in load.arrivals if a.at_ms > 0]
+        assert sum(lives) / len(lives) == pytest.approx(workload.mean_life_ms(), rel=0.03)
+
+    def test_so_many_run_at_once_on_average(self, load: Workload) -> None:
+        came = [a for a in load.arrivals if a.at_ms > 0]
+        running = sum(a.life_ms for a in came) / (DAYS * DAY_MS)
+        assert running == pytest.approx(PODS_AT_ONCE, rel=0.05)
+
+    def test_arrivals_follow_the_wave(self, load: Workload) -> None:
+        hours = Counter(a.at_ms // HOUR_MS % 24 for a in load.arrivals if a.at_ms > 0)
+        mean = hours.total() / 24
+        wave = [percent * 24 / sum(WAVE_PERCENT) for percent in WAVE_PERCENT]
+        assert [hours[hour] / mean for hour in range(24)] == pytest.approx(wave, rel=0.1)
+
+    def test_the_start_is_like_any_midnight(self, load: Workload) -> None:
+        at_start = [
+            sum(a.at_ms == 0 for a in workload.embedded(seed, 1).arrivals) for seed in range(20)
+        ]
+        changes = sorted(
+            change for a in load.arrivals for change in ((a.at_ms, 1), (a.at_ms + a.life_ms, -1))
+        )
+        levels = list(accumulate(change for _, change in changes))
+        at_midnights = [
+            levels[sum(at < day * DAY_MS for at, _ in changes) - 1] for day in range(2, DAYS)
+        ]
+        assert sum(at_start) / len(at_start) == pytest.approx(
+            sum(at_midnights) / len(at_midnights), rel=0.1
+        )

@@ -1,0 +1,110 @@
+"""The simulated control plane: what it writes, and whom it blames for a wait."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.marks import MARK_LABEL, TAINT_KEY, Mark, desired_taints
+from core.model import Effect, Node, Pod, Taint
+from sim.autoscaler import REACTION_MS, STARTUP_MS, TO_BE_DELETED, ScaleDown
+from sim.cluster import State
+from sim.workload import HOUR_MS, Arrival, Workload, amount
+from sim.world import World
+
+SHAPE = amount(4000, 8192, 0, 110)
+OTHERS_TAINT = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
+TICK_MS = 1000
+
+
+class Marker:
+    """Marks at once the nodes that are there at the start; sets nothing else right."""
+
+    def __init__(self, mark: Mark, *taints: Taint) -> None:
+        self._mark, self._taints, self._done = mark, taints, False
+
+    def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
+        return dict.fromkeys(names, 0)
+
+    def node_changed(self, node: Node) -> None: ...
+    def node_gone(self, name: str) -> None: ...
+    def pod_changed(self, pod: Pod) -> None: ...
+    def pod_gone(self, pod: Pod) -> None: ...
+
+    def admit(self, before: Node, after: Node) -> Node:  # noqa: ARG002
+        return replace(after, taints=desired_taints(after))
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
+        if not self._done:
+            for place in list(state.places.values()):
+                labels = {**place.node.labels, MARK_LABEL: self._mark}
+                taints = (*place.node.taints, *self._taints)
+                write(replace(place.node, labels=labels, taints=taints))
+        self._done = True
+
+
+def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> World:
+    """One node of four cores; pods by arrival and millicores."""
+    arrivals = tuple(
+        Arrival(at_ms, f"p{number}", amount(cpu, 100, 0), HOUR_MS)
+        for number, (at_ms, cpu) in enumerate(pods)
+    )
+    load = Workload("made", (SHAPE,), arrivals, HOUR_MS // 2, TICK_MS)
+    return World(load, ScaleDown.NEVER, compactor, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("compactor", "cpu_millis", "blamed"),
+    [
+        pytest.param(Marker(Mark.HARD), 500, 1, id="a hard mark alone"),
+        pytest.param(Marker(Mark.SOFT), 500, 0, id="a soft mark refuses nobody"),
+        pytest.param(Marker(Mark.HARD), 3900, 0, id="no room beside the agent"),
+        pytest.param(Marker(Mark.HARD, OTHERS_TAINT), 500, 0, id="another taint too"),
+    ],
+)
+def test_a_mark_is_blamed_for_what_it_alone_refuses(
+    compactor: Marker, cpu_millis: int, blamed: int
+) -> None:
+    found = world(compactor, (10 * TICK_MS, cpu_millis)).run()
+    assert found.marks == 1
+    assert found.pending_by_mark == blamed
+
+
+def test_a_pod_is_blamed_on_marks_once_however_often_it_is_refused() -> None:
+    found = world(Marker(Mark.HARD), (2 * TICK_MS, 500), (3 * TICK_MS, 500)).run()
+    assert found.pending_by_mark == 2
+    assert found.scale_ups == 1
+
+
+def test_waiting_is_counted_until_a_new_node_is_ready() -> None:
+    found = world(None, (0, 3000), (0, 3000)).run()
+    assert found.scale_ups == 1
+    least, most = (REACTION_MS[end] + STARTUP_MS[end] for end in (0, 1))
+    assert least <= found.pending_ms <= most
+
+
+def test_becoming_ready_leaves_the_rest_of_a_node_alone() -> None:
+    made = world()
+    name = made.new_node(SHAPE)
+    before = replace(
+        made.state.places[name].node,
+        labels={"zone": "a"},
+        annotations={"note": "b"},
+        taints=(OTHERS_TAINT,),
+    )
+    made.write(before)
+    made.ready_node(name)
+    assert made.state.places[name].node == replace(before, ready=True)
+
+
+def test_a_mark_lives_beside_the_autoscalers_taint() -> None:
+    """The world's writes pass through admission, the autoscaler's too."""
+    made = world(Marker(Mark.SOFT))
+    name = made.new_node(SHAPE)
+    made.write(replace(made.state.places[name].node, labels={MARK_LABEL: Mark.SOFT}))
+    marked = made.state.places[name].node
+    made.write(replace(marked, taints=(Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE),)))
+    after = made.state.places[name].node
+    assert {taint.key for taint in after.taints} == {TO_BE_DELETED, TAINT_KEY}
+    assert after.labels == marked.labels
+    assert made.result.marks == 1
