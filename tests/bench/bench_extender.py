@@ -1,79 +1,52 @@
 """The extender's prioritize over HTTP on loopback: `python -m tests.bench.bench_extender`.
 
-p50 and p99 beside a handler that does nothing, in the same run; the server has a thread and an
-event loop of its own, the client is a blocking connection that is kept open, as the scheduler's.
+Ebb, the same handler on Go's net/http, and an aiohttp handler that does nothing, by turns; the
+client is a blocking connection that is kept open, as the scheduler's.
 """
 
-import asyncio
-import gc
-import http.client
-import threading
-import time
+import contextlib
+import functools
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import orjson
 from aiohttp import web
 
-from core.config import ExtenderConfig
+from core.config import AnswersMode, ExtenderConfig
 from core.edge import http as bones
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL
+from core.marks import MARK_LABEL, Mark, score_marked
 from extender import wire
 from extender.app import make_app
 from extender.view import View
+from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.support.builders import node
 from tests.support.clock import FakeClock
 
-CALLS = 1500
-NAMES = (100, 500, 1000, 5000)
-FULL_NODES = 500
-BUDGET_MS = {500: 0.2, 1000: 0.3, 5000: 0.8}
+PATH = "/prioritize"
+TURNS = 5
+CALLS = {100: 400, 500: 400, 1000: 300, 5000: 120}
+"""Of one turn, by names."""
+FULL_NODES, FULL_CALLS = 500, 20
+COMPACT_NAMES = 1000
+BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
+BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
 POD = orjson.dumps({"metadata": {"name": "p", "annotations": {"filler": "x" * 2800}}})
+NAMES = [f"gke-cluster-1-default-pool-7f3b2a1c-{number:05}" for number in range(max(CALLS))]
+MARKS = {
+    name: Mark.HARD if at % 50 == 0 else Mark.SOFT for at, name in enumerate(NAMES) if at % 10 == 0
+}
 
 
-def main() -> None:
-    view = View(ExtenderConfig())
-    names = [f"gke-cluster-1-default-pool-7f3b2a1c-{number:05}" for number in range(max(NAMES))]
-    view.replace_nodes(
-        node(name, labels={MARK_LABEL: "soft"} if at % 10 == 0 else {})
-        for at, name in enumerate(names)
-    )
+def ebb(*, compact: bool) -> web.Application:
+    """Return the extender as it is after a list of Nodes."""
+    view = View(ExtenderConfig(answers=AnswersMode.COMPACT if compact else AnswersMode.FULL))
+    view.replace_nodes(node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items())
     view.alive("nodes", 0.0)
-    app = make_app(view, FakeClock(), Metrics(), bones.Health())
-    app.router.add_post("/nothing", nothing)
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    server = bones.Server(app, "127.0.0.1:0")
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
-    gc.collect()
-    gc.freeze()
-    k = factor()
-    bodies = {str(count): wire.names_body(names[:count], POD) for count in NAMES}
-    bodies[f"{FULL_NODES} full nodes"] = full_nodes(names[:FULL_NODES])
-    rows = []
-    for label, body in bodies.items():
-        calls = CALLS if len(body) < 10**6 else CALLS // 10
-        floor = timed(server.port, "/nothing", body, calls)
-        ours = timed(server.port, "/prioritize", body, calls)
-        budget = BUDGET_MS.get(int(label)) if label.isdecimal() else None
-        rows.append(
-            [
-                label,
-                f"{len(body) / 1000:,.0f} kB",
-                *(f"{ms:.3f}" for ms in (*ours, ours[0] / k)),
-                f"{budget:.1f}" if budget else "",
-                f"{floor[0]:.3f}",
-                f"{ours[0] / floor[0]:.2f}",
-            ]
-        )
-    columns = ["names", "body", "p50 ms", "p99 ms", "p50 / K", "budget", "no-op p50", "ratio"]
-    show(f"extender prioritize over HTTP, {CALLS:,} calls, K = {k:.2f}", columns, rows)
-
-
-async def nothing(request: web.Request) -> web.Response:
-    """Read the body and answer as shortly as can be."""
-    await request.read()
-    return web.Response(body=b"[]", content_type="application/json")
+    return make_app(view, FakeClock(), Metrics(), bones.Health())
 
 
 def full_nodes(names: list[str]) -> bytes:
@@ -84,7 +57,7 @@ def full_nodes(names: list[str]) -> bytes:
             "spec": {"podCIDR": "10.0.0.0/24"},
             "status": {
                 "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
-                "images": [{"names": ["i" * 120], "sizeBytes": 12345678} for _ in range(40)],
+                "images": [{"names": ["i" * 120], "sizeBytes": 12345678} for _ in range(47)],
             },
         }
         for name in names
@@ -92,20 +65,66 @@ def full_nodes(names: list[str]) -> bytes:
     return orjson.dumps({"Pod": {}, "Nodes": {"items": items}, "NodeNames": None})
 
 
-def timed(port: int, path: str, body: bytes, calls: int) -> tuple[float, float]:
-    """Return p50 and p99 of one connection's calls, in ms."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    taken = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        connection.request("POST", path, body)
-        answer = connection.getresponse()
-        answer.read()
-        taken.append((time.perf_counter() - start) * 1000)
-        assert answer.status == 200
-    connection.close()
-    taken.sort()
-    return taken[len(taken) // 2], taken[len(taken) * 99 // 100]
+def bodies() -> dict[str, tuple[bytes, int]]:
+    """Return the calls by their label, each with how often it is made in a turn."""
+    found = {f"{n:,}": (wire.names_body(NAMES[:n], POD), calls) for n, calls in CALLS.items()}
+    found[f"{FULL_NODES} full nodes"] = full_nodes(NAMES[:FULL_NODES]), FULL_CALLS
+    return found
+
+
+def check_same(ports: Mapping[str, int], body: bytes) -> None:
+    """Fail unless Ebb and Go answer the same."""
+    if "Go" in ports:
+        ours, theirs = (wire.scores(serving.call(ports[who], PATH, body)) for who in ("Ebb", "Go"))
+        assert ours == theirs
+        assert len(set(ours.values())) > 1
+
+
+def row(label: str, ports: Mapping[str, int], body: bytes, calls: int, k: float) -> list[str]:
+    """Measure one body on all servers, and write it down."""
+    check_same(ports, body)
+    lines = {who: [serving.Connection(port, PATH, body)] for who, port in ports.items()}
+    taken = serving.measure(lines, TURNS, calls)
+    p50 = {who: found.ms(50) for who, found in taken.items()}
+    cells = [label, f"{len(body) / 1000:,.0f} kB"]
+    for found in taken.values():
+        cells += [f"{found.ms(50):.3f}", f"{found.ms(99):.3f}"]
+    cells += [f"{p50['Ebb'] / k:.3f}", f"{BUDGET_MS.get(label, '')}"]
+    if "Go" in p50:
+        cells += [f"{p50['Ebb'] / p50['Go']:.2f}", f"{BUDGET_RATIO.get(label, '')}"]
+    return [*cells, f"{p50['Ebb'] / p50['no-op']:.2f}"]
+
+
+def main() -> None:
+    k = factor()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ranks = enumerate(MARKS.items())
+        scores = {name: score_marked(mark, rank, len(MARKS)) for rank, (name, mark) in ranks}
+        (folder / "names").write_text(json.dumps(scores))
+        peer = serving.build_peer(folder)
+        rows: list[list[str]] = []
+        ports: dict[str, int] = {}
+        nothing = functools.partial(serving.nothing_app, wire.EMPTY, PATH)
+        for compact in (False, True):
+            ours = functools.partial(ebb, compact=compact)
+            ports = {"Ebb": stack.enter_context(serving.python_server(ours))}
+            if peer:
+                arguments = ["-names", str(folder / "names"), *(["-compact"] if compact else [])]
+                started = peer.serve("-extender", serving.ANY_PORT, *arguments)
+                ports["Go"] = stack.enter_context(started)
+            ports["no-op"] = stack.enter_context(serving.python_server(nothing))
+            if compact:
+                body, calls = bodies()[f"{COMPACT_NAMES:,}"]
+                rows.append(row(f"{COMPACT_NAMES:,} compact", ports, body, calls, k))
+            else:
+                rows += [row(what, ports, *asked, k) for what, asked in bodies().items()]
+    columns = ["names", "body"]
+    for who in ports:
+        columns += [f"{who} p50", "p99"]
+    columns += ["Ebb / K", "budget", *(["Ebb : Go", "budget"] if peer else []), "Ebb : no-op"]
+    against = peer.version if peer else "no Go"
+    show(f"extender prioritize over HTTP, ms; {against}; K = {k:.2f}", columns, rows)
 
 
 if __name__ == "__main__":

@@ -1,110 +1,129 @@
-"""A review of a 12 kB Node over TLS, beside a handler of the same server that does nothing.
+"""Reviews of a Node over TLS: `python -m tests.bench.bench_webhook`.
 
-    python -m tests.bench.bench_webhook
-
-Prints ratios: times of a shared machine mean little by themselves. Client and server share one
-process and one core, so that the client's own work is in both columns and the ratio is flattered;
-the row "answer alone" has the review's work without any server.
+Ebb, the same handler on Go's net/http (HTTP/1.1, as the API server speaks to a Service), and an
+aiohttp handler that does nothing, by turns, over one connection and over eight at once.
 """
 
-import asyncio
-import statistics
+import base64
+import contextlib
+import functools
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import orjson
 from aiohttp import web
 
 from core.edge import http, tls
 from core.edge.metrics import Metrics
-from webhook import wire
-from webhook.app import make_app
+from tests.bench import serving
+from tests.bench.machine import factor, show
+from webhook.app import MUTATE_PATH, make_app
 
-REVIEWS = 2000
-WARM_UP = 200
-ROUNDS = 4
-NODE_BYTES = 12_000
-MESSAGE = Path(__file__).parents[1] / "webhook" / "messages" / "mark_added_foreign_taints.json"
+TURNS = 5
+CALLS = 400
+CONNECTIONS = (1, 8)
+NODE_BYTES = (12_000, 24_000)
+"""A review has the new and the old Node: two times as much."""
+BUDGET_P99_MS = 2.0
+BUDGET = {1: 1.0, 8: 1.1}
+"""Ebb's throughput to Go's, by connections, for the smaller Node."""
+MESSAGES = Path(__file__).parents[1] / "webhook" / "messages"
+MEASURED = "mark_added_foreign_taints.json"
 
 
-def a_review() -> bytes:
-    """Return a review whose object and oldObject are Nodes of about NODE_BYTES each."""
-    review = orjson.loads(MESSAGE.read_bytes())
+def a_review(node_bytes: int) -> bytes:
+    """Return a review whose object and oldObject are Nodes of about *node_bytes* each."""
+    review = orjson.loads((MESSAGES / MEASURED).read_bytes())
     for which in ("object", "oldObject"):
         node = review["request"][which]
         image = node["status"]["images"][0]
-        while len(orjson.dumps(node)) < NODE_BYTES:
+        while len(orjson.dumps(node)) < node_bytes:
             node["status"]["images"].append(image)
     return orjson.dumps(review)
 
 
-async def nothing(request: web.Request) -> web.Response:
-    await request.read()
-    return http.json_response(b"{}")
+def ebb() -> web.Application:
+    return make_app(Metrics(), http.Health())
 
 
-async def over_tls(session: aiohttp.ClientSession, url: str, body: bytes) -> list[float]:
-    """Return the seconds of each request, on one kept connection."""
-    taken = []
-    for number in range(WARM_UP + REVIEWS):
-        start = time.perf_counter()
-        async with session.post(url, data=body) as response:
-            assert response.status == 200
-            await response.read()
-        if number >= WARM_UP:
-            taken.append(time.perf_counter() - start)
-    return taken
+def answered(body: bytes) -> Any:
+    """Return an answer's meaning: the patch decoded."""
+    found = orjson.loads(body)
+    if "patch" in found["response"]:
+        found["response"]["patch"] = orjson.loads(base64.b64decode(found["response"]["patch"]))
+    return found
 
 
-def alone(call: Callable[[], object]) -> list[float]:
-    taken = []
-    for _ in range(REVIEWS):
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return taken
+class Servers:
+    """Their ports, and whom a client trusts."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        pair = tls.make_pair(["localhost"], int(time.time()))
+        pem = folder / "pair.pem"
+        pem.write_bytes(pair.certificate + pair.key)
+        self.trusting = tls.trusting(pair.ca)
+        self.peer = serving.build_peer(folder)
+        self.ports = {"Ebb": stack.enter_context(serving.python_server(ebb, pem))}
+        if self.peer:
+            arguments = ["-webhook", serving.ANY_PORT, "-cert", str(pem), "-key", str(pem)]
+            self.ports["Go"] = stack.enter_context(self.peer.serve(*arguments))
+        nothing = functools.partial(serving.nothing_app, b"{}", MUTATE_PATH)
+        self.ports["no-op"] = stack.enter_context(serving.python_server(nothing, pem))
+
+    def connect(self, port: int, body: bytes) -> serving.Connection:
+        return serving.Connection(port, MUTATE_PATH, body, self.trusting)
+
+    def check_same(self, body: bytes) -> None:
+        """Fail unless Ebb and Go answer the same."""
+        if self.peer:
+            ours, theirs = (
+                answered(serving.call(self.ports[who], MUTATE_PATH, body, self.trusting))
+                for who in ("Ebb", "Go")
+            )
+            assert ours == theirs
 
 
-async def measure(body: bytes) -> dict[str, list[float]]:
-    """Take the handlers in turns, so that a slow moment of the machine hits both."""
-    app = make_app(Metrics(), http.Health())
-    app.router.add_post("/nothing", nothing)
-    pair = tls.make_pair(["localhost"], int(time.time()))
-    server = http.Server(app, "127.0.0.1:0", tls.serving(pair))
-    await server.start()
-    taken: dict[str, list[float]] = {"/nothing": [], "/mutate-node": []}
-    connector = aiohttp.TCPConnector(ssl=tls.trusting(pair.ca), limit=1)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        for _ in range(ROUNDS):
-            for path in taken:
-                url = f"https://localhost:{server.port}{path}"
-                taken[path] += await over_tls(session, url, body)
-    await server.stop()
-    return taken
-
-
-def row(name: str, taken: list[float], floor: list[float]) -> str:
-    def p99(values: list[float]) -> float:
-        return statistics.quantiles(values, n=100)[98]
-
-    p50, p50_floor = statistics.median(taken), statistics.median(floor)
-    return (
-        f"{name:<28}{p50 * 1e6:>10.0f}{p99(taken) * 1e6:>10.0f}"
-        f"{p50 / p50_floor:>14.2f}{p99(taken) / p99(floor):>14.2f}"
-    )
+def row(node_bytes: int, connections: int, taken: Mapping[str, serving.Taken]) -> list[str]:
+    cells = [f"{node_bytes // 1000} kB", str(connections)]
+    for found in taken.values():
+        cells += [f"{found.ms(50):.3f}", f"{found.ms(99):.3f}", f"{found.per_second():,.0f}"]
+    rate = {who: found.per_second() for who, found in taken.items()}
+    budget = BUDGET[connections] if node_bytes == min(NODE_BYTES) else ""
+    if "Go" in rate:
+        cells += [f"{taken['Ebb'].ms(50) / taken['Go'].ms(50):.2f}"]
+        cells += [f"{rate['Ebb'] / rate['Go']:.2f}", f"{budget}"]
+    return [*cells, f"{rate['Ebb'] / rate['no-op']:.2f}"]
 
 
 def main() -> None:
-    body = a_review()
-    taken = asyncio.run(measure(body))
-    floor, reviewed = taken["/nothing"], taken["/mutate-node"]
-    print(f"{len(body)} bytes a review, {len(reviewed)} reviews, 1 connection, TLS 1.3")
-    print(f"{'':<28}{'p50 us':>10}{'p99 us':>10}{'p50 : no-op':>14}{'p99 : no-op':>14}")
-    print(row("no-op handler", floor, floor))
-    print(row("review", reviewed, floor))
-    print(row("answer alone, no server", alone(lambda: wire.review(body)), floor))
+    k = factor()
+    rows = []
+    with contextlib.ExitStack() as stack:
+        servers = Servers(stack)
+        for message in sorted(MESSAGES.glob("*.json")):
+            servers.check_same(message.read_bytes())
+        for node_bytes in NODE_BYTES:
+            body = a_review(node_bytes)
+            servers.check_same(body)
+            for count in CONNECTIONS:
+                lines = {
+                    who: [servers.connect(port, body) for _ in range(count)]
+                    for who, port in servers.ports.items()
+                }
+                taken = serving.measure(lines, TURNS, CALLS)
+                rows.append(row(node_bytes, count, taken))
+    columns = ["Node", "connections"]
+    for who in servers.ports:
+        columns += [f"{who} p50", "p99", "a second"]
+    if servers.peer:
+        columns += ["p50 : Go", "a second : Go", "budget"]
+    columns.append("a second : no-op")
+    against = servers.peer.version if servers.peer else "no Go"
+    show(f"webhook review over TLS, ms; {against}; K = {k:.2f}", columns, rows)
 
 
 if __name__ == "__main__":

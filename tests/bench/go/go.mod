@@ -1,0 +1,3 @@
+module ebb.local/peer
+
+go 1.24
