@@ -1,0 +1,49 @@
+import yaml
+
+from core.config import parse
+from tests.manifests.kustomize import Json, find, of_kind, render, templates
+from webhook import names
+
+PARSED = "config.yaml"
+
+
+def certificate(name: str) -> Json:
+    found: Json = find(render("cert-manager"), "Certificate", name)["spec"]
+    return found
+
+
+def test_the_certificate_is_for_the_names_the_webhook_is_called_by() -> None:
+    own = names.server_names(names.NAMESPACE)
+    assert certificate("ebb-webhook")["dnsNames"] == [
+        n for n in own if n.startswith(names.SERVICE)
+    ]
+
+
+def test_it_is_mounted_where_the_configuration_says() -> None:
+    objects = render("cert-manager")
+    text = find(objects, "ConfigMap", "ebb-config")["data"][PARSED]
+    config = parse(yaml.safe_load(text), PARSED).webhook
+    (template,) = templates(objects)
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    mounts = template["spec"]["containers"][0]["volumeMounts"]
+    (mount,) = (found for found in mounts if found["name"] == "tls")
+    assert volumes["tls"]["secret"]["secretName"] == certificate("ebb-webhook")["secretName"]
+    assert config.cert_file == f"{mount['mountPath']}/tls.crt"
+    assert config.key_file == f"{mount['mountPath']}/tls.key"
+
+
+def test_the_api_server_trusts_the_certificates_own_ca() -> None:
+    objects = render("cert-manager")
+    webhook = find(objects, "MutatingWebhookConfiguration", names.REGISTRATION)
+    source = webhook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert source == f"{names.NAMESPACE}/ebb-webhook"
+    leaf, ca = certificate("ebb-webhook"), certificate("ebb-ca")
+    assert leaf["issuerRef"]["name"] == "ebb-ca"
+    assert ca["isCA"]
+    issuer = find(objects, "Issuer", "ebb-ca")
+    assert issuer["spec"]["ca"]["secretName"] == ca["secretName"]
+    find(objects, "Issuer", ca["issuerRef"]["name"])
+
+
+def test_the_webhooks_own_secret_is_gone() -> None:
+    assert of_kind(render("cert-manager"), "Secret") == []

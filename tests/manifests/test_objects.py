@@ -1,0 +1,267 @@
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from core.config import Config, Mode
+from core.edge import files
+from core.edge.clock import SystemClock
+from core.edge.http import Health
+from core.edge.http import make_app as make_bones
+from core.edge.metrics import Metrics
+from core.marks import MARK_LABEL
+from extender.app import make_app as make_extender
+from extender.view import View
+from tests.manifests.kustomize import (
+    COMPONENTS,
+    EXAMPLES,
+    ROOT,
+    Json,
+    containers,
+    find,
+    of_kind,
+    render,
+    templates,
+)
+from webhook import names
+from webhook.app import MUTATE_PATH
+from webhook.wire import API_VERSION, KUBELETS
+
+EVERYTHING = ("", *COMPONENTS, *EXAMPLES)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+VERSION = PROJECT["version"]
+OURS = f"ghcr.io/kube-ebb/ebb:{VERSION}"
+LABEL = "app.kubernetes.io/"
+SELECTED_BY = {f"{LABEL}name", f"{LABEL}instance", f"{LABEL}component"}
+KUBELETS_PASS = f'request.operation == "CREATE" || !("{KUBELETS}" in request.userInfo.groups)'
+
+
+@pytest.fixture(params=EVERYTHING, ids=lambda name: name or "base")
+def objects(request: pytest.FixtureRequest) -> list[Json]:
+    return render(request.param)
+
+
+def test_the_base_is_what_it_says_and_no_more() -> None:
+    assert sorted(item["kind"] for item in render("")) == sorted(
+        [
+            "Namespace",
+            "ServiceAccount",
+            *["ClusterRole", "ClusterRoleBinding"] * 2,
+            *["Role", "RoleBinding"] * 3,
+            "ConfigMap",
+            "Secret",
+            "Service",
+            "Deployment",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "MutatingWebhookConfiguration",
+        ]
+    )
+
+
+def test_no_object_stands_there_twice(objects: list[Json]) -> None:
+    keys = [
+        (
+            item["apiVersion"],
+            item["kind"],
+            item["metadata"].get("namespace"),
+            item["metadata"]["name"],
+        )
+        for item in objects
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_object_carries_the_labels(objects: list[Json]) -> None:
+    for item in [*objects, *templates(objects)]:
+        labels = item["metadata"]["labels"]
+        assert set(labels) >= SELECTED_BY
+        assert labels[f"{LABEL}part-of"] == "ebb"
+        assert labels[f"{LABEL}managed-by"] == "kustomize"
+        assert labels[f"{LABEL}version"] == VERSION
+
+
+def test_what_has_a_namespace_is_in_ours_or_has_a_reason(objects: list[Json]) -> None:
+    for item in objects:
+        found = item["metadata"].get("namespace", names.NAMESPACE)
+        if item["kind"] in ("Role", "RoleBinding") and found != names.NAMESPACE:
+            assert (item["metadata"]["name"], found) in {
+                ("ebb-webhook-events", "default"),
+                ("ebb-scheduler-authentication", "kube-system"),
+            }
+        else:
+            assert found == names.NAMESPACE
+
+
+def test_the_namespace_takes_restricted_pods_only(objects: list[Json]) -> None:
+    labels = find(objects, "Namespace", names.NAMESPACE)["metadata"]["labels"]
+    for mode in ("enforce", "audit", "warn"):
+        assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
+
+
+def test_every_selector_selects_one_workload(objects: list[Json]) -> None:
+    workloads = [template["metadata"]["labels"] for template in templates(objects)]
+    found = list(_selectors(objects))
+    assert found
+    for selector in found:
+        assert set(selector) == SELECTED_BY
+        assert sum(selector.items() <= labels.items() for labels in workloads) == 1
+
+
+def _selectors(objects: list[Json]) -> Iterator[Json]:
+    for item in of_kind(objects, "Deployment", "PodDisruptionBudget"):
+        yield item["spec"]["selector"]["matchLabels"]
+    for item in of_kind(objects, "NetworkPolicy"):
+        yield item["spec"]["podSelector"]["matchLabels"]
+    for item in of_kind(objects, "Service"):
+        yield item["spec"]["selector"]
+    for template in templates(objects):
+        for spread in template["spec"]["topologySpreadConstraints"]:
+            assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+            yield spread["labelSelector"]["matchLabels"]
+        anti = template["spec"]["affinity"]["podAntiAffinity"]
+        assert set(anti) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+        for term in anti["preferredDuringSchedulingIgnoredDuringExecution"]:
+            yield term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+
+
+def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]) -> None:
+    for item in of_kind(objects, "Deployment"):
+        name, spec = item["metadata"]["name"], item["spec"]
+        assert spec["replicas"] == 2
+        assert find(objects, "PodDisruptionBudget", name)["spec"]["maxUnavailable"] == 1
+        policy = find(objects, "NetworkPolicy", name)
+        assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
+        account = find(objects, "ServiceAccount", spec["template"]["spec"]["serviceAccountName"])
+        assert account["automountServiceAccountToken"] is False
+
+
+def test_a_policy_opens_ports_that_containers_have(objects: list[Json]) -> None:
+    for item in of_kind(objects, "Deployment"):
+        policy = find(objects, "NetworkPolicy", item["metadata"]["name"])["spec"]
+        ports = {
+            port["containerPort"]
+            for container in item["spec"]["template"]["spec"]["containers"]
+            for port in container["ports"]
+        }
+        opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+        assert sorted(opened) == sorted(ports)
+
+
+def test_commands_are_the_projects_programs(objects: list[Json]) -> None:
+    for container in containers(objects):
+        if container["image"] == OURS:
+            program, *rest = container["command"]
+            assert program in PROJECT["scripts"]
+            assert rest == ["--config", "/etc/ebb/config.yaml"]
+        else:
+            assert container["image"].startswith("registry.k8s.io/kube-scheduler:v1.")
+
+
+def test_the_webhooks_ports_paths_and_environment() -> None:
+    objects, new = render(""), Config().webhook
+    (container,) = containers(objects)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"https": _port(new.listen), "metrics": _port(new.metrics_listen)}
+    (port,) = find(objects, "Service", names.SERVICE)["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "https")
+    probes = [container[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
+    assert probes == [{"path": path, "port": "metrics"} for path in ("/readyz", "/livez")]
+    assert {"/readyz", "/livez"} <= {
+        resource.canonical for resource in make_bones(Health(), Metrics()).router.resources()
+    }
+    source = (ROOT / "webhook" / "__main__.py").read_text("utf-8")
+    for variable in container["env"]:
+        assert f'"{variable["name"]}"' in source
+        path = variable["name"].removeprefix("POD_").lower()
+        assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.{path}"
+
+
+def test_the_extenders_port_and_paths() -> None:
+    for name in ("extender", "second-scheduler"):
+        (container,) = (
+            found for found in containers(render(name)) if found["command"][0] == "ebb-extender"
+        )
+        (port,) = container["ports"]
+        assert port["containerPort"] == _port(Config().extender.listen)
+        routes = extender_routes()
+        for probe in ("readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"]["path"] in routes
+            assert container[probe]["httpGet"]["port"] == port["name"]
+    (service,) = find(render("extender"), "Service", "ebb-extender")["spec"]["ports"]
+    assert (service["port"], service["targetPort"]) == (8888, "prioritize")
+
+
+def extender_routes() -> set[str]:
+    app = make_extender(View(Config().extender), SystemClock(), Metrics(), Health())
+    return {resource.canonical for resource in app.router.resources()}
+
+
+def _port(listen: str) -> int:
+    return int(listen.rpartition(":")[2])
+
+
+def test_the_registration() -> None:
+    (webhook,) = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"]
+    service = {
+        "name": names.SERVICE,
+        "namespace": names.NAMESPACE,
+        "path": MUTATE_PATH,
+        "port": 443,
+    }
+    assert webhook.pop("clientConfig") == {"service": service}  # and no caBundle
+    assert webhook.pop("admissionReviewVersions") == [
+        API_VERSION.removeprefix("admission.k8s.io/")
+    ]
+    assert webhook == {
+        "name": "nodes.webhook.kube-ebb.io",
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["nodes"],
+                "scope": "Cluster",
+            }
+        ],
+        "objectSelector": {"matchExpressions": [{"key": MARK_LABEL, "operator": "Exists"}]},
+        "matchConditions": [{"name": "not-a-kubelets-update", "expression": KUBELETS_PASS}],
+        "matchPolicy": "Equivalent",
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "None",
+        "timeoutSeconds": 2,
+    }
+
+
+def test_the_secret_is_shipped_empty() -> None:
+    secret = find(render(""), "Secret", names.SECRET)
+    assert secret["type"] == "Opaque"
+    assert not {"data", "stringData"} & set(secret)
+
+
+def test_every_configuration_is_valid_and_writes_nothing_unless_asked(
+    objects: list[Json], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> None:
+    found = [item["data"]["config.yaml"] for item in of_kind(objects, "ConfigMap")]
+    assert found
+    for text in found:
+        path = tmp_path_factory.mktemp("config") / "config.yaml"
+        path.write_text(text, "utf-8")
+        mode = files.read_config(str(path)).mode
+        assert mode is Mode.OBSERVE or "self-managed" in request.node.name
+
+
+def test_files_that_a_configuration_names_are_mounted(objects: list[Json]) -> None:
+    for template in templates(objects):
+        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+        for container in template["spec"]["containers"]:
+            mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+            config = volumes[mounts["/etc/ebb"]]["configMap"]["name"]
+            data = find(objects, "ConfigMap", config)["data"]
+            assert container["command"][-1].removeprefix("--config=").rpartition("/")[2] in data
+            part = container["command"][0].removeprefix("ebb-")
+            for line in data["config.yaml"].partition(f"\n{part}:")[2].splitlines():
+                name, _, path = line.strip().partition(": ")
+                if name.endswith("File"):
+                    assert path.rpartition("/")[0] in mounts

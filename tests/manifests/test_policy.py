@@ -1,0 +1,107 @@
+"""The policy against core.marks, as far as it can be read; that it computes the same was seen on
+a real API server."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import marks
+from tests.manifests.kustomize import find, of_kind, render
+from webhook import names
+
+OBJECTS = render("admission-policy")
+SPEC = find(OBJECTS, "MutatingAdmissionPolicy", "ebb-node-taint")["spec"]
+VARIABLES = {variable["name"]: variable["expression"] for variable in SPEC["variables"]}
+WEBHOOK = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"][0]
+JSON_TEXTS = st.dictionaries(
+    st.sampled_from(["since", "deadline", "owner", "policy", "reason", "more"]),
+    st.one_of(st.integers(), st.text(max_size=5), st.none()),
+)
+
+
+def written() -> re.Pattern[str]:
+    """The form of the details that the policy takes for readable."""
+    found = re.fullmatch(r"variables\.details\.matches\(r'(.*)'\)", VARIABLES["readable"])
+    assert found
+    return re.compile(found[1])
+
+
+def test_the_policy_sees_what_the_webhook_would_see() -> None:
+    assert SPEC["matchConditions"] == WEBHOOK["matchConditions"]
+    matched = SPEC["matchConstraints"]
+    assert matched["objectSelector"] == WEBHOOK["objectSelector"]
+    assert matched["resourceRules"] == WEBHOOK["rules"]
+    assert matched["matchPolicy"] == WEBHOOK["matchPolicy"]
+    for name in ("failurePolicy", "reinvocationPolicy"):
+        assert SPEC[name] == WEBHOOK[name]
+
+
+def test_it_is_bound_and_takes_the_webhooks_place() -> None:
+    (binding,) = of_kind(OBJECTS, "MutatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": "ebb-node-taint"}
+    assert of_kind(OBJECTS, "MutatingWebhookConfiguration") == []
+
+
+def test_its_keys_and_effects_are_those_of_the_code() -> None:
+    assert VARIABLES["key"] == f'"{marks.TAINT_KEY}"'
+    assert f'["{marks.DETAILS_ANNOTATION}"]' in VARIABLES["details"]
+    assert f'["{marks.MARK_LABEL}"]' in VARIABLES["effect"]
+    effects = ", ".join(f'"{mark}": "{effect}"' for mark, effect in marks.EFFECT_OF.items())
+    assert VARIABLES["effect"].startswith(f"{{{effects}}}")
+
+
+def test_a_variable_uses_earlier_ones_only() -> None:
+    known: set[str] = set()
+    for name, expression in VARIABLES.items():
+        assert set(re.findall(r"variables\.(\w+)", expression)) <= known
+        known.add(name)
+    (mutation,) = SPEC["mutations"]
+    expression = mutation["jsonPatch"]["expression"]
+    assert set(re.findall(r"variables\.(\w+)", expression)) <= known
+
+
+@given(
+    st.builds(
+        marks.Details,
+        since=st.integers(0),
+        deadline=st.integers(0),
+        owner=st.text(),
+        policy=st.text(),
+        reason=st.text(),
+    )
+)
+def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:
+    text = marks.encode_details(details)
+    assert written().fullmatch(text)
+    found = re.search(r"[0-9]+", text)
+    assert found
+    assert int(found[0]) == details.since
+
+
+@given(JSON_TEXTS)
+def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
+    text = str(found).replace("'", '"').replace(" ", "")
+    if written().fullmatch(text):
+        details = marks.decode_details({marks.DETAILS_ANNOTATION: text})
+        assert details
+        assert details.since == found["since"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "",
+        "{}",
+        '{"since":5}',
+        '{"since":05,"deadline":1,"owner":"a","policy":"b","reason":"c"}',
+        '{"since":-5,"deadline":1,"owner":"a","policy":"b","reason":"c"}',
+        '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"c"',
+        '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"\\x"}',
+        '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"c"}}',
+    ],
+)
+def test_what_is_damaged_is_not_readable(damaged: str) -> None:
+    assert not written().fullmatch(damaged)

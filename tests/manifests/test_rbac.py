@@ -1,0 +1,122 @@
+"""Who may do what: the whole table, so that a right that is added is added here too."""
+
+import pytest
+
+from tests.manifests.kustomize import Json, find, of_kind, render
+from tests.manifests.test_objects import EVERYTHING
+from webhook import names
+
+Rule = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+"""API group, resource, names (none: all), verbs."""
+
+LEASES = "coordination.k8s.io"
+REGISTRATIONS = "admissionregistration.k8s.io"
+
+
+def lease(name: str) -> list[Rule]:
+    return [
+        (LEASES, "leases", (), ("create",)),
+        (LEASES, "leases", (name,), ("get", "update")),
+    ]
+
+
+CLUSTER: dict[str, list[Rule]] = {
+    "ebb-webhook": [
+        ("", "nodes", (), ("get", "list", "watch", "patch")),
+        ("", "pods", (), ("list", "watch")),
+        ("policy", "poddisruptionbudgets", (), ("list", "watch")),
+    ],
+    "ebb-webhook-registration": [
+        (
+            REGISTRATIONS,
+            "mutatingwebhookconfigurations",
+            (names.REGISTRATION,),
+            ("get", "patch"),
+        ),
+    ],
+    "ebb-extender": [("", "nodes", (), ("list", "watch"))],
+    "ebb-extender-pack": [("", "pods", (), ("list", "watch"))],
+}
+ROLES: dict[tuple[str, str], list[Rule]] = {
+    (names.NAMESPACE, "ebb-webhook-lease"): lease(names.LEASE),
+    (names.NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
+    ("default", "ebb-webhook-events"): [("events.k8s.io", "events", (), ("create",))],
+    (names.NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
+}
+OF_KUBERNETES = {
+    "ebb-scheduler": "system:kube-scheduler",
+    "ebb-scheduler-volumes": "system:volume-scheduler",
+    "ebb-scheduler-authentication": "extension-apiserver-authentication-reader",
+}
+"""Bindings to roles that every cluster has: what kube-scheduler itself may."""
+
+
+@pytest.fixture(params=EVERYTHING, ids=lambda name: name or "base")
+def objects(request: pytest.FixtureRequest) -> list[Json]:
+    return render(request.param)
+
+
+def rules(role: Json) -> list[Rule]:
+    found = []
+    for rule in role["rules"]:
+        assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
+        (group,), (resource,) = rule["apiGroups"], rule["resources"]
+        listed = tuple(rule.get("resourceNames", ())), tuple(rule["verbs"])
+        found.append((group, resource, *listed))
+    return found
+
+
+def test_no_right_is_a_wildcard(objects: list[Json]) -> None:
+    for role in of_kind(objects, "Role", "ClusterRole"):
+        for rule in role["rules"]:
+            assert not any("*" in word for words in rule.values() for word in words)
+
+
+def test_every_right_is_in_the_table(objects: list[Json]) -> None:
+    for role in of_kind(objects, "ClusterRole"):
+        assert rules(role) == CLUSTER[role["metadata"]["name"]]
+    for role in of_kind(objects, "Role"):
+        metadata = role["metadata"]
+        assert rules(role) == ROLES[metadata["namespace"], metadata["name"]]
+
+
+def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -> None:
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        metadata, reference = binding["metadata"], binding["roleRef"]
+        (subject,) = binding["subjects"]
+        assert subject["kind"] == "ServiceAccount"
+        find(objects, "ServiceAccount", subject["name"], subject["namespace"])
+        assert metadata["name"].startswith(subject["name"])
+        if metadata["name"] in OF_KUBERNETES:
+            assert reference["name"] == OF_KUBERNETES[metadata["name"]]
+        else:
+            assert reference["name"] == metadata["name"]
+            role = find(objects, reference["kind"], reference["name"], metadata.get("namespace"))
+            assert binding["kind"] == f"{role['kind']}Binding"
+    roles, bindings = of_kind(objects, "Role", "ClusterRole"), of_kind(objects, "RoleBinding")
+    bindings += of_kind(objects, "ClusterRoleBinding")
+    bound = {(item["roleRef"]["kind"], item["roleRef"]["name"]) for item in bindings}
+    assert {(role["kind"], role["metadata"]["name"]) for role in roles} <= bound
+
+
+@pytest.mark.parametrize(
+    ("component", "expected"),
+    [
+        ("", {"ebb-webhook", "ebb-webhook-registration"}),
+        (
+            "extender",
+            {"ebb-webhook", "ebb-webhook-registration", "ebb-extender", "ebb-extender-pack"},
+        ),
+        ("second-scheduler", {"ebb-webhook", "ebb-webhook-registration"}),
+        ("cert-manager", {"ebb-webhook"}),
+        ("admission-policy", {"ebb-webhook", "ebb-webhook-registration"}),
+    ],
+)
+def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> None:
+    found = of_kind(render(component), "ClusterRole")
+    assert {role["metadata"]["name"] for role in found} == expected
+
+
+def test_with_cert_manager_no_right_on_secrets_is_left() -> None:
+    found = [rule for role in of_kind(render("cert-manager"), "Role") for rule in rules(role)]
+    assert "secrets" not in {resource for _, resource, _, _ in found}

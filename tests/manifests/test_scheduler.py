@@ -1,0 +1,96 @@
+import re
+
+import yaml
+
+from core.marks import SCORE_MARKED_SOFT_MAX, SCORE_MAX, score_pack
+from core.model import Resources
+from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
+from tests.manifests.test_objects import extender_routes
+from webhook import names
+
+FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
+EXTENDER_SCORE_MAX = 10
+NODE_SCORE_MAX = 100
+DEFAULT_WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+"""kube-scheduler's score plugins; each gives 0 to 100 points times its weight."""
+
+
+def second() -> Json:
+    data = find(render("second-scheduler"), "ConfigMap", "ebb-scheduler-config")["data"]
+    found: Json = yaml.safe_load(data["scheduler.yaml"])
+    return found
+
+
+def stanzas() -> tuple[Json, Json]:
+    (config,) = documents(FILE)
+    (own,), (beside,) = config["extenders"], second()["extenders"]
+    return own, beside
+
+
+def test_both_schedulers_ask_in_the_same_way() -> None:
+    own, beside = stanzas()
+    assert own.pop("urlPrefix") == f"http://{_service()['clusterIP']}:8888"
+    assert beside.pop("urlPrefix") == "http://127.0.0.1:8888"
+    assert own == beside
+    assert own == {
+        "prioritizeVerb": "prioritize",
+        "weight": 100,
+        "nodeCacheCapable": True,
+        "ignorable": True,
+        "httpTimeout": "200ms",
+    }
+    assert f"/{own['prioritizeVerb']}" in extender_routes()
+
+
+def test_a_mark_outweighs_all_default_preferences_together() -> None:
+    points = stanzas()[0]["weight"] * NODE_SCORE_MAX // EXTENDER_SCORE_MAX
+    preferences = NODE_SCORE_MAX * sum(DEFAULT_WEIGHTS.values())
+    assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
+    # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
+    # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
+    taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
+    nearest = score_pack(Resources(), Resources(1, 1)) - SCORE_MARKED_SOFT_MAX
+    assert nearest * points + taint > preferences - taint
+
+
+def _service() -> Json:
+    found: Json = find(render("extender"), "Service", "ebb-extender")["spec"]
+    return found
+
+
+def test_the_stanza_with_tls_is_complete() -> None:
+    commented = FILE.read_text("utf-8").partition("# - urlPrefix")[2]
+    text = "- urlPrefix" + commented.replace("\n# ", "\n").replace("#     #", "#")
+    (stanza,) = yaml.safe_load(text)
+    assert stanza["urlPrefix"] == f"https://{_service()['clusterIP']}:8888"
+    assert stanza["enableHTTPS"] is True
+    tls = stanza["tlsConfig"]
+    assert tls["serverName"] == f"ebb-extender.{names.NAMESPACE}.svc"
+    assert {"caFile", "certFile", "keyFile"} < set(tls)
+    assert "insecure" not in tls
+
+
+def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
+    config = second()
+    assert config["profiles"] == [{"schedulerName": "ebb-scheduler"}]
+    assert config["leaderElection"] == {
+        "leaderElect": True,
+        "resourceNamespace": names.NAMESPACE,
+        "resourceName": "ebb-scheduler",
+    }
+    assert config["apiVersion"] == documents(FILE)[0]["apiVersion"]
+
+
+def test_the_document_shows_the_same_stanza() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
+    found = re.search(r"```yaml\n(extenders:\n.*?)```", text, re.DOTALL)
+    assert found
+    assert yaml.safe_load(found[1])["extenders"] == [stanzas()[0]]
