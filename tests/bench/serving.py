@@ -204,9 +204,7 @@ class Taken:
         return len(self.seconds) / self.elapsed
 
 
-def measure(
-    lines: Mapping[str, Sequence[Connection]], turns: int, calls: int
-) -> dict[str, Taken]:
+def measure(lines: Mapping[str, Sequence[Connection]], turns: int, calls: int) -> dict[str, Taken]:
     """Drive each server over its connections, by turns, so that a slow moment hits all."""
     taken = {name: Taken() for name in lines}
     for connections in lines.values():
