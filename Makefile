@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check e2e e2e-tools fix bench lock clean
@@ -37,20 +39,25 @@ e2e-tools: setup ## build the control plane's programs into a cache, once (needs
 e2e: e2e-tools ## the pair against a real API server and scheduler; pytest's options in ARGS
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
-fix: setup ## format, and repair what the linter can
+fix: setup ## format, repair what the linter can, write docs/reasons.md
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
+	mv docs/reasons.md.new docs/reasons.md
 
-bench: setup ## engine, extender and webhook: times, memory and ratios
+bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_webhook
 	$(BIN)/python -m tests.bench.bench_kube
+	$(BIN)/python -m tests.bench.bench_scheduler
+	$(BIN)/python -m tests.bench.bench_live
 
-lock: setup ## resolve the dependencies anew
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --extra demo --extra dev --output-file requirements.lock pyproject.toml
+lock: setup ## resolve the dependencies anew, and of them what the image runs on and is built with
+	$(COMPILE) --extra demo --extra dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
+	$(COMPILE) --constraint requirements.lock --only-build-deps --build-deps-for wheel \
+	  --output-file requirements-build.lock pyproject.toml
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

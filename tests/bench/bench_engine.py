@@ -13,7 +13,9 @@ from fractions import Fraction
 from core import engine
 from core.config import Config, Thresholds
 from core.model import Cluster
+from core.plan import Plan
 from tests.bench.machine import factor, resident_mib, show
+from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster
 from tests.support.reference import Reference
 
@@ -25,7 +27,7 @@ BUDGET_SECONDS = {5000: 0.6}
 """Joint plan, no limit, times K (explanations of the nodes that stay are on top of it)."""
 
 
-def timed(made: Cluster, config: Config) -> tuple[float, engine.Plan]:
+def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
     """Return the best of some turns, with the collector off while it runs, and the plan."""
     best, plan = math.inf, None
     for _ in range(TURNS):
@@ -46,7 +48,7 @@ def main() -> None:
     for regime in REGIMES:
         taken = {}
         for share in (Fraction(4, 5), Fraction(1)):
-            config = Config(thresholds=Thresholds(cpu=share, memory=share))
+            config = Config(thresholds=Thresholds(cpu=share, memory=share), budgets=UNLIMITED)
             for size in sizes:
                 before = resident_mib()
                 made = cluster(size, regime)

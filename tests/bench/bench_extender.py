@@ -14,10 +14,10 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
-from core.config import AnswersMode, ExtenderConfig
 from core.edge import http as bones
 from core.edge.metrics import Metrics
 from core.marks import MARK_LABEL, Mark, score_marked
+from core.programs import AnswersMode, ExtenderConfig
 from extender import wire
 from extender.app import make_app
 from extender.view import View

@@ -1,0 +1,99 @@
+"""Commands of docs/install.md, as they stand there, on the real API server."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from core.config import Mode
+from core.marks import DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
+from tests.e2e.api import Api
+from tests.e2e.install import installed
+from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, pod, taints
+from tests.e2e.plane import ROOT, Plane, until
+
+DOCUMENT = (ROOT / "docs" / "install.md").read_text("utf-8")
+TRACES = "grep -E "
+BY_HAND = "kubectl label nodes --all"
+
+
+def said(plane: Plane, command: str) -> str:
+    """Run what a person would type, as the administrator; return what it prints."""
+    path = f"{plane.bin}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig("person"))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0 or (not done.stderr and TRACES in command), done.stderr
+    return done.stdout
+
+
+def block(start: str) -> str:
+    """Return the one block of commands that holds this."""
+    blocks = re.findall(r"^ *```console\n(.*?)^ *```", DOCUMENT, re.DOTALL | re.MULTILINE)
+    (found,) = (one for one in blocks if start in one)
+    return str(found)
+
+
+def asked(question: str) -> str:
+    """Return the command that answers a question of the table."""
+    found = re.search(rf"^\| {re.escape(question)} \| `([^`]+)`", DOCUMENT, re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def test_the_checks_after_installing(plane: Plane, api: Api) -> None:
+    with installed(plane):
+        add_nodes(api, "n")
+        assert said(plane, asked("who leads?")).startswith("ebb-webhook_")
+        bundle = asked("does the API server trust the webhook?")
+        assert "BEGIN CERTIFICATE" in said(plane, f"{bundle} | base64 -d")
+        dry_run = asked("does a mark become a taint?").replace("NODE", "n")
+        assert TAINT_KEY in said(plane, dry_run)
+        assert said(plane, block(TRACES)) == "", "a dry run stores nothing"
+
+
+def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
+    add_nodes(api, "a", "b")
+    mark(api, "a")
+    guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
+    assert TAINT_KEY in said(plane, block(TRACES))
+    with installed(plane, mode=Mode.OBSERVE, handOver={"guard": "0s"}):
+        until(lambda: said(plane, block(TRACES)) == "", "all is gone")
+        assert GUARD_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
+        events = re.search(r"^kubectl -n default get events.*$", DOCUMENT, re.MULTILINE)
+        assert events
+        command = events[0]
+        until(lambda: "DrainReleased" in said(plane, command), "an Event says so")
+
+
+@pytest.mark.parametrize("value", ["soft", "hard"])
+def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) -> None:
+    add_nodes(api, "marked", "guarded", "theirs")
+    annotations = {
+        GUARD_ANNOTATION: "true",
+        GUARD_OURS_ANNOTATION: "marked",
+        DETAILS_ANNOTATION: "{}",
+    }
+    mark(api, "marked", value)
+    api.merge(
+        f"{NODES}/marked",
+        {"metadata": {"annotations": annotations}, "spec": {"taints": [THEIRS, TAINT]}},
+    )
+    api.merge(f"{NODES}/guarded", {"metadata": {"annotations": annotations}})
+    api.merge(f"{NODES}/theirs", {"metadata": {"annotations": {GUARD_ANNOTATION: "true"}}})
+    api.create(PODS, pod("p", node_name="marked"))
+    assert said(plane, block(TRACES))
+    said(plane, block(BY_HAND))
+    assert said(plane, block(TRACES)) == ""
+    found = {one["metadata"]["name"]: one for one in api.get(NODES)["items"]}
+    assert taints(found["marked"]) == [THEIRS]
+    assert GUARD_ANNOTATION not in found["marked"]["metadata"]["annotations"]
+    assert GUARD_ANNOTATION not in found["guarded"]["metadata"]["annotations"]
+    assert found["theirs"]["metadata"]["annotations"][GUARD_ANNOTATION] == "true"

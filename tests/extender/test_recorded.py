@@ -1,0 +1,62 @@
+"""What a real kube-scheduler sent, through the program's front; messages/README.md says how."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from core.edge import http
+from core.edge.metrics import Metrics
+from core.marks import MARK_LABEL, Mark
+from core.programs import AnswersMode, ExtenderConfig
+from extender import wire
+from extender.app import make_app
+from extender.view import View
+from tests.support.builders import node
+from tests.support.clock import FakeClock
+
+MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
+            for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip
+NAMES = {
+    "names": {f"node-{number}" for number in range(10)},
+    "nodes": {f"node-{number}" for number in range(3)},
+}
+MARKED = {"node-0": (Mark.SOFT, 0), "node-1": (Mark.HARD, 0), "node-2": (Mark.SOFT, 1)}
+"""The mark and its score, of three marks in the order of their names."""
+
+
+@pytest.fixture(params=list(AnswersMode))
+def answers(request: pytest.FixtureRequest) -> AnswersMode:
+    mode: AnswersMode = request.param
+    return mode
+
+
+@pytest.fixture
+async def url(answers: AnswersMode) -> AsyncIterator[str]:
+    view = View(ExtenderConfig(answers=answers))
+    view.replace_nodes(node(name, labels={MARK_LABEL: mark}) for name, (mark, _) in MARKED.items())
+    view.alive("nodes", 0.0)
+    app = make_app(view, FakeClock(), Metrics(), http.Health())
+    server = http.Server(app, "127.0.0.1:0")
+    await server.start()
+    yield f"http://127.0.0.1:{server.port}/prioritize"
+    await server.stop()
+
+
+def test_every_recording_is_asked_here() -> None:
+    assert set(MESSAGES) == set(NAMES)
+
+
+@pytest.mark.parametrize("message", NAMES)
+async def test_a_recorded_call(url: str, answers: AnswersMode, message: str) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=MESSAGES[message]) as response,
+    ):
+        assert response.status == 200
+        found = wire.scores(await response.read())
+    scores = {name: MARKED[name][1] if name in MARKED else 10 for name in NAMES[message]}
+    if answers is AnswersMode.COMPACT:
+        scores = {name: score - 10 for name, (_, score) in MARKED.items()}
+    assert found == scores

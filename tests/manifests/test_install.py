@@ -1,0 +1,124 @@
+"""docs/install.md says what manifests/ and the code say."""
+
+import re
+
+import pytest
+import yaml
+
+from core import marks
+from core.config import Config, Mode, parse
+from tests.manifests.kustomize import ROOT, Json, containers, documents, find, of_kind, render
+from webhook import names
+from webhook.certs import ROTATE_ANNOTATION
+
+TEXT = (ROOT / "docs" / "install.md").read_text("utf-8")
+BLOCKS = [
+    yaml.safe_load(block)
+    for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.DOTALL | re.MULTILINE)
+]
+SCHEDULER = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
+
+
+def block(kind: str) -> Json:
+    (found,) = (one for one in BLOCKS if one["kind"] == kind)
+    return dict(found)
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"(?<![\w/])manifests/[\w./-]+", TEXT))))
+def test_what_it_points_to_is_there(path: str) -> None:
+    assert (ROOT / path.rstrip(".")).exists()
+
+
+def test_its_overlay_names_what_is_there() -> None:
+    overlay = block("Kustomization")
+    for path in (*overlay["resources"], *overlay["components"]):
+        folder = ROOT / path.removeprefix("../ebb/")
+        assert (folder / "kustomization.yaml").is_file()
+    (image,) = overlay["images"]
+    assert image["name"] in {one["image"].partition(":")[0] for one in containers(render(""))}
+    (patch,) = overlay["patches"]
+    change = yaml.safe_load(patch["patch"])
+    metadata = change["metadata"]
+    shipped = find(render(""), "ConfigMap", metadata["name"], metadata["namespace"])
+    assert set(change["data"]) == set(shipped["data"])
+    found = parse(yaml.safe_load(change["data"]["config.yaml"]), "docs/install.md")
+    assert found == Config(mode=Mode.ENFORCE), "what it shows beside the mode are the defaults"
+
+
+def test_with_cert_manager_it_shows_the_components_own_configuration() -> None:
+    data = find(render("cert-manager"), "ConfigMap", "ebb-config")["data"]
+    assert block("EbbConfiguration") == yaml.safe_load(data["config.yaml"])
+
+
+def test_kubeadm_mounts_what_the_scheduler_reads() -> None:
+    scheduler = block("ClusterConfiguration")["scheduler"]
+    (volume,) = scheduler["extraVolumes"]
+    assert volume["mountPath"] == volume["hostPath"]
+    assert volume["readOnly"] is True
+    (flag,) = scheduler["extraArgs"]
+    assert flag["name"] == "config"
+    assert flag["value"] == f"{volume['mountPath']}/{SCHEDULER.name}"
+    assert f"--config={flag['value']}" in TEXT
+    files = re.findall(r"(?:caFile|certFile|keyFile): (\S+)", SCHEDULER.read_text("utf-8"))
+    assert {path.rpartition("/")[0] for path in files} == {volume["mountPath"]}
+    for path in files:
+        assert f"`{path.rpartition('/')[2]}`" in TEXT
+
+
+def test_its_names_are_those_of_the_objects() -> None:
+    extender = find(render("extender"), "Service", "ebb-extender")
+    assert f"`{extender['spec']['clusterIP']}`" in TEXT
+    assert f"DNS:ebb-extender.{names.NAMESPACE}.svc" in TEXT
+    for kind, name in re.findall(r"\b(deployment|secret|lease)[ /](ebb-[\w-]+)", TEXT):
+        known = {names.LEASE, names.SECRET}
+        known |= {one["metadata"]["name"] for one in of_kind(render("extender"), "Deployment")}
+        assert name in known, (kind, name)
+    assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
+    second = find(render("second-scheduler"), "ConfigMap", "ebb-scheduler-config")
+    (profile,) = yaml.safe_load(second["data"]["scheduler.yaml"])["profiles"]
+    assert f"schedulerName: {profile['schedulerName']}" in TEXT
+
+
+def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
+    (text,) = (
+        one["data"]["config.yaml"]
+        for one in of_kind(render("self-managed"), "ConfigMap")
+        if one["metadata"]["name"] == "ebb-config"
+    )
+    files = parse(yaml.safe_load(text), "self-managed").extender
+    for path in (files.cert_file, files.key_file, files.client_ca_file):
+        assert path
+        assert f"--from-file={path.rpartition('/')[2]}" in TEXT
+    volumes = of_kind(render("extender"), "Deployment")[-1]["spec"]["template"]["spec"]["volumes"]
+    assert "ebb-extender-tls" in {one.get("secret", {}).get("secretName") for one in volumes}
+    assert "secret generic ebb-extender-tls" in TEXT
+
+
+def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
+    by_hand = TEXT.rpartition("```console")[2]
+    for key in (marks.MARK_LABEL, marks.TAINT_KEY, marks.DETAILS_ANNOTATION,
+                marks.GUARD_ANNOTATION, marks.GUARD_OURS_ANNOTATION,
+                marks.BACKOFF_ANNOTATION):  # fmt: skip
+        assert f"{key}-" in by_hand, key
+    assert f"{ROTATE_ANNOTATION}=" in TEXT
+    assert f"{marks.KEEP_ANNOTATION}=true" in TEXT
+
+
+def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:
+    (needed,) = re.findall(
+        r"Kubernetes (1\.\d+) or newer", (ROOT / "manifests" / "kustomization.yaml").read_text()
+    )
+    assert f"Kubernetes {needed} or newer" in TEXT
+    (policy,) = re.findall(
+        r"Kubernetes (1\.\d+) or newer",
+        (ROOT / "manifests/components/admission-policy/kustomization.yaml").read_text(),
+    )
+    assert f"needs {policy}" in TEXT
+
+
+def test_the_stanzas_promises_are_the_stanzas() -> None:
+    (config,) = documents(SCHEDULER)
+    (stanza,) = config["extenders"]
+    assert f"`httpTimeout: {stanza['httpTimeout']}`" in TEXT
+    assert stanza["ignorable"] is True
+    assert "`ignorable: true`" in TEXT

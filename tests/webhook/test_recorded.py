@@ -1,0 +1,82 @@
+"""What a real API server sent, through the program's front; messages/README.md says how."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from core.edge import http
+from core.edge.metrics import Metrics
+from core.marks import TAINT_KEY
+from tests.support.admission import apply_json_patch, patch_of
+from webhook.app import MUTATE_PATH, make_app
+
+MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
+            for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip
+SOFT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
+BARE = {**SOFT, "value": "0"}
+"""Of a mark without details."""
+HARD = {**SOFT, "effect": "NoSchedule"}
+THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
+LOST = {"key": "example.org/lost", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+NEW = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+TAINTS: dict[str, list[dict[str, Any]] | None] = {
+    "create": [NEW, BARE],
+    "full_update_without_taints": [SOFT],
+    "kubelet_status": None,
+    "kubelet_update": None,
+    "mark_added_foreign_taints": [THEIRS, LOST, SOFT],
+    "mark_dry_run": [BARE],
+    "mark_hardened": [HARD, THEIRS],
+    "mark_removed": [THEIRS],
+    "server_side_apply_of_taints": [LOST, SOFT],
+    "strategic_patch_of_taints": [THEIRS, SOFT],
+}
+"""What the Node's taints are after the answer; None: the answer changes nothing."""
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    server = http.Server(make_app(Metrics(), http.Health()), "127.0.0.1:0")
+    await server.start()
+    yield f"http://127.0.0.1:{server.port}{MUTATE_PATH}"
+    await server.stop()
+
+
+async def asked(url: str, body: bytes) -> bytes:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}?timeout=2s", data=body) as response,
+    ):
+        assert response.status == 200
+        return await response.read()
+
+
+def test_every_recording_has_an_answer_here() -> None:
+    assert set(MESSAGES) == set(TAINTS)
+
+
+@pytest.mark.parametrize("name", TAINTS)
+async def test_a_recorded_review(url: str, name: str) -> None:
+    review = orjson.loads(MESSAGES[name])
+    answer = await asked(url, MESSAGES[name])
+    assert orjson.loads(answer)["response"]["uid"] == review["request"]["uid"]
+    patch = patch_of(answer)
+    if patch is None:
+        assert TAINTS[name] is None
+        return
+    after = apply_json_patch(review["request"]["object"], patch)
+    assert after["spec"].pop("taints") == TAINTS[name]
+    review["request"]["object"]["spec"].pop("taints", None)
+    assert after == review["request"]["object"], "nothing but taints has changed"
+
+
+@pytest.mark.parametrize("name", TAINTS)
+async def test_what_was_answered_is_not_changed_again(url: str, name: str) -> None:
+    review = orjson.loads(MESSAGES[name])
+    patch = patch_of(await asked(url, MESSAGES[name])) or []
+    review["request"]["object"] = apply_json_patch(review["request"]["object"], patch)
+    assert patch_of(await asked(url, orjson.dumps(review))) is None
