@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, TypeGuard
+from typing import Final
 
+from core.budgets import Budgets, read_budgets, read_selector
 from core.capacity import Usability
 from core.errors import ConfigError
 from core.fields import Section
 from core.marks import TAINT_KEY
+from core.programs import ExtenderConfig, WebhookConfig, read_extender, read_webhook
 from core.quantity import millis, whole
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
@@ -22,12 +24,7 @@ KIND: Final = "EbbConfiguration"
 POLICIES: Final = ("ClusterThreshold",)
 PRICES_MAX: Final = 1000
 
-_ANY: Final = re.compile(r".+")
-_LISTEN: Final = re.compile(
-    r"(?a)(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)"
-    r":(?:6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]?\d{1,4})"
-)
-_LISTEN_ALLOWED: Final = "host:port, the port at most 65535"
+_ALL: Final = Fraction(1)
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _QUALIFIED: Final = re.compile(
     rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?"
@@ -43,25 +40,18 @@ class Mode(StrEnum):
     ENFORCE = "enforce"
 
 
+class ScaleInOrder(StrEnum):
+    """Whether a scale-in takes pods on marked nodes first."""
+
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+
+
 class UsabilityMode(StrEnum):
     """Instead of four numbers."""
 
     AUTO = "auto"
     NONE = "none"
-
-
-class ScoreMode(StrEnum):
-    """What unmarked nodes get: all the same, or more the fuller they are."""
-
-    MARKS = "marks"
-    PACK = "pack"
-
-
-class AnswersMode(StrEnum):
-    """Whether every node asked for is answered, or the marked ones alone."""
-
-    FULL = "full"
-    COMPACT = "compact"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +60,19 @@ class Thresholds:
 
     cpu: Fraction = Fraction(4, 5)
     memory: Fraction = Fraction(4, 5)
+
+
+SLACK: Final = Fraction(1, 20)
+"""By how much the leave thresholds stand above the others where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """How a released node is kept from an autoscaler that evicts."""
+
+    guard_seconds: int = 900
+    utilization: Fraction = Fraction(1, 2)
+    """The autoscaler's own threshold: a node above it needs no guard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,38 +84,6 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtenderConfig:
-    """What the extender program reads."""
-
-    score: ScoreMode = ScoreMode.MARKS
-    answers: AnswersMode = AnswersMode.FULL
-    listen: str = "0.0.0.0:8888"
-    cert_file: str | None = None
-    """With a key: TLS, read anew when the files change; without: plain HTTP."""
-    key_file: str | None = None
-    client_ca_file: str | None = None
-    """Callers must show a certificate of this CA."""
-    stale_after_seconds: int = 180
-    """A view without news (bookmarks come about once a minute) for longer answers neutrally."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookConfig:
-    """What the webhook program reads."""
-
-    listen: str = "0.0.0.0:8443"
-    metrics_listen: str = "0.0.0.0:8080"
-    cert_file: str | None = None
-    """With a key: read anew when the files change; without: certificates of its own."""
-    key_file: str | None = None
-    interval_seconds: int = 10
-    lease_seconds: int = 15
-    """How long a leader that has died keeps the others from leading."""
-    rotation_soak_seconds: int = 300
-    """How long a new CA is trusted before it signs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be configured; the defaults are those of an empty file."""
 
@@ -120,13 +91,27 @@ class Config:
     policy: str = POLICIES[0]
     delay_seconds: int = 600
     thresholds: Thresholds = Thresholds()
+    leave_thresholds: Thresholds | None = None
+    """A marked node stays marked up to these; None: see `leave`."""
     usability: Usability | UsabilityMode = UsabilityMode.AUTO
+    budgets: Budgets = field(default_factory=Budgets)
     prices: tuple[Price, ...] = ()
     taint_key: str = TAINT_KEY
     deadline_seconds: int = 24 * 3600
     """A mark that is older is released."""
+    hard_after_seconds: int | None = None
+    """When a soft mark becomes a hard one; None: never."""
+    hand_over: HandOver = HandOver()
+    scale_in_order: ScaleInOrder = ScaleInOrder.DISABLED
     extender: ExtenderConfig = field(default_factory=ExtenderConfig)
     webhook: WebhookConfig = field(default_factory=WebhookConfig)
+
+    def leave(self) -> Thresholds:
+        """Return the thresholds over which a marked node is released."""
+        if self.leave_thresholds is not None:
+            return self.leave_thresholds
+        enter = self.thresholds
+        return Thresholds(cpu=min(enter.cpu + SLACK, _ALL), memory=min(enter.memory + SLACK, _ALL))
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
         """Return the price of a node with these labels: the first entry that matches, or 0."""
@@ -154,25 +139,60 @@ def _config(top: Section) -> Config:
     if top.take("kind") != KIND:
         top.fault("kind", KIND)
     new = Config()
-    thresholds = top.section("thresholds")
+    enter = _thresholds(top.section("thresholds"), new.thresholds)
+    hand_over = top.section("handOver")
     config = Config(
         mode=top.choice("mode", new.mode),
         policy=top.word("policy", new.policy, POLICIES),
         delay_seconds=top.duration("delay", new.delay_seconds),
-        thresholds=Thresholds(
-            cpu=thresholds.share("cpu", new.thresholds.cpu),
-            memory=thresholds.share("memory", new.thresholds.memory),
-        ),
+        thresholds=enter,
+        leave_thresholds=_leave(top, Config(thresholds=enter)),
         usability=_usability(top),
+        budgets=read_budgets(top),
         prices=_prices(top),
         taint_key=top.text("taintKey", new.taint_key, _QUALIFIED, "a qualified label key") or "",
         deadline_seconds=top.duration("deadline", new.deadline_seconds, least=60),
-        extender=_extender(top.section("extender"), new.extender),
-        webhook=_webhook(top.section("webhook"), new.webhook),
+        hard_after_seconds=_hard_after(top),
+        hand_over=HandOver(
+            guard_seconds=hand_over.duration("guard", new.hand_over.guard_seconds),
+            utilization=hand_over.share("utilization", new.hand_over.utilization),
+        ),
+        scale_in_order=top.choice("scaleInOrder", new.scale_in_order),
+        extender=read_extender(top.section("extender"), new.extender),
+        webhook=read_webhook(top.section("webhook"), new.webhook),
     )
-    thresholds.close()
+    hand_over.close()
     top.close()
     return config
+
+
+def _thresholds(section: Section, new: Thresholds) -> Thresholds:
+    found = Thresholds(
+        cpu=section.share("cpu", new.cpu), memory=section.share("memory", new.memory)
+    )
+    section.close()
+    return found
+
+
+def _leave(top: Section, entered: Config) -> Thresholds | None:
+    if top.take("leaveThresholds") is None:
+        return None
+    section = top.section("leaveThresholds")
+    leave = _thresholds(section, entered.leave())
+    for name, enter, found in (
+        ("cpu", entered.thresholds.cpu, leave.cpu),
+        ("memory", entered.thresholds.memory, leave.memory),
+    ):
+        if found < enter:
+            allowed = f"at least thresholds.{name}, {float(enter * 100):g}%"
+            section.fault_at(name, f"{float(found * 100):g}%", allowed)
+    return leave
+
+
+def _hard_after(top: Section) -> int | None:
+    if top.take("hardAfter") in (None, "never"):
+        return None
+    return top.duration("hardAfter", 0)
 
 
 def _usability(top: Section) -> Usability | UsabilityMode:
@@ -205,59 +225,8 @@ def _prices(top: Section) -> tuple[Price, ...]:
     prices = []
     for number, entry in enumerate(entries):
         section = Section(entry, f"prices[{number}].", top.source, top.faults)
-        selector = section.take("nodeSelector")
-        if not _is_selector(selector):
-            section.fault("nodeSelector", "a mapping with at least one label, text to text")
-            selector = {}
+        selector = read_selector(section)
         price = section.number("price", positive=False)
-        prices.append(Price(node_selector=tuple(sorted(selector.items())), price=price))
+        prices.append(Price(node_selector=selector, price=price))
         section.close()
     return tuple(prices)
-
-
-def _is_selector(value: object) -> TypeGuard[dict[str, str]]:
-    return (
-        isinstance(value, dict)
-        and bool(value)
-        and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
-    )
-
-
-def _extender(section: Section, new: ExtenderConfig) -> ExtenderConfig:
-    config = ExtenderConfig(
-        score=section.choice("score", new.score),
-        answers=section.choice("answers", new.answers),
-        listen=section.text("listen", new.listen, _LISTEN, _LISTEN_ALLOWED) or "",
-        cert_file=section.text("certFile", None, _ANY, "a path"),
-        key_file=section.text("keyFile", None, _ANY, "a path"),
-        client_ca_file=section.text("clientCAFile", None, _ANY, "a path"),
-        stale_after_seconds=section.duration("staleAfter", new.stale_after_seconds, least=1),
-    )
-    if config.answers is AnswersMode.COMPACT and config.score is not ScoreMode.MARKS:
-        section.fault_at("answers", "compact", "full, because score: pack scores every node")
-    _check_pair(section, config.cert_file, config.key_file)
-    if config.client_ca_file is not None and config.cert_file is None:
-        section.fault_at("clientCAFile", config.client_ca_file, "only beside certFile and keyFile")
-    section.close()
-    return config
-
-
-def _webhook(section: Section, new: WebhookConfig) -> WebhookConfig:
-    config = WebhookConfig(
-        listen=section.text("listen", new.listen, _LISTEN, _LISTEN_ALLOWED) or "",
-        metrics_listen=section.text("metricsListen", new.metrics_listen, _LISTEN, _LISTEN_ALLOWED)
-        or "",
-        cert_file=section.text("certFile", None, _ANY, "a path"),
-        key_file=section.text("keyFile", None, _ANY, "a path"),
-        interval_seconds=section.duration("interval", new.interval_seconds, least=1),
-        lease_seconds=section.duration("leaseDuration", new.lease_seconds, least=3),
-        rotation_soak_seconds=section.duration("rotationSoak", new.rotation_soak_seconds, least=5),
-    )
-    _check_pair(section, config.cert_file, config.key_file)
-    section.close()
-    return config
-
-
-def _check_pair(section: Section, cert_file: str | None, key_file: str | None) -> None:
-    if (cert_file is None) != (key_file is None):
-        section.fault_at("certFile", cert_file, "certFile and keyFile together, or neither")

@@ -133,6 +133,25 @@ class Section:
         self.fault(name, 'a Kubernetes quantity, such as "100m" or "90M"')
         return 0
 
+    def integer(self, name: str, default: int, *, most: int) -> int:
+        """Read a whole number, at least 0."""
+        value = self.take(name)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+            return value
+        self.fault(name, f"a whole number from 0 to {most}")
+        return default
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Read true or false."""
+        value = self.take(name)
+        if isinstance(value, bool):
+            return value
+        if value is not None:
+            self.fault(name, "true | false")
+        return default
+
     def duration(self, name: str, default: int, *, least: int = 0) -> int:
         """Read a Go duration of whole seconds."""
         value = self.take(name)

@@ -5,10 +5,11 @@ and the simulated scheduler alike. All pure. Source: design of the marks, Kubern
 """
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.model import Effect, Node, Resources, Taint
 
@@ -19,8 +20,14 @@ TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
 DETAILS_ANNOTATION: Final = "kube-ebb.io/drain"
 GUARD_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 GUARD_OURS_ANNOTATION: Final = "kube-ebb.io/guard"
+COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod: the ReplicaSet controller deletes the pods of the lowest cost first."""
+COST_OURS_ANNOTATION: Final = "kube-ebb.io/deletion-cost"
+"""On a pod: the cost that Ebb has written; a cost that differs is somebody else's."""
 KEEP_ANNOTATION: Final = "kube-ebb.io/keep"
 KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"
+"""How often the node did not empty before its deadline, and until when it is left alone."""
 GOING_TAINT_KEYS: Final = frozenset(
     {
         "ToBeDeletedByClusterAutoscaler",
@@ -32,6 +39,9 @@ GOING_TAINT_KEYS: Final = frozenset(
 SCORE_MAX: Final = 10
 SCORE_MARKED_SOFT_MAX: Final = 1
 """Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
+
+
+_BACKOFF: Final = re.compile(r"(?a)(\d{1,4}) (\d{1,12})")
 
 
 class Mark(StrEnum):
@@ -54,6 +64,23 @@ class Details:
     owner: str
     policy: str
     reason: str
+
+
+class Backoff(NamedTuple):
+    """What the back-off annotation says: `{times} {until}`."""
+
+    times: int
+    until: int
+    """Unix seconds."""
+
+    def __str__(self) -> str:
+        return f"{self.times} {self.until}"
+
+
+def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
+    """Read the back-off; a missing or damaged annotation is None."""
+    found = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
+    return Backoff(int(found[1]), int(found[2])) if found else None
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:
@@ -121,6 +148,14 @@ def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:
     return tuple(t for place, t in enumerate(taints) if place not in places[1:])
 
 
+def without_our_taint(node: Node, taint_key: str = TAINT_KEY) -> Node:
+    """Return the node as it would be if its mark were taken away now, for the rules of fit."""
+    if all(taint.key != taint_key for taint in node.taints):
+        return node
+    taints = tuple(taint for taint in node.taints if taint.key != taint_key)
+    return replace(node, taints=taints)
+
+
 def guarded_by_us(node: Node) -> bool:
     """Say whether the autoscaler's opt-out on the node was put there by Ebb."""
     return (
@@ -159,6 +194,7 @@ def traces(node: Node) -> tuple[str | None, ...]:
                 GUARD_OURS_ANNOTATION,
                 KEEP_ANNOTATION,
                 KARPENTER_KEEP_ANNOTATION,
+                BACKOFF_ANNOTATION,
             )
         ),
         "going" if going(node) else None,

@@ -15,7 +15,7 @@ from core.capacity import Amount
 from core.marks import GUARD_ANNOTATION, going
 from core.model import Effect, Node, Pod, Resources, Taint
 from core.policies.node_utilization import considered
-from sim.cluster import DAEMON_REQUESTS, Place, State, fits
+from sim.cluster import DAEMON_REQUESTS, Place, State
 
 SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
@@ -103,7 +103,7 @@ class Autoscaler:
         if key not in state.pending:
             return
         requests = state.pods[key].requests
-        shape = next((s for s in self._shapes if fits(requests, s - DAEMON_REQUESTS)), None)
+        shape = next((s for s in self._shapes if requests.fits_in(s - DAEMON_REQUESTS)), None)
         if shape is None:
             return  # no node group has such nodes
         self._world.after(SCAN_MS, lambda: self._scale_up(key))
@@ -120,7 +120,7 @@ class Autoscaler:
         room = dict(self._coming)
         for waiting in self._world.state.pending:
             requests = self._world.state.pods[waiting].requests
-            name = next((n for n, free in room.items() if fits(requests, free)), None)
+            name = next((n for n, free in room.items() if requests.fits_in(free)), None)
             if waiting == key:
                 return name is not None
             if name is not None:
@@ -185,7 +185,7 @@ class Autoscaler:
             if place is not leaving and place.node.ready and not going(place.node)
         ]
         for pod in leaving.pods.values():
-            target = next((free for free in others if fits(pod.requests, free[0])), None)
+            target = next((free for free in others if pod.requests.fits_in(free[0])), None)
             if target is None:
                 return False
             target[0] -= pod.requests

@@ -70,9 +70,14 @@ class State:
         self.pods[pod.key] = pod
         self.pending[pod.key] = now_ms
 
+    def refuse(self, key: str) -> Pod:
+        """Note that the scheduler found no node for a waiting pod; return it as it is now."""
+        pod = self.pods[key] = replace(self.pods[key], unschedulable=True)
+        return pod
+
     def bind(self, pod: Pod, name: str) -> Pod:
         """Bind a waiting pod; return it as it is now."""
-        bound = replace(pod, node=name)
+        bound = replace(pod, node=name, unschedulable=False)
         self.pods[pod.key] = bound
         del self.pending[pod.key]
         self._take(bound, 1)
@@ -108,17 +113,3 @@ class State:
             sign * (asked.memory_bytes or NONZERO_MEMORY_BYTES),
         )
         place.used = place.used.plus(counted)
-
-
-def fits(requests: Resources, free: Resources) -> bool:
-    """Say whether there is room, as kube-scheduler's filter compares."""
-    if requests.pods > free.pods:
-        return False
-    if requests.cpu_millis and requests.cpu_millis > free.cpu_millis:
-        return False
-    if requests.memory_bytes and requests.memory_bytes > free.memory_bytes:
-        return False
-    if requests.extended:
-        have = dict(free.extended)
-        return all(amount <= have.get(name, 0) for name, amount in requests.extended)
-    return True

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from core.model import Resources
-from sim.cluster import fits
 
 SHARE_SCALE = 2**20
 
@@ -30,7 +29,7 @@ def fill(
     sign = 1 if placement is Placement.SPREAD else -1
     placed: dict[str, str | None] = {}
     for name, requests in pods:
-        ranked = ((sign * shares[n], n) for n in range(len(nodes)) if fits(requests, free[n]))
+        ranked = ((sign * shares[n], n) for n in range(len(nodes)) if requests.fits_in(free[n]))
         best = min(ranked, default=None)
         if best is None:
             placed[name] = None

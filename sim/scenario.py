@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from core.config import Config, ExtenderConfig, Mode, ScoreMode, Thresholds
+from core.config import Config, Mode, Thresholds
+from core.programs import ExtenderConfig, ScoreMode
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb

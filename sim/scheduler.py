@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from core.fit import refusal, tolerates
 from core.model import Effect, Pod
-from sim.cluster import NONZERO_CPU_MILLIS, NONZERO_MEMORY_BYTES, Place, State, fits
+from sim.cluster import NONZERO_CPU_MILLIS, NONZERO_MEMORY_BYTES, Place, State
 
 TAINT_WEIGHT: Final = 3
 EXTENDER_WEIGHT: Final = 100
@@ -89,7 +89,7 @@ def admits(place: Place, pod: Pod) -> bool:
     """Filter one node: ready, room, cordon, taints, selectors."""
     return (
         place.node.ready
-        and fits(pod.requests, place.free)
+        and pod.requests.fits_in(place.free)
         and refusal(place.node, pod.placing) is None
     )
 

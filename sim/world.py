@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from core.marks import TAINT_KEY, mark_of
+from core.marks import mark_of, without_our_taint
 from core.model import Node, Pod, Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
-from sim.cluster import Place, State
+from sim.cluster import State
 from sim.scheduler import Scheduler, Scorer, admits
 from sim.workload import Arrival, Workload
 
@@ -210,13 +210,18 @@ class World:
             self._wait(pod)
 
     def _wait(self, pod: Pod) -> None:
+        waiting = self.state.refuse(pod.key)
         if self._compactor is not None:
-            self._compactor.pod_changed(pod)
-        self._autoscaler.unschedulable(pod)
+            self._compactor.pod_changed(waiting)
+            self._tick()  # it does not wait for the interval with this
+        self._autoscaler.unschedulable(waiting)
 
     def _blame(self, pod: Pod) -> None:
         """Count a pod, once, that a marked node would take now, were it not for our taint."""
-        if any(admits(_without_our_taint(place), pod) for place in self.state.marked()):
+        if any(
+            admits(replace(place, node=without_our_taint(place.node)), pod)
+            for place in self.state.marked()
+        ):
             self._blamed.add(pod.key)
             self.result.pending_by_mark = len(self._blamed)
 
@@ -260,8 +265,3 @@ class World:
     def _schedule_waiting(self) -> None:
         for key in list(self.state.pending):
             self._schedule(self.state.pods[key])
-
-
-def _without_our_taint(place: Place) -> Place:
-    taints = tuple(taint for taint in place.node.taints if taint.key != TAINT_KEY)
-    return replace(place, node=replace(place.node, taints=taints))

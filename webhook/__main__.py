@@ -15,6 +15,7 @@ from core.edge.clock import SystemClock
 from core.edge.kube.client import Client
 from core.edge.kube.events import Events
 from core.edge.kube.lease import LeaseStore
+from core.edge.kube.pods import PodStore
 from core.edge.kube.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
@@ -26,6 +27,7 @@ from webhook.controller import Controller
 from webhook.election import Elector, Timing
 from webhook.feed import Feed
 from webhook.loop import Loop
+from webhook.scalein import ScaleIn
 from webhook.view import RESOURCES, ClusterView
 
 log = logging.getLogger("ebb.webhook")
@@ -63,7 +65,12 @@ class _Webhook:
         )
         self._events = Events(client, self._clock, self._metrics, name)
         controller = Controller(
-            config, client, owner=name, metrics=self._metrics, tell=self._events.tell
+            config,
+            client,
+            owner=name,
+            metrics=self._metrics,
+            tell=self._events.tell,
+            scale_in=ScaleIn(config, PodStore(client), self._metrics),
         )
         self._loop = Loop(
             self._view, controller, self._clock, self._metrics, config.webhook.interval_seconds

@@ -6,24 +6,30 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from core import engine
+from core.brakes import Memory, Pace, pace, remember
 from core.config import Config, Mode
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.engine import Plan
 from core.errors import ConflictError, UnavailableError
 from core.marks import desired_taints, going, mark_of, traces
 from core.model import Cluster, Node, Taint
+from core.plan import Plan
+from core.scalein import CostWrite
 from webhook.decide import Write, WriteKind, decide
+from webhook.scalein import ScaleIn
 
 TRIES_MAX: Final = 5
 """How often one write is tried on a Node that others change at the same time."""
 
 EVENT_REASONS: Final[Mapping[WriteKind, str]] = {
     WriteKind.MARK: "DrainMarked",
+    WriteKind.HARDEN: "DrainHardened",
+    WriteKind.SOFTEN: "DrainSoftened",
     WriteKind.RELEASE: "DrainReleased",
     WriteKind.GUARD: "ScaleDownGuarded",
     WriteKind.UNGUARD: "ScaleDownAllowed",
     WriteKind.REPAIR: "TaintsRepaired",
+    WriteKind.FORGET: "BackoffEnded",
 }
 
 Tell = Callable[[Node, str, str], None]
@@ -53,9 +59,11 @@ class TickReport:
 
     plan: Plan
     candidates: Mapping[str, int]
+    pace: Pace
     writes: tuple[Write, ...]
-    """In observe mode: what would have been written."""
+    """In observe mode marks are among them that are only told."""
     failed: int
+    costs: tuple[CostWrite, ...] = ()
 
 
 class Controller:
@@ -69,10 +77,12 @@ class Controller:
         owner: str,
         metrics: Metrics,
         tell: Tell = lambda *_: None,
+        scale_in: ScaleIn | None = None,
     ) -> None:
         self._config, self._writer, self._tell = config, writer, tell
-        self._owner, self._metrics = owner, metrics
+        self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
         self._candidates: Mapping[str, int] = {}
+        self._memory = Memory()
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
@@ -83,20 +93,28 @@ class Controller:
         config = self._config
         self._candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
         ready = engine.due(self._candidates, config.delay_seconds, now_seconds)
-        plan = engine.plan(cluster, config, due=ready)
+        self._memory = remember(self._memory, cluster, config, now_seconds)
+        held = pace(self._memory, cluster, config, now_seconds)
+        plan = engine.plan(cluster, config, due=ready, pace=held)
         writes = decide(cluster, plan, config, now_seconds=now_seconds, owner=self._owner)
         self._measure(cluster, plan)
-        return TickReport(plan, self._candidates, writes, 0)
+        costs = self._scale_in.judge(cluster) if self._scale_in else ()
+        return TickReport(plan, self._candidates, held, writes, 0, costs)
 
     async def carry_out(self, report: TickReport) -> TickReport:
-        """Write, in mode enforce; a write that fails is counted, the next pass decides anew."""
-        config, failed = self._config, 0
+        """Write; a write that fails is counted, the next pass decides anew.
+
+        In mode observe no node is marked: all other writes take away what another mode has left.
+        """
+        failed = 0
         for write in report.writes:
-            say = "would write" if config.mode is Mode.OBSERVE else "writing"
+            told_only = self._config.mode is Mode.OBSERVE and write.kind is WriteKind.MARK
             told = fields(kind=write.kind.value, node=write.node, reason=write.note)
-            log.info(say, extra=told)
-            if config.mode is Mode.ENFORCE:
+            log.info("would write" if told_only else "writing", extra=told)
+            if not told_only:
                 failed += not await self._carry_out(write)
+        if self._scale_in:
+            failed += await self._scale_in.carry_out(report.costs)
         return replace(report, failed=failed)
 
     async def _carry_out(self, write: Write) -> bool:

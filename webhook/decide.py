@@ -1,5 +1,6 @@
 """What to write on which Node, given a cluster and the engine's plan; pure.
 
+In mode observe marks are only told: what stands on Nodes from another mode is taken away.
 Source: the marks' contract (core.marks) and what a real Cluster Autoscaler does with marked nodes:
 the guard stands from the mark on, is lifted when the node is empty, is put back when a pod
 arrives, stays a while after a release, and a node that is being deleted is left alone.
@@ -10,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from core import marks
-from core.config import Config
-from core.engine import Plan
-from core.marks import Details, Mark, mark_of
+from core import harden, marks
+from core.config import Config, Mode
+from core.marks import Backoff, Details, Mark, mark_of
 from core.model import Cluster, Node, Pod
+from core.plan import Plan
 
-GUARD_AFTER_RELEASE_SECONDS: Final = 900
-"""A released node is among the emptiest: unguarded, the autoscaler would drain it at once."""
+TIMES_MAX: Final = 1000
+"""So that the count of a back-off stays small."""
 EXPENDABLE_PRIORITY: Final = -10
 """Pods below this are none to Cluster Autoscaler."""
 REASON: Final = "the cluster can do without it"
@@ -29,10 +30,14 @@ class WriteKind(StrEnum):
     """What a write is for; a metric's label."""
 
     MARK = "mark"
+    HARDEN = "harden"
+    SOFTEN = "soften"
     RELEASE = "release"
     GUARD = "guard"
     UNGUARD = "unguard"
     REPAIR = "repair"
+    FORGET = "forget"
+    """A node's back-off, long after it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +81,128 @@ def decide(
 
     Releases come first: what must not be marked any more matters more than what could be.
     """
-    wanted = {removal.node for removal in plan.removals}
-    why = {kept.node: kept.blockers for kept in plan.kept}
-    occupied = _occupied(cluster.pods)
-    releases: list[Write] = []
-    others: list[Write] = []
-    for node in cluster.nodes:
-        if marks.going(node):
-            continue
-        if mark_of(node.labels) is None:
-            if node.name in wanted:
-                others.append(_mark(node, plan, config, now_seconds, owner))
+    maker = _Maker(cluster, plan, config, now_seconds, owner)
+    writes = [write for node in cluster.nodes if not marks.going(node) for write in maker.of(node)]
+    releases = [write for write in writes if write.kind is WriteKind.RELEASE]
+    return (*releases, *(write for write in writes if write.kind is not WriteKind.RELEASE))
+
+
+class _Maker:
+    """What the writes of one pass rest on."""
+
+    def __init__(
+        self, cluster: Cluster, plan: Plan, config: Config, now_seconds: int, owner: str
+    ) -> None:
+        self._config, self._now, self._owner = config, now_seconds, owner
+        self._policy = plan.policy
+        self._wanted = {removal.node for removal in plan.removals}
+        self._why = {kept.node: kept.blockers for kept in plan.kept}
+        self._occupied = _occupied(cluster.pods)
+        self._busy = _busy(cluster, config)
+        asked = config.hard_after_seconds is not None
+        self._against_hard = harden.refusals(cluster, config.taint_key) if asked else {}
+
+    def of(self, node: Node) -> Iterable[Write]:
+        """Return the writes for one Node that no autoscaler is deleting."""
+        mark = mark_of(node.labels)
+        wanted = node.name in self._wanted
+        if mark is None:
+            if wanted:
+                yield self._mark(node, Mark.SOFT)
             else:
-                others += _expire_guard(node, now_seconds)
-                others += _repair(node, config)
-        elif node.name not in wanted:
-            found = "; ".join(f"{one.code}: {one.message}" for one in why.get(node.name, ()))
-            releases.append(_release(node, now_seconds, found))
-        elif _overdue(node, now_seconds):
-            releases.append(_release(node, now_seconds, "it did not empty before its deadline"))
+                yield from self._expire(node)
+                yield from _repair(node, self._config)
+        elif self._config.mode is Mode.OBSERVE:
+            yield self._release(node, "mode: observe")
+        elif not wanted:
+            found = (f"{one.code}: {one.message}" for one in self._why.get(node.name, ()))
+            yield self._release(node, "; ".join(found))
+        elif self._overdue(node):
+            yield self._release(node, "it did not empty before its deadline", self._next(node))
         else:
             if marks.decode_details(node.annotations) is None:
-                others.append(_mark(node, plan, config, now_seconds, owner))
-            others += _hand_over(node, occupied=node.name in occupied)
-            others += _repair(node, config)
-    return (*releases, *others)
+                yield self._mark(node, mark)
+            else:
+                yield from self._change(node, mark)
+            yield from _hand_over(node, occupied=node.name in self._occupied)
+            yield from _repair(node, self._config)
+
+    def _mark(self, node: Node, mark: Mark) -> Write:
+        since = self._now
+        if mark_of(node.labels) is not None:  # adopt a mark whose details are lost
+            since = marks.marked_since(node, self._config.taint_key) or self._now
+        details = Details(
+            since=since,
+            deadline=since + self._config.deadline_seconds,
+            owner=self._owner,
+            policy=self._policy,
+            reason=REASON,
+        )
+        annotations: dict[str, str | None] = {
+            marks.DETAILS_ANNOTATION: marks.encode_details(details)
+        }
+        if _may_guard(node):
+            annotations |= _GUARDED
+        return _write(WriteKind.MARK, node, {marks.MARK_LABEL: mark.value}, annotations, REASON)
+
+    def _change(self, node: Node, mark: Mark) -> Iterable[Write]:
+        """Make a soft mark hard, or a hard one soft again."""
+        age = self._now - marks.marked_since(node, self._config.taint_key)
+        against = self._against_hard.get(node.name, ())
+        wanted = harden.wanted(against, self._config.hard_after_seconds, age)
+        if wanted is mark:
+            return
+        labels = {marks.MARK_LABEL: wanted.value}
+        if wanted is Mark.HARD:
+            yield _write(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
+        else:
+            why = "; ".join(f"{one.code}: {one.message}" for one in against)
+            yield _write(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
+
+    def _release(self, node: Node, why: str, backoff: Backoff | None = None) -> Write:
+        annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: None}
+        if _may_guard(node):
+            until = str(self._now + self._config.hand_over.guard_seconds)
+            annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
+        if backoff is not None:
+            annotations[marks.BACKOFF_ANNOTATION] = str(backoff)
+        return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
+
+    def _overdue(self, node: Node) -> bool:
+        details = marks.decode_details(node.annotations)
+        return details is not None and self._now >= details.deadline
+
+    def _next(self, node: Node) -> Backoff:
+        """Return how long to leave a node alone that has failed once more."""
+        before = marks.backoff_of(node.annotations)
+        times = min(before.times + 1 if before else 1, TIMES_MAX)
+        return Backoff(times, self._now + self._config.budgets.backoff.seconds(times))
+
+    def _expire(self, node: Node) -> Iterable[Write]:
+        """Take away what was left on a released node, when its time has come."""
+        yield from self._expire_guard(node)
+        backoff = marks.backoff_of(node.annotations)
+        if backoff is not None:
+            forget = backoff.until + self._config.budgets.backoff.max_seconds
+            if self._now >= forget or self._config.mode is Mode.OBSERVE:
+                gone = {marks.BACKOFF_ANNOTATION: None}
+                yield _write(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
+
+    def _expire_guard(self, node: Node) -> Iterable[Write]:
+        until = node.annotations.get(marks.GUARD_OURS_ANNOTATION)
+        if until is None:
+            return
+        seconds = self._config.hand_over.guard_seconds
+        if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
+            # Somebody else took the mark away: this is a release like any other.
+            later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: str(self._now + seconds)}
+            yield _write(WriteKind.GUARD, node, {}, later, "somebody else took the mark away")
+            return
+        left = int(until) - self._now if until.isdecimal() and len(until) < 16 else 0
+        if not 0 < left <= seconds:
+            yield _unguard(node, "released long enough ago")
+        elif node.name in self._busy:
+            yield _unguard(node, "released, and above the autoscaler's threshold")
 
 
 def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
@@ -112,21 +214,21 @@ def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
     )
 
 
-def _mark(node: Node, plan: Plan, config: Config, now_seconds: int, owner: str) -> Write:
-    since = now_seconds
-    if mark_of(node.labels) is not None:  # adopt a mark whose details are lost
-        since = marks.marked_since(node, config.taint_key) or now_seconds
-    details = Details(
-        since=since,
-        deadline=since + config.deadline_seconds,
-        owner=owner,
-        policy=plan.policy,
-        reason=REASON,
+def _busy(cluster: Cluster, config: Config) -> frozenset[str]:
+    """Return the released nodes that their autoscaler would not take for underutilized."""
+    released = [node for node in cluster.nodes if marks.guarded_by_us(node)]
+    if not released:
+        return frozenset()
+    used, share = cluster.used(), config.hand_over.utilization
+    return frozenset(
+        node.name
+        for node in released
+        for have, whole in (
+            (used[node.name].cpu_millis, node.allocatable.cpu_millis),
+            (used[node.name].memory_bytes, node.allocatable.memory_bytes),
+        )
+        if have * share.denominator > share.numerator * whole
     )
-    annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: marks.encode_details(details)}
-    if _may_guard(node):
-        annotations |= _GUARDED
-    return _write(WriteKind.MARK, node, {marks.MARK_LABEL: Mark.SOFT.value}, annotations, REASON)
 
 
 _GUARDED: Final = {
@@ -140,41 +242,12 @@ def _may_guard(node: Node) -> bool:
     return marks.GUARD_ANNOTATION not in node.annotations or marks.guarded_by_us(node)
 
 
-def _release(node: Node, now_seconds: int, why: str) -> Write:
-    annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: None}
-    if _may_guard(node):
-        until = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
-        annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
-    return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
-
-
-def _overdue(node: Node, now_seconds: int) -> bool:
-    details = marks.decode_details(node.annotations)
-    return details is not None and now_seconds >= details.deadline
-
-
 def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
     """Lift the guard of an empty node; put it on one that is not."""
     if occupied and not marks.guarded_by_us(node) and _may_guard(node):
         yield _write(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
     if not occupied and marks.guarded_by_us(node):
         yield _unguard(node, "marked and empty: the autoscaler may take it")
-
-
-def _expire_guard(node: Node, now_seconds: int) -> Iterable[Write]:
-    """Lift the guard that was left on a released node, when its time has come."""
-    until = node.annotations.get(marks.GUARD_OURS_ANNOTATION)
-    if until is None:
-        return
-    if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
-        # Somebody else took the mark away: this is a release like any other.
-        later = str(now_seconds + GUARD_AFTER_RELEASE_SECONDS)
-        until_later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: later}
-        yield _write(WriteKind.GUARD, node, {}, until_later, "somebody else took the mark away")
-        return
-    left = int(until) - now_seconds if until.isdecimal() and len(until) < 16 else 0
-    if not 0 < left <= GUARD_AFTER_RELEASE_SECONDS:
-        yield _unguard(node, "released long enough ago")
 
 
 def _unguard(node: Node, why: str) -> Write:

@@ -4,11 +4,12 @@ import logging
 from typing import Any
 
 from core.edge.clock import Clock
-from core.edge.kube.client import BUDGETS, NODES, PODS
+from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
 from core.edge.kube.wire import Object
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.model import Node
+from core.model import Node, Pod
+from core.volumes import CsiNode, Volume
 from webhook.view import ClusterView
 
 log = logging.getLogger("ebb.webhook")
@@ -24,6 +25,9 @@ class Feed:
             NODES: view.nodes,
             PODS: view.pods,
             BUDGETS: view.budgets,
+            CLAIMS: view.claims,
+            VOLUMES: view.volumes,
+            CSI_NODES: view.csi_nodes,
         }
         self._known = known[resource]
         self._unreadable = view.unreadable[resource]
@@ -37,8 +41,14 @@ class Feed:
 
     def changed(self, obj: Object) -> None:
         """Take one."""
-        key = obj.name if isinstance(obj, Node) else f"{obj.namespace}/{obj.name}"
-        self._known[key] = obj
+        if isinstance(obj, Node | Volume | CsiNode):
+            key = obj.name
+        else:
+            key = f"{obj.namespace}/{obj.name}"
+        if isinstance(obj, Pod):
+            self._view.take_pod(obj)
+        else:
+            self._known[key] = obj
         self._unreadable.pop(key, None)
 
     def deleted(self, key: str) -> None:

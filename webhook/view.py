@@ -2,11 +2,14 @@
 
 import asyncio
 
-from core.edge.kube.client import BUDGETS, NODES, PODS
+from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
+from core.marks import guarded_by_us, mark_of
 from core.model import Cluster, DisruptionBudget, Node, Pod
+from core.volumes import Claim, CsiNode, Storage, Volume, cluster_of
 
-RESOURCES = (NODES, PODS, BUDGETS)
+RESOURCES = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
 """What is watched; as long as one of them is not up to date, nothing is decided."""
+STORAGE = frozenset({CLAIMS, VOLUMES, CSI_NODES})
 
 
 class ClusterView:
@@ -16,6 +19,9 @@ class ClusterView:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
+        self.claims: dict[str, Claim] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.csi_nodes: dict[str, CsiNode] = {}
         self.unreadable: dict[str, dict[str, str]] = {resource: {} for resource in RESOURCES}
         """By resource and key: what could not be read, and why."""
         self.urgent = asyncio.Event()
@@ -41,12 +47,29 @@ class ClusterView:
             if resource in self._lost:
                 return f"the watch of {resource} broke off and has told nothing new yet"
             for reason in self.unreadable[resource].values():
+                if resource in STORAGE:
+                    continue  # a pod whose claim is not known is not movable: that is enough
                 # A pod that is not known would make its node look empty.
                 return f"one of the {resource} could not be read: {reason}"
             if now - news > seconds_max:
                 return f"no news of {resource} for {now - news:.0f} s"
         return None
 
+    def take_pod(self, pod: Pod) -> None:
+        """Take a pod; if it cannot wait for the engine's interval, say so."""
+        before = self.pods.get(pod.key)
+        self.pods[pod.key] = pod
+        if pod.unschedulable and not (before and before.unschedulable):
+            self.urgent.set()  # a marked node may have to be released for it
+        arrived = pod.node is not None and not (before and before.node)
+        if arrived and not pod.stays_with_node and self._handed_over(pod.node):
+            self.urgent.set()  # the guard must be put back before the autoscaler comes
+
+    def _handed_over(self, name: str | None) -> bool:
+        node = self.nodes.get(name or "")
+        return node is not None and mark_of(node.labels) is not None and not guarded_by_us(node)
+
     def snapshot(self) -> Cluster:
         """Return the cluster as it is known now."""
-        return Cluster.of(self.nodes.values(), self.pods.values(), self.budgets.values())
+        storage = Storage(self.claims, self.volumes, self.csi_nodes)
+        return cluster_of(self.nodes.values(), self.pods.values(), self.budgets.values(), storage)

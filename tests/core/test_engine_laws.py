@@ -9,13 +9,26 @@ from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
 from core import engine
+from core.brakes import Pace
 from core.capacity import Usability
 from core.config import Config, Thresholds, UsabilityMode
 from core.fit import refusal
+from core.marks import mark_of, without_our_taint
 from core.model import Cluster, Company, Resources
-from tests.support.builders import THESIS_USABILITY, thesis_cluster
+from core.plan import Plan
+from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
 from tests.support.reference import Reference
-from tests.support.strategies import APART, COMPANIES, NEAR, PORTS, SPREAD, clusters
+from tests.support.restraints import BUDGETS, PACES
+from tests.support.strategies import (
+    APART,
+    COMPANIES,
+    DISKS,
+    NEAR,
+    PORTS,
+    SOLE,
+    SPREAD,
+    clusters,
+)
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
@@ -26,18 +39,23 @@ USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     share = draw(SHARES)
-    return Config(thresholds=Thresholds(cpu=share, memory=share), usability=draw(USABILITY))
+    return Config(
+        thresholds=Thresholds(cpu=share, memory=share),
+        usability=draw(USABILITY),
+        budgets=draw(BUDGETS),
+    )
 
 
-def found(plan: engine.Plan) -> list[tuple[str, list[tuple[str, str]]]]:
+def found(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(r.node, [(p.pod, p.node) for p in r.placements]) for r in plan.removals]
 
 
 @settings(max_examples=400, deadline=None)
-@given(clusters(), configs())
-@example(thesis_cluster(), Config())
-def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config) -> None:
-    assert found(engine.plan(cluster, config)) == Reference(cluster, config).run()
+@given(clusters(), configs(), PACES)
+@example(thesis_cluster(), Config(), None)
+def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace | None) -> None:
+    plan = engine.plan(cluster, config, pace=pace)
+    assert found(plan) == Reference(cluster, config, pace=pace).run()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +64,9 @@ def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config) -> None:
         ("smallest first", COMPANIES),
         ("no pod count", COMPANIES),
         ("no ports", PORTS),
+        ("no sole claims", SOLE),
+        ("no attach limits", DISKS),
+        ("no shared disks", DISKS),
         ("no own anti-affinity", APART),
         ("no anti-affinity of others", APART),
         ("no affinity", NEAR),
@@ -58,7 +79,8 @@ def test_the_comparison_would_notice(mutant: str, companies: tuple[Company, ...]
     """Some cluster tells a wrong rule from the right one, so the law above can fail."""
 
     def differs(cluster: Cluster) -> bool:
-        config = Config(thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)))
+        shares = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+        config = Config(thresholds=shares, budgets=UNLIMITED)
         return Reference(cluster, config, mutant).run() != found(engine.plan(cluster, config))
 
     enough = settings(max_examples=6000, deadline=None, phases=[Phase.generate])
@@ -73,7 +95,8 @@ def test_the_order_of_arrival_never_matters(
     nodes, pods = list(cluster.nodes), list(cluster.pods)
     chance.shuffle(nodes)
     chance.shuffle(pods)
-    assert engine.plan(Cluster.of(nodes, pods), config) == engine.plan(cluster, config)
+    again = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+    assert engine.plan(again, config) == engine.plan(cluster, config)
 
 
 @settings(max_examples=300, deadline=None)
@@ -100,7 +123,7 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
             assert one.node not in gone
             assert target.ready
             assert not target.unschedulable
-            assert refusal(target, pods[one.pod].placing) is None
+            assert refusal(without_our_taint(target), pods[one.pod].placing) is None
             where[one.pod] = one.node
     for name, node in nodes.items():
         if name in gone:
@@ -112,7 +135,8 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
         assert used.memory_bytes <= node.allocatable.memory_bytes
         assert used.pods <= node.allocatable.pods
     if plan.removals:
-        share = config.thresholds.cpu
+        last = nodes[plan.removals[-1].node]
+        share = (config.leave() if mark_of(last.labels) else config.thresholds).cpu
         for asked, whole in zip(plan.after.requests, plan.after.usable, strict=True):
             assert asked * share.denominator <= share.numerator * whole
 
@@ -141,6 +165,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
 @given(clusters(), configs())
 def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
+    cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
     nominees = set(engine.update_candidates(cluster, config, {}, 0))
     for node in cluster.nodes:
         plan = engine.plan(cluster, config, due=frozenset({node.name}))
@@ -155,6 +180,8 @@ def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
     """Thesis, invariant 2: with equal shapes and equal daemons it is all or none."""
     shape = data.draw(st.sampled_from([node.allocatable for node in cluster.nodes]))
     pods = [pod for pod in cluster.pods if not pod.daemon]
-    alike = Cluster.of([replace(node, allocatable=shape) for node in cluster.nodes], pods)
+    alike = Cluster.of(
+        [replace(node, labels={}, taints=(), allocatable=shape) for node in cluster.nodes], pods
+    )
     listed = engine.update_candidates(alike, config, {}, 0)
     assert len(listed) in (0, len(alike.nodes))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from core.model import Pod, Resources
 from sim import fill, report, scenario, workload
 from sim.autoscaler import ScaleDown
-from sim.cluster import fits
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import World
@@ -108,7 +107,7 @@ def test_a_fill_overfills_nothing(placement: fill.Placement) -> None:
         total = Resources()
         for key, asked in pods:
             total = total + asked if placed[key] == name else total
-        assert fits(total, shape)
+        assert total.fits_in(shape)
     used = {name for name in placed.values() if name is not None}
     assert len(used) == 4 if placement is fill.Placement.SPREAD else len(used) >= 2
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
+from core.budgets import Budget, Budgets, Cooldown
 from core.capacity import Usability
 from core.config import Config, Thresholds
 from core.model import (
@@ -20,6 +21,14 @@ from core.model import (
 )
 
 MB = 10**6
+UNLIMITED = Budgets(
+    cluster=Budget(),
+    balance_zones=False,
+    headroom=0,
+    peak_window_seconds=0,
+    cooldown=Cooldown(after_node_add_seconds=0, after_pending_seconds=0),
+)
+"""As the thesis: thresholds and packing alone decide."""
 THESIS_USABILITY = Usability(
     min_cpu_millis=100,
     min_memory_bytes=90 * MB,
@@ -107,4 +116,4 @@ def thesis_cluster() -> Cluster:
 
 def thesis_config(cpu: str = "0.8", memory: str = "0.8", **changes: object) -> Config:
     thresholds = Thresholds(cpu=Fraction(cpu), memory=Fraction(memory))
-    return Config(thresholds=thresholds, usability=THESIS_USABILITY, **changes)  # type: ignore[arg-type]
+    return Config(thresholds=thresholds, usability=THESIS_USABILITY, budgets=UNLIMITED, **changes)  # type: ignore[arg-type]

@@ -17,6 +17,9 @@ PLURALS = {
     "nodes": "NodeList",
     "pods": "PodList",
     "poddisruptionbudgets": "PodDisruptionBudgetList",
+    "persistentvolumeclaims": "PersistentVolumeClaimList",
+    "persistentvolumes": "PersistentVolumeList",
+    "csinodes": "CSINodeList",
 }
 SWALLOW = web.Response()
 
@@ -87,6 +90,7 @@ class FakeApi:
         app = web.Application()
         app.router.add_get("/api/v1/{resource}", self._get)
         app.router.add_get("/apis/policy/v1/{resource}", self._get)
+        app.router.add_get("/apis/storage.k8s.io/v1/{resource}", self._get)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)

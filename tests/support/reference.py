@@ -5,18 +5,22 @@ Only the rules of fit of one node or one selector, the usable capacity of one no
 thresholds are the product's own; what pods ask of other pods is written out here once more.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from core.brakes import ZONE_LABEL, Pace, headroom
+from core.budgets import Budget
 from core.capacity import Amount, Share, capacity, derive_usability, usable_capacity
 from core.config import Config, UsabilityMode
 from core.fit import affinity_met, node_selected, refusal, selects, taints_tolerated
 from core.guards import node_blockers, pod_blockers
-from core.marks import going, mark_of, marked_since
+from core.marks import Mark, going, mark_of, marked_since, without_our_taint
 from core.model import ANY_IP, Cluster, Node, Pod, Resources, SpreadConstraint
 from core.packing import dominant_share
+from core.wants import ANY_DRIVER
 
 Moves = list[tuple[str, str]]
+Limits = Mapping[str, Mapping[str, int | None]]
 
 
 @dataclass
@@ -44,13 +48,16 @@ class Company:
         stands: list[tuple[Pod, Node]],
         nodes: tuple[Node, ...],
         mutant: str = "",
+        limits: Limits | None = None,
     ) -> None:
         self.pod, self.node, self.stands, self.nodes = pod, node, stands, nodes
-        self.mutant = mutant
+        self.mutant, self.limits = mutant, limits or {}
 
     def fits(self) -> bool:
         rules: dict[str, Callable[[], bool]] = {
             "no ports": self.ports_free,
+            "no sole claims": self.claims_free,
+            "no attach limits": self.attachable,
             "no own anti-affinity": self.no_enemy_there,
             "no anti-affinity of others": self.nobody_minds,
             "no affinity": self.friends_there,
@@ -72,6 +79,31 @@ class Company:
             if at is self.node
             for have in other.company.host_ports
         )
+
+    def claims_free(self) -> bool:
+        return not any(
+            claim in other.company.sole
+            for claim in self.pod.company.sole
+            for other, _ in self.stands
+        )
+
+    def attachable(self) -> bool:
+        limits = self.limits.get(self.node.name, {})
+        for driver in {disk.driver for disk in self.pod.company.disks}:
+            mine = {disk.handle for disk in self.pod.company.disks if disk.driver == driver}
+            there = {
+                disk.handle
+                for other, at in self.stands
+                if at is self.node
+                for disk in other.company.disks
+                if disk.driver in (driver, ANY_DRIVER)
+            }
+            if self.mutant == "no shared disks":
+                there = {f"another's {handle}" for handle in there}
+            limit = limits.get(driver, 0)
+            if limit is not None and mine - there and len(mine | there) > limit:
+                return False
+        return True
 
     def no_enemy_there(self) -> bool:
         return not any(
@@ -127,10 +159,85 @@ class Company:
         return counts[self.node.labels[key]] + own - least <= asked.max_skew
 
 
+class Held:
+    """What the configured limits and the pace say about the next step."""
+
+    def __init__(self, cluster: Cluster, config: Config, pace: Pace | None) -> None:
+        self.budgets, self.pace = config.budgets, pace
+        self.standing = [node for node in cluster.nodes if not going(node)]
+        self.all = list(self.standing)
+        self.new: list[Node] = []
+
+    def pool(self, node: Node) -> str:
+        pools = (
+            pool.name
+            for pool in self.budgets.pools
+            if dict(pool.node_selector).items() <= node.labels.items()
+        )
+        return next(pools, "")
+
+    def scopes(self, node: Node) -> list[tuple[str, Budget, list[Node]]]:
+        found = [("", self.budgets.cluster, self.all)]
+        for pool in self.budgets.pools:
+            if pool.name == self.pool(node):
+                mine = [one for one in self.all if self.pool(one) == pool.name]
+                found.append((pool.name, pool.budget, mine))
+        return found
+
+    def back(self, node: Node) -> bool:
+        scopes = self.scopes(node)
+        if self.budgets.pools and len(scopes) == 1:
+            return True
+        for _, budget, members in scopes:
+            if len([one for one in members if one in self.standing]) - 1 < budget.min_nodes:
+                return True
+        if mark_of(node.labels) is not None:
+            return False
+        if self.budgets.balance_zones and self.unbalances(node, scopes[-1][2]):
+            return True
+        return self.pace is not None and self.too_fast(node, scopes, self.pace)
+
+    def unbalances(self, node: Node, members: list[Node]) -> bool:
+        zones = [one.labels.get(ZONE_LABEL) for one in members if one in self.standing]
+        mine = node.labels.get(ZONE_LABEL)
+        others = {zone for zone in zones if zone not in (None, mine)}
+        return mine is not None and any(
+            zones.count(mine) - 1 < zones.count(zone) - 1 for zone in others
+        )
+
+    def too_fast(
+        self, node: Node, scopes: list[tuple[str, Budget, list[Node]]], pace: Pace
+    ) -> bool:
+        if pace.frozen or node.name in pace.backing_off:
+            return True
+        for name, budget, members in scopes:
+            new = len([one for one in self.new if one in members])
+            marked = len([one for one in members if mark_of(one.labels) is not None])
+            window = pace.in_window.get(name, 0)
+            if budget.max_marked and marked + new >= budget.max_marked.of(len(members)):
+                return True
+            if budget.max_in_window and window + new >= budget.max_in_window.of(len(members)):
+                return True
+        return False
+
+    def take(self, node: Node) -> None:
+        self.standing.remove(node)
+        if mark_of(node.labels) is None:
+            self.new.append(node)
+
+
 class Reference:
-    def __init__(self, cluster: Cluster, config: Config, mutant: str = "") -> None:
+    def __init__(
+        self, cluster: Cluster, config: Config, mutant: str = "", pace: Pace | None = None
+    ) -> None:
+        self.held = Held(cluster, config, pace)
+        self.reserve = pace.reserve if pace else Amount(0, 0)
+        self.real = {node.name: node for node in cluster.nodes}
+        if any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes):
+            bare = [without_our_taint(node, config.taint_key) for node in cluster.nodes]
+            cluster = replace(cluster, nodes=tuple(bare))
         self.config, self.mutant, self.cluster = config, mutant, cluster
-        self.share = Share(config.thresholds.cpu, config.thresholds.memory)
+        self.spare = headroom(cluster, config.budgets.headroom)
         self.usability = (
             derive_usability(cluster.pods)
             if config.usability is UsabilityMode.AUTO
@@ -199,13 +306,17 @@ class Reference:
                 if (
                     refusal(node, pod.placing) is None
                     and self._fits(pod, free[node.name])
-                    and Company(pod, node, stands, self.cluster.nodes, self.mutant).fits()
+                    and self._joins(pod, node, stands)
                 ):
                     free[node.name] -= pod.requests
                     placed.append((pod, place))
                     stands.append((pod, node))
                     break
         return placed, len(placed) == len(pods)
+
+    def _joins(self, pod: Pod, node: Node, stands: list[tuple[Pod, Node]]) -> bool:
+        nodes, limits = self.cluster.nodes, self.cluster.attach_limits
+        return Company(pod, node, stands, nodes, self.mutant, limits).fits()
 
     def _fits(self, pod: Pod, free: Resources) -> bool:
         have = dict(free.extended)
@@ -226,7 +337,7 @@ class Reference:
             return used
         return usable_capacity(capacity(place.node), used, self.usability)
 
-    def within(self, whole: Callable[[Place], Amount]) -> bool:
+    def within(self, whole: Callable[[Place], Amount], *, marked: bool) -> bool:
         """Hold the requests of all standing places against *whole*; displaced pods count."""
         requests = limit = Amount(0, 0)
         for place in self.order:
@@ -235,7 +346,8 @@ class Reference:
             total = place.used()
             requests = requests.plus(Amount(total.cpu_millis, total.memory_bytes))
             limit = limit.plus(whole(place))
-        return requests.within(self.share, limit)
+        shares = self.config.leave() if marked else self.config.thresholds
+        return requests.plus(self.reserve).within(Share(shares.cpu, shares.memory), limit)
 
     def run(self) -> list[tuple[str, Moves]]:
         waiting = self._candidates()
@@ -245,6 +357,8 @@ class Reference:
             if going(place.node):
                 place.pods = []
         for pod, place in settled:
+            place.pods.append(pod)
+        for pod, place in self.pack(self.spare, None)[0]:
             place.pods.append(pod)
         removed: list[tuple[str, Moves]] = []
         while True:
@@ -275,7 +389,7 @@ class Reference:
 
     def _try(self, name: str) -> Moves | None:
         place = self.places[name]
-        if name in self.blocked:
+        if name in self.blocked or self.held.back(self.real[name]):
             return None
         moves, complete = self.pack(place.pods, name)
         if not complete:
@@ -285,8 +399,12 @@ class Reference:
             target.pods.append(pod)
         place.pods = []
         self.order = [p for p in self.order if p is not place]
-        if self.within(lambda p: capacity(p.node)) and self.within(self.usable):
-            return [(pod.key, target.node.name) for pod, target in moves]
+        marked = mark_of(place.node.labels) is not None
+        if self.within(lambda p: capacity(p.node), marked=marked) and self.within(
+            self.usable, marked=marked
+        ):
+            self.held.take(self.real[name])
+            return [(pod.key, to.node.name) for pod, to in moves if pod not in self.spare]
         self.order = saved_order
         for p in self.order:
             p.pods = saved[p.node.name]

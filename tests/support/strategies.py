@@ -1,25 +1,40 @@
 """Generated clusters: small, but with everything in them that the engine tells apart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from core.brakes import ZONE_LABEL
 from core.fit import refusal
+from core.marks import (
+    DETAILS_ANNOTATION,
+    MARK_LABEL,
+    Details,
+    Mark,
+    desired_taints,
+    encode_details,
+    without_our_taint,
+)
 from core.model import (
     ALONE,
     Cluster,
     Company,
+    Disk,
     HostPort,
     Node,
     Placing,
     Pod,
     PodAffinityTerm,
     PodSelector,
+    Reach,
+    Requirement,
+    SelectorTerm,
     SpreadConstraint,
     Taint,
     Toleration,
 )
+from core.wants import ANY_DRIVER
 from tests.support.builders import node, pod, select
 
 PLACINGS = (
@@ -27,6 +42,14 @@ PLACINGS = (
     Placing(),
     Placing(node_selector=(("zone", "a"),)),
     Placing(tolerations=(Toleration(key="batch", operator="Exists"),)),
+    Placing(volumes=(Reach(zones=((ZONE_LABEL, ("a",)),)),)),
+    Placing(
+        node_selector=(("zone", "a"),),
+        volumes=(
+            Reach(affinity=(SelectorTerm((Requirement("host", "In", ("n00", "n01", "n02")),)),)),
+            Reach(affinity=(SelectorTerm((Requirement("zone", "Exists"),)), SelectorTerm())),
+        ),
+    ),
 )
 A, B = select("a"), select("b")
 ZONE_A, ZONE_B = PodAffinityTerm(A, "zone"), PodAffinityTerm(B, "zone")
@@ -59,7 +82,26 @@ PORTS = (
     Company(host_ports=(HostPort(80, ip="10.0.0.2"),)),
     Company(host_ports=(HostPort(80, "UDP"),), apart=(ZONE_A,)),
 )
-COMPANIES = APART + NEAR + SPREAD + PORTS
+V1, V2, V3 = (Disk("ebs", f"v{number}") for number in (1, 2, 3))
+DISKS = (
+    Company(disks=(V1,)),
+    Company(disks=(V2,)),
+    Company(disks=(V1, V3)),
+    Company(disks=(V2, Disk("nas", "v1")), apart=(HOST_A,)),
+)
+SOLE = (
+    Company(sole=("d/one",)),
+    Company(sole=("d/one", "d/other"), disks=(V3,)),
+    Company(sole=("d/other",)),
+)
+COMPANIES = APART + NEAR + SPREAD + PORTS + DISKS + SOLE
+LIMITS: tuple[Mapping[str, int | None], ...] = (
+    {"ebs": 1},
+    {"ebs": 2, "nas": 1},
+    {"ebs": 3, "nas": None},
+    {"nas": 0},
+    {},
+)
 TAINTS = ((), (), (), (Taint("batch", "", "NoSchedule"),), (Taint("x", "", "PreferNoSchedule"),))
 SHAPES = ((4000, 8000), (8000, 8000), (2000, 16_000))
 REQUESTS = ((0, 0), (100, 200), (500, 300), (500, 2000), (1500, 1000), (2000, 6000))
@@ -68,12 +110,13 @@ REQUESTS = ((0, 0), (100, 200), (500, 300), (500, 2000), (1500, 1000), (2000, 60
 @st.composite
 def nodes(draw: st.DrawFn, number: int) -> Node:
     cpu, memory = draw(st.sampled_from(SHAPES))
-    return node(
+    found = node(
         f"n{number:02}",
         cpu,
         memory,
         labels={
-            "zone": draw(st.sampled_from("aab")),
+            "zone": (zone := draw(st.sampled_from("aab"))),
+            **({ZONE_LABEL: zone} if draw(st.integers(0, 9)) else {}),
             **({"host": f"n{number:02}"} if draw(st.integers(0, 9)) else {}),
         },
         annotations={"kube-ebb.io/keep": "true"} if draw(st.integers(0, 9)) == 0 else {},
@@ -83,6 +126,17 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
         pods=draw(st.sampled_from((3, 10, 110))),
         extended=(("gpu", draw(st.integers(1, 4))),) if draw(st.booleans()) else (),
     )
+    mark = draw(st.sampled_from((None, None, None, Mark.SOFT, Mark.HARD)))
+    return found if mark is None else marked(found, mark, since=draw(st.integers(1, 3)))
+
+
+def marked(found: Node, mark: Mark, since: int) -> Node:
+    """Return the node as it is after the engine and the webhook have marked it."""
+    details = Details(since=since, deadline=since + 3600, owner="me", policy="p", reason="r")
+    annotations = {**found.annotations, DETAILS_ANNOTATION: encode_details(details)}
+    labels = {**found.labels, MARK_LABEL: mark.value}
+    bare = replace(found, labels=labels, annotations=annotations)
+    return replace(bare, taints=desired_taints(bare))
 
 
 @st.composite
@@ -112,9 +166,13 @@ def clusters(draw: st.DrawFn, most: int = 8, companies: Sequence[Company] = COMP
             company=draw(st.sampled_from(companies)) if draw(_of_ten(social)) else ALONE,
             terminating=social > 0 and draw(_of_ten(1)),
         )
+        if made.unsupported and social:
+            made = replace(made, company=Company(disks=(Disk(ANY_DRIVER, made.name),)))
         target = draw(st.sampled_from(places))
         pods.append(_bound(made, target, left))
-    return Cluster.of(places, [one for one in pods if not (one.daemon and one.node is None)])
+    found = Cluster.of(places, [one for one in pods if not (one.daemon and one.node is None)])
+    limits = {one.name: draw(st.sampled_from(LIMITS)) for one in places if social}
+    return replace(found, attach_limits=limits)
 
 
 def _of_ten(number: int) -> st.SearchStrategy[bool]:
@@ -128,7 +186,7 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
     cpu, memory, slots = left[target.name]
     gpus = dict(target.allocatable.extended).get("gpu", 0)
     if (
-        refusal(target, made.placing) is not None
+        refusal(without_our_taint(target), made.placing) is not None
         or asked.cpu_millis > cpu
         or asked.memory_bytes > memory
         or slots < 1

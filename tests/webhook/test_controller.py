@@ -16,9 +16,11 @@ from core.marks import (
 )
 from core.model import Cluster, Pod, Resources
 from tests.support.admission import Json, NodeApi, node_json
+from tests.support.builders import UNLIMITED
 from webhook.controller import Controller, TickReport
-from webhook.decide import GUARD_AFTER_RELEASE_SECONDS, WriteKind
+from webhook.decide import WriteKind
 
+GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600
 DELAY = 600
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
@@ -33,7 +35,9 @@ class World:
     """Three nodes that hold little; time and pods are the test's to change."""
 
     def __init__(self, mode: Mode = Mode.ENFORCE, **spec: Any) -> None:
-        self.config = Config(mode=mode, delay_seconds=DELAY, usability=UsabilityMode.NONE)
+        self.config = Config(
+            mode=mode, delay_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
+        )
         self.api = NodeApi(node_json("n1", **spec), node_json("n2"), node_json("n3"))
         self.pods = [a_pod("p1", "n1"), a_pod("p2", "n2", 2000), a_pod("p3", "n3", 2000)]
         self.metrics = Metrics()
@@ -179,14 +183,14 @@ async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_whil
     world.api.webhook_up = webhook_up
     world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     report = await world.tick(10)
-    until = str(world.now + GUARD_AFTER_RELEASE_SECONDS)
+    until = str(world.now + GUARD_SECONDS)
     assert world.kinds(report) == [("release", "n1")]
     assert world.taints() == []
     assert world.metadata()["labels"] == {}
     left = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
     assert world.metadata()["annotations"] == left
 
-    assert (await world.tick(GUARD_AFTER_RELEASE_SECONDS - 1)).writes == ()
+    assert (await world.tick(GUARD_SECONDS - 1)).writes == ()
     await world.tick(1)
     assert world.metadata()["annotations"] == {}
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from core.capacity import NOTHING, Totals
-from core.config import Config
-from core.engine import Plan, Removal
+from core.config import Config, Mode
 from core.guards import node_blockers
 from core.marks import (
     DETAILS_ANNOTATION,
@@ -20,11 +19,13 @@ from core.marks import (
     encode_details,
 )
 from core.model import Cluster, Effect, Node, Pod, Resources, Taint
-from webhook.decide import GUARD_AFTER_RELEASE_SECONDS, Write, WriteKind, decide
+from core.plan import Plan, Removal
+from webhook.decide import Write, WriteKind, decide
 
 NOW = 1_767_225_600
-LATER = str(NOW + GUARD_AFTER_RELEASE_SECONDS)
-CONFIG = Config(deadline_seconds=3600)
+
+CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600)
+LATER = str(NOW + CONFIG.hand_over.guard_seconds)
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
 GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)

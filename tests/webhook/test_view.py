@@ -5,9 +5,12 @@ from functools import partial
 import pytest
 
 from core.edge.clock import Clock
-from core.edge.kube.client import BUDGETS, NODES, PODS
+from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
 from core.edge.metrics import Metrics
+from core.guards import pod_blockers
 from core.model import Node, Pod, Resources
+from core.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from core.wants import ClaimUse, Disk, Ties
 from tests.support.builders import pod
 from webhook.feed import Feed
 from webhook.view import ClusterView
@@ -24,6 +27,9 @@ class Ticking(Clock):
         return self.now
 
 
+ESSENTIAL = ["nodes", "pods", "budgets"]
+
+
 class Fed:
     def __init__(self) -> None:
         self.clock = Ticking()
@@ -32,6 +38,13 @@ class Fed:
         self.nodes = Feed(self.view, NODES, self.clock, self.metrics)
         self.pods = Feed(self.view, PODS, self.clock, self.metrics)
         self.budgets = Feed(self.view, BUDGETS, self.clock, self.metrics)
+        self.claims = Feed(self.view, CLAIMS, self.clock, self.metrics)
+        self.volumes = Feed(self.view, VOLUMES, self.clock, self.metrics)
+        self.csi_nodes = Feed(self.view, CSI_NODES, self.clock, self.metrics)
+
+    def everything(self) -> tuple[Feed, ...]:
+        essential = (self.nodes, self.pods, self.budgets)
+        return (*essential, self.claims, self.volumes, self.csi_nodes)
 
 
 def a_node(name: str) -> Node:
@@ -70,8 +83,10 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
         ([], 0, "nodes have not been listed yet"),
         (["nodes"], 0, "pods have not been listed yet"),
         (["nodes", "pods"], 0, "poddisruptionbudgets have not been listed yet"),
-        (["nodes", "pods", "budgets"], 180, None),
-        (["nodes", "pods", "budgets"], 181, "no news of nodes for 181 s"),
+        (ESSENTIAL, 0, "persistentvolumeclaims have not been listed yet"),
+        ([*ESSENTIAL, "claims", "volumes"], 0, "csinodes have not been listed yet"),
+        ([*ESSENTIAL, "claims", "volumes", "csi_nodes"], 180, None),
+        ([*ESSENTIAL, "claims", "volumes", "csi_nodes"], 181, "no news of nodes for 181 s"),
     ],
 )
 def test_a_view_without_news_is_not_to_be_decided_on(
@@ -85,7 +100,7 @@ def test_a_view_without_news_is_not_to_be_decided_on(
 
 def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
     fed = Fed()
-    for feed in (fed.nodes, fed.pods, fed.budgets):
+    for feed in fed.everything():
         feed.alive()
     mends = (
         partial(fed.pods.changed, pod("p", "n", 1, 1)),
@@ -104,7 +119,7 @@ def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
 
 def test_a_watch_that_broke_off_must_tell_something_first() -> None:
     fed = Fed()
-    for feed in (fed.nodes, fed.pods, fed.budgets):
+    for feed in fed.everything():
         feed.alive()
     fed.pods.restarted("error")
     why = fed.view.why_stale(fed.clock.now, 180)
@@ -120,3 +135,34 @@ def test_what_cannot_be_read_is_counted() -> None:
     text = fed.metrics.text().decode()
     assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
     assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
+
+
+def test_pods_are_movable_once_what_they_claim_is_known() -> None:
+    """In whatever order the watches tell it; what is forgotten again blocks again."""
+    fed = Fed()
+    fed.nodes.changed(a_node("n"))
+    ties = Ties(claims=(ClaimUse("c"),))
+    fed.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
+
+    def blocked() -> bool:
+        return bool(pod_blockers(fed.view.snapshot().pods[0]))
+
+    assert blocked()
+    fed.csi_nodes.replaced([CsiNode(name="n", limits={"ebs": 3})])
+    fed.claims.changed(Claim(namespace="a", name="c", volume="v", modes=("ReadWriteMany",)))
+    assert blocked()
+    fed.volumes.changed(Volume(name="v", disk=Disk("ebs", "1")))
+    assert not blocked()
+    assert fed.view.snapshot().attach_limits == {"n": {"ebs": 3}}
+    fed.claims.deleted("a/c")
+    assert blocked()
+
+
+def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
+    fed = Fed()
+    for feed in fed.everything():
+        feed.alive()
+    fed.volumes.changed(Volume(name="v"))
+    fed.volumes.refused("v", "spec: bad")
+    assert fed.view.why_stale(fed.clock.now, 180) is None
+    assert fed.view.volumes == {}

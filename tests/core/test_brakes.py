@@ -1,0 +1,234 @@
+"""What holds the engine back: one row a limit, and what a program remembers between its looks."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core import engine
+from core.brakes import ZONE_LABEL, Memory, Pace, demand, headroom, pace, remember
+from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.capacity import Amount
+from core.config import Config, Thresholds, UsabilityMode
+from core.guards import Blocker
+from core.marks import BACKOFF_ANNOTATION, Mark
+from core.model import Cluster, Node, Pod
+from tests.support.builders import MB, UNLIMITED, node, pod
+from tests.support.strategies import marked
+
+NOW = 1000
+FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+A = Pool(name="a", node_selector=(("pool", "a"),), budget=Budget(min_nodes=2))
+COOL = Cooldown(after_node_add_seconds=600, after_pending_seconds=300)
+
+
+def config(**changes: object) -> Config:
+    budgets = replace(UNLIMITED, **changes)  # type: ignore[arg-type]
+    return Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=budgets)
+
+
+def empties(count: int, **labels: str) -> list[Node]:
+    return [node(f"n{number}", labels=labels) for number in range(count)]
+
+
+def in_zones(zones: str) -> list[Node]:
+    return [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate(zones)]
+
+
+def gone(cluster: Cluster, asked: Config, held: Pace | None = None) -> list[str]:
+    return [removal.node for removal in engine.plan(cluster, asked, pace=held).removals]
+
+
+def codes(cluster: Cluster, asked: Config, held: Pace | None = None) -> set[str]:
+    plan = engine.plan(cluster, asked, pace=held)
+    return {blocker.code for kept in plan.kept for blocker in kept.blockers}
+
+
+SIX = Cluster.of(empties(6, pool="a"), [])
+SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *empties(6)[2:]], [])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "budgets", "held", "goes", "code"),
+    [
+        (SIX, {}, None, 5, "last-node"),
+        (SIX, {"cluster": Budget(min_nodes=4)}, None, 2, "min-nodes"),
+        (SIX, {"pools": (A,)}, None, 4, "min-nodes"),
+        (Cluster.of([*empties(3, pool="a"), node("x")], []), {"pools": (A,)}, None, 1, "no-pool"),
+        (SIX, {"cluster": Budget(max_marked=Limit(2))}, None, 5, "last-node"),
+        (SIX, {"cluster": Budget(max_marked=Limit(2))}, Pace(), 2, "budget-marked"),
+        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(3))}, Pace(), 3, "budget-marked"),
+        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(1))}, Pace(), 2, "budget-marked"),
+        (SIX, {"cluster": Budget(max_marked=Limit(0))}, Pace(), 0, "budget-marked"),
+        (SIX, {"cluster": Budget(max_in_window=Limit(3))}, Pace(), 3, "budget-window"),
+        (
+            SIX,
+            {"cluster": Budget(max_in_window=Limit(3))},
+            Pace(in_window={"": 2}),
+            1,
+            "budget-window",
+        ),
+        (
+            SIX,
+            {"pools": (replace(A, budget=Budget(max_in_window=Limit(None, Fraction(1, 2)))),)},
+            Pace(in_window={"": 2, "a": 2}),
+            1,
+            "budget-window",
+        ),
+        (SIX, {}, Pace(frozen=(Blocker("cooldown", "x"),)), 0, "cooldown"),
+        (SOME_MARKED, {}, Pace(frozen=(Blocker("pods-pending", "x"),)), 2, "pods-pending"),
+        (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
+        (Cluster.of(in_zones("aabb"), []), {"balance_zones": True}, None, 3, "last-node"),
+        (Cluster.of(in_zones("aaabbc"), []), {"balance_zones": True}, None, 5, "last-node"),
+        (
+            Cluster.of([*in_zones("aaa"), node("b9", unschedulable=True)], []),
+            {"balance_zones": True},
+            None,
+            2,
+            "cordoned",
+        ),
+    ],
+)
+def test_a_limit_stops_the_next_step_and_says_so(
+    cluster: Cluster, budgets: dict[str, object], held: Pace | None, goes: int, code: str
+) -> None:
+    asked = config(**budgets)
+    assert len(gone(cluster, asked, held)) == goes
+    assert code in codes(cluster, asked, held)
+
+
+def test_zones_fall_in_step() -> None:
+    keep = {"kube-ebb.io/keep": "true"}
+    stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
+    cluster = Cluster.of([*in_zones("aaa"), *stays], [])
+    asked = config(balance_zones=True)
+    assert gone(cluster, asked) == ["a0"]
+    assert "zone-balance" in codes(cluster, asked)
+    assert gone(cluster, config(balance_zones=False)) == ["a0", "a1", "a2"]
+
+
+@pytest.mark.parametrize(("limit", "nodes", "number"), [
+    (Limit(3), 100, 3),
+    (Limit(None, Fraction(1, 5)), 14, 2),
+    (Limit(None, Fraction(1, 5)), 4, 1),
+    (Limit(0), 4, 0),
+])  # fmt: skip
+def test_a_share_is_rounded_down_to_at_least_one(limit: Limit, nodes: int, number: int) -> None:
+    assert limit.of(nodes) == number
+
+
+def at_fill(millis: int, *more: Node) -> Cluster:
+    pods = [pod(f"p{n}", f"n{n}", millis, 0) for n in range(3)]
+    return Cluster.of([*empties(3), *more], pods)
+
+
+def test_it_is_harder_to_enter_than_to_stay() -> None:
+    shares = Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
+    asked = replace(config(), thresholds=shares)
+    full = at_fill(2200)  # 6600 of 8000 without one node: 82.5 %
+    assert gone(full, asked) == []
+    nodes = [marked(full.nodes[0], Mark.SOFT, 1), *full.nodes[1:]]
+    already = Cluster.of(nodes, [replace(one, requests=pod("x", None, 1650, 0).requests)
+                                 for one in full.pods] + [pod("y", "n1", 1650, 0)])  # fmt: skip
+    assert gone(already, asked) == ["n0"]
+    assert gone(already, replace(asked, leave_thresholds=shares)) == []
+
+
+def test_the_busiest_moment_of_the_window_counts() -> None:
+    asked = replace(config(peak_window_seconds=60), thresholds=FULL)
+    memory = remember(Memory(), at_fill(3000), asked, NOW)
+    low = at_fill(1000)
+    memory = remember(memory, low, asked, NOW + 59)
+    held = pace(memory, low, asked, NOW + 59)
+    assert held.reserve == Amount(6000, 0)
+    assert gone(low, asked, held) == []
+    assert "peak-demand" in codes(low, asked, held)
+    memory = remember(memory, low, asked, NOW + 60)
+    held = pace(memory, low, asked, NOW + 60)
+    assert held.reserve == Amount(0, 0)
+    assert len(gone(low, asked, held)) == 2
+
+
+def test_room_is_left_for_the_largest() -> None:
+    pods = [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)]
+    cluster = Cluster.of(empties(2), pods)
+    assert [one.requests.cpu_millis for one in headroom(cluster, 2)] == [3000, 3000]
+    assert gone(cluster, config()) == ["n1"]
+    asked = config(headroom=1)
+    assert gone(cluster, asked) == []
+    assert "headroom" in codes(cluster, asked)
+    third = Cluster.of([*cluster.nodes, node("n2")], pods)
+    plan = engine.plan(third, asked)
+    assert [removal.node for removal in plan.removals] == ["n2"]
+    assert plan.pending == ()
+    assert plan.before.requests == plan.after.requests
+
+
+def test_a_node_that_was_added_cools_down() -> None:
+    asked = config(cooldown=COOL)
+    memory = remember(Memory(), SIX, asked, NOW)
+    assert pace(memory, SIX, asked, NOW).frozen == ()
+    more = Cluster.of([*SIX.nodes, node("new")], [])
+    memory = remember(remember(memory, more, asked, NOW + 10), more, asked, NOW + 20)
+    assert [one.code for one in pace(memory, more, asked, NOW + 609).frozen] == ["cooldown"]
+    assert pace(memory, more, asked, NOW + 610).frozen == ()
+
+
+@pytest.mark.parametrize(
+    ("waits", "frozen"),
+    [
+        (pod("p", None, 100, 100), ["pods-pending"]),
+        (pod("p", None, 9000, 100), []),  # no node could ever take it
+        (pod("p", "n1", 100, 100), []),
+    ],
+)
+def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, frozen: list[str]) -> None:
+    asked = config(cooldown=COOL)
+    hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
+    cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
+    memory = remember(Memory(), cluster, asked, NOW)
+    assert [one.code for one in pace(memory, cluster, asked, NOW + 299).frozen] == frozen
+    still = remember(memory, cluster, asked, NOW + 300)
+    assert pace(still, cluster, asked, NOW + 300).frozen == ()  # a mark is not what it waits for
+
+
+def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
+    asked = config(window_seconds=60, pools=(A,))
+    nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
+    memory = remember(Memory(), Cluster.of(nodes, []), asked, NOW)
+    left = Cluster.of(nodes[4:], [])
+    memory = remember(memory, left, asked, NOW + 49)
+    assert pace(memory, left, asked, NOW + 49).in_window == {"": 6, "a": 6}
+    memory = remember(memory, left, asked, NOW + 50)
+    assert pace(memory, left, asked, NOW + 50).in_window == {"": 0}
+
+
+def test_back_off_is_read_from_the_node() -> None:
+    one = node("n0", annotations={BACKOFF_ANNOTATION: "3 2000"})
+    cluster = Cluster.of([one, node("n1")], [])
+    assert pace(Memory(), cluster, config(), 1999).backing_off == {"n0": 2000}
+    assert pace(Memory(), cluster, config(), 2000).backing_off == {}
+
+
+def test_back_off_grows_to_its_maximum() -> None:
+    backoff = Backoff(first_seconds=10, max_seconds=60)
+    assert [backoff.seconds(times) for times in (1, 2, 3, 4, 1000)] == [10, 20, 40, 60, 60]
+
+
+def test_a_hard_mark_takes_no_room_from_pods_that_wait() -> None:
+    """Just as many nodes are released as the pods need: the others stay marked."""
+    nodes = [marked(one, Mark.HARD, number) for number, one in enumerate(empties(4))]
+    pods = [pod(f"w{number}", None, 3000, 100) for number in range(2)]
+    plan = engine.plan(Cluster.of(nodes, pods), config())
+    assert len(plan.marked_infeasible) == 2
+    assert len(plan.removals) == 2
+
+
+def test_demand_is_what_would_be_asked_elsewhere_too() -> None:
+    pods = [pod("p", "n0", 100, 1), pod("w", None, 10, 1), pod("d", "n0", 1, 1, daemon=True)]
+    assert demand(Cluster.of(empties(1), pods)) == Amount(110, 2 * MB)
+
+
+def test_the_defaults_are_gradual() -> None:
+    assert Budgets().cluster.max_marked is not None
+    assert len(gone(Cluster.of(empties(100), []), Config(budgets=Budgets()), Pace())) == 10

@@ -1,0 +1,254 @@
+"""Deletion costs against pods that others change at the same time."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.config import Config, Mode, ScaleInOrder, UsabilityMode
+from core.edge.metrics import Metrics
+from core.errors import ConflictError, UnavailableError
+from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
+from core.model import Cluster, Node, Pod
+from core.scalein import CostWrite
+from tests.support.admission import NodeApi, node_json
+from tests.support.builders import node, pod
+from webhook.controller import Controller
+from webhook.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
+
+NOW = 1_767_225_600
+
+
+class PodApi:
+    """An API server's pods."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.pods = {pod.key: pod for pod in pods}
+        self.versions = dict.fromkeys(self.pods, 1)
+        self.written: list[str] = []
+        self.refuses: set[str] = set()
+        self.between: dict[str, Pod] = {}
+        """What others write between our read and our write."""
+        self.at_once = self.at_once_most = 0
+
+    async def get_pod(self, namespace: str, name: str) -> tuple[Pod, str] | None:
+        self.at_once += 1
+        self.at_once_most = max(self.at_once, self.at_once_most)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        key = f"{namespace}/{name}"
+        return (self.pods[key], str(self.versions[key])) if key in self.pods else None
+
+    async def patch_pod(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
+        key = f"{namespace}/{name}"
+        if key in self.refuses:
+            raise UnavailableError("API server answered 403: no right")
+        if key in self.between:
+            self.put(self.between.pop(key))
+        if patch["metadata"]["resourceVersion"] != str(self.versions[key]):
+            raise ConflictError("the object has been modified")
+        new, old = patch["metadata"]["annotations"], self.pods[key]
+        self.put(
+            replace(
+                old,
+                deletion_cost=new.get(COST_ANNOTATION, old.deletion_cost),
+                deletion_cost_ours=new.get(COST_OURS_ANNOTATION, old.deletion_cost_ours),
+            )
+        )
+        self.written.append(key)
+
+    def put(self, pod: Pod) -> None:
+        self.pods[pod.key] = pod
+        self.versions[pod.key] = self.versions.get(pod.key, 0) + 1
+
+    def costs(self) -> dict[str, str | None]:
+        return {key: pod.deletion_cost for key, pod in self.pods.items()}
+
+
+class World:
+    """A marked and an unmarked node, pods on both, and what carries the decision out."""
+
+    def __init__(
+        self, *pods: Pod, mode: Mode = Mode.ENFORCE, order: ScaleInOrder = ScaleInOrder.ENABLED
+    ) -> None:
+        self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "soft"}), node("u")]
+        self.api, self.metrics = PodApi(*pods), Metrics()
+        self.scale_in = self.started(mode, order)
+
+    def started(self, mode: Mode, order: ScaleInOrder) -> ScaleIn:
+        """Start anew: nothing is remembered."""
+        return ScaleIn(Config(mode=mode, scale_in_order=order), self.api, self.metrics)
+
+    def judge(self) -> tuple[CostWrite, ...]:
+        return self.scale_in.judge(Cluster.of(self.nodes, self.api.pods.values()))
+
+    async def step(self) -> int:
+        return await self.scale_in.carry_out(self.judge())
+
+    def release(self) -> None:
+        self.nodes[0] = node("m")
+
+    def count(self, kind: str) -> float:
+        found = self.metrics.registry.get_sample_value(
+            "ebb_engine_pod_writes_total", {"kind": kind}
+        )
+        assert found is not None
+        return found
+
+
+def some(number: int, on: str = "m") -> list[Pod]:
+    return [pod(f"{on}{one:04}", on, 100, 100) for one in range(number)]
+
+
+def priced(one: Pod, cost: str | None, ours: str | None = None) -> Pod:
+    return replace(one, deletion_cost=cost, deletion_cost_ours=ours)
+
+
+async def test_costs_come_with_the_mark_and_go_with_it_and_are_written_once() -> None:
+    mine = priced(pod("mine", "m", 100, 100), "5")
+    world = World(*some(3), *some(2, "u"), mine)
+    assert await world.step() == 0
+    costs = world.api.costs()
+    assert all(int(costs[one.key] or 0) < 0 for one in some(3))
+    assert all(costs[one.key] is None for one in some(2, "u"))
+    assert world.judge() == ()
+    world.release()
+    assert await world.step() == 0
+    left = {key: cost for key, cost in world.api.costs().items() if cost is not None}
+    assert left == {"d/mine": "5"}
+    assert all(one.deletion_cost_ours is None for one in world.api.pods.values())
+    assert sorted(world.api.written) == sorted(one.key for one in some(3) * 2)
+    assert (world.count("set"), world.count("clear")) == (3, 3)
+
+
+async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
+    world = World(*some(1))
+    await world.step()
+    world.api.put(pod("late", "m", 100, 100))
+    await world.step()
+    assert world.api.written == ["d/m0000", "d/late"]
+
+
+async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off() -> None:
+    world = World(*some(2))
+    await world.step()
+    world.scale_in = world.started(Mode.ENFORCE, ScaleInOrder.DISABLED)
+    await world.step()
+    assert set(world.api.costs().values()) == {None}
+    assert world.judge() == ()
+
+
+async def test_observe_decides_and_writes_nothing() -> None:
+    world = World(*some(2), priced(pod("theirs", "u", 100, 100), "-7"), mode=Mode.OBSERVE)
+    assert len(world.judge()) == 2
+    assert await world.step() == 0
+    assert world.api.written == []
+
+
+@pytest.mark.parametrize("order", list(ScaleInOrder))
+async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
+    order: ScaleInOrder,
+) -> None:
+    world = World(*some(2), pod("new", "m", 100, 100))
+    await world.step()
+    world.scale_in = world.started(Mode.OBSERVE, order)
+    world.release()
+    await world.step()
+    assert set(world.api.costs().values()) == {None}
+    assert world.judge() == ()
+
+
+async def test_turned_off_without_a_trace_of_ours_there_is_nothing_to_do() -> None:
+    world = World(*some(2), priced(some(1, "u")[0], "-7"), order=ScaleInOrder.DISABLED)
+    assert world.judge() == ()
+
+
+ONE = some(1)[0]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(priced(ONE, "5"), id="a person was faster"),
+        pytest.param(replace(ONE, terminating=True), id="it is going"),
+        pytest.param(replace(ONE, uid="another"), id="another of the same name"),
+        pytest.param(replace(ONE, owner_kind=""), id="its ReplicaSet let it go"),
+        pytest.param(None, id="gone"),
+    ],
+)
+async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | None) -> None:
+    world = World(ONE)
+    writes = world.judge()
+    if now is None:
+        world.api.pods.clear()
+    else:
+        world.api.put(now)
+    assert await world.scale_in.carry_out(writes) == 0
+    assert world.api.written == []
+    assert world.count("outdated") == 1
+
+
+async def test_a_lost_race_is_left_to_the_next_pass() -> None:
+    world = World(ONE)
+    world.api.between = {ONE.key: replace(ONE, labels={"changed": "1"})}
+    assert await world.step() == 0
+    assert world.api.costs() == {ONE.key: None}
+    assert (world.count("outdated"), world.count("failed")) == (1, 0)
+    assert await world.step() == 0
+    assert world.api.written == [ONE.key]
+
+
+async def test_a_pass_writes_so_many_and_no_more_at_once_than_so_many() -> None:
+    world = World(*some(WRITES_MAX + 20))
+    await world.step()
+    assert 0 < len(world.api.written) <= WRITES_MAX
+    assert 0 < world.api.at_once_most <= WRITERS_MAX
+    while world.judge():
+        await world.step()
+    assert sorted(world.api.written) == [one.key for one in some(WRITES_MAX + 20)]
+
+
+async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
+    world = World(*some(30))
+    world.api.refuses = {one.key for one in some(WRITERS_MAX + 2)}
+    for _ in range(4):
+        assert await world.step() > 0
+    assert {write.key for write in world.judge()} == world.api.refuses
+    failed = world.count("failed")
+    assert await world.step() > 0
+    assert world.count("failed") > failed
+    world.api.refuses = set()
+    assert await world.step() == 0
+    assert world.judge() == ()
+
+
+async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only() -> None:
+    world = World(*some(30))
+    world.api.refuses = set(world.api.pods)
+    assert 0 < await world.step() <= WRITERS_MAX
+    assert world.count("failed") <= WRITERS_MAX
+
+
+async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for() -> None:
+    config = Config(
+        mode=Mode.ENFORCE,
+        usability=UsabilityMode.NONE,
+        scale_in_order=ScaleInOrder.ENABLED,
+    )
+    nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
+    nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    pods = PodApi(*some(2), *some(1, "u"))
+    scale_in = ScaleIn(config, pods, metrics)
+    controller = Controller(config, nodes, owner="me", metrics=metrics, scale_in=scale_in)
+    cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
+    report = await controller.tick(cluster, NOW)
+    assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
+    assert report.failed == 0
+    assert sorted(pods.written) == ["d/m0000", "d/m0001"]
+    pods.refuses = {"d/m0002"}
+    pods.put(pod("m0002", "m", 100, 100))
+    cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
+    cluster = replace(cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "soft"}),))
+    assert (await controller.tick(cluster, NOW)).failed >= 1
