@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from cli import demo, plan, trace
+from cli import demo, explain, plan, reasons, status, trace
 from cli.terminal import printable
 from core.errors import EbbError
 
-COMMANDS: Final = (plan, demo, trace)
+COMMANDS: Final = (plan, explain, status, reasons, demo, trace)
 """In the order in which the help lists them; each module has `add_parser`."""
 FAULT: Final = 2
 INTERRUPTED: Final = 130
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns: 0; 2 with one line a fault on standard error; 130 after Ctrl-C.
     Raises: SystemExit, by argparse, for help (0) and for a command line it refuses (2).
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(argv, argparse.Namespace(environment=os.environ))
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from core.capacity import Amount, Totals, Usability
 from core.config import API_VERSION, Config
-from core.engine import Plan
 from core.guards import Blocker
+from core.plan import Plan
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
@@ -23,8 +23,8 @@ def document(plan: Plan, config: Config) -> dict[str, Any]:
             "memory": float(config.thresholds.memory),
         },
         "usability": _usability(plan.usability, derived=plan.usability_derived),
-        "before": _totals(plan.before),
-        "after": _totals(plan.after),
+        "before": totals(plan.before),
+        "after": totals(plan.after),
         "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
         "removals": [
             {
@@ -42,7 +42,8 @@ def document(plan: Plan, config: Config) -> dict[str, Any]:
     }
 
 
-def _totals(totals: Totals) -> dict[str, Any]:
+def totals(totals: Totals) -> dict[str, Any]:
+    """Return sums with their shares."""
     return {
         "nodes": totals.nodes,
         "capacity": _amount(totals.capacity),

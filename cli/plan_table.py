@@ -2,16 +2,16 @@
 
 from collections import Counter
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from cli.terminal import console, printable
+from cli.terminal import printable, table, written
 from core.account import percent
 from core.capacity import Totals, Usability
 from core.config import Config
-from core.engine import Kept, Plan, Removal
+from core.plan import Kept, Plan, Removal
 from core.quantity import format_bytes, format_millis
 
 TARGETS_SHOWN: Final = 3
@@ -19,14 +19,11 @@ TARGETS_SHOWN: Final = 3
 
 def text(plan: Plan, config: Config) -> str:
     """Write the plan for standard output: with colour for a terminal, without for a pipe."""
-    out = console()
-    with out.capture() as captured:
-        _print(plan, config, out)
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    return written(lambda out: _print(plan, config, out))
 
 
 def _print(plan: Plan, config: Config, out: Console) -> None:
-    out.print(_summary(plan))
+    out.print(summary(plan))
     out.print()
     limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
     out.print(f"At most {limits} of usable capacity may be requested. {_usability(plan)}")
@@ -46,20 +43,21 @@ def _print(plan: Plan, config: Config, out: Console) -> None:
         out.print(_kept(plan.kept))
 
 
-def _summary(plan: Plan) -> Table:
-    table = _table("", "before", "after")
+def summary(plan: Plan) -> Table:
+    """Return the sums before the plan and after it."""
+    rows = table("", "before", "after")
     before, after = plan.before, plan.after
-    table.add_row("nodes", str(before.nodes), str(after.nodes))
+    rows.add_row("nodes", str(before.nodes), str(after.nodes))
     for number, name, unit, write in (
         (0, "cpu", ", cores", _cores),
         (1, "memory", "", format_bytes),
     ):
         for field in ("capacity", "requests", "usable"):
             cells = [write(getattr(totals, field)[number]) for totals in (before, after)]
-            table.add_row(f"{name} {field}{unit}", *cells)
+            rows.add_row(f"{name} {field}{unit}", *cells)
         shares = [_utilization(totals, number) for totals in (before, after)]
-        table.add_row(f"{name} requests / usable", *shares)
-    return table
+        rows.add_row(f"{name} requests / usable", *shares)
+    return rows
 
 
 def _cores(cpu_millis: int) -> str:
@@ -73,15 +71,15 @@ def _utilization(totals: Totals, resource: int) -> str:
 
 
 def _removals(removals: tuple[Removal, ...]) -> Table:
-    table = _table("order", "node that can go", "pods that move", "to", left=(1, 3))
+    rows = table("order", "node that can go", "pods that move", "to", left=(1, 3))
     for removal in removals:
         targets = Counter(placement.node for placement in removal.placements)
         names = [f"{node} ({count})" for node, count in targets.most_common(TARGETS_SHOWN)]
         more = len(targets) - len(names)
         where = ", ".join(names) + (f", {more} more" if more else "")
         moves = str(len(removal.placements))
-        table.add_row(str(removal.order), removal.node, moves, where or "-")
-    return table
+        rows.add_row(str(removal.order), removal.node, moves, where or "-")
+    return rows
 
 
 def _kept(kept: tuple[Kept, ...]) -> Table:
@@ -95,10 +93,10 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
                 members.append(node.node)
             about = f"{blocker.pod}: " if blocker.pod else ""
             example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
-    table = _table("nodes stay because", "nodes", "for example", left=(0, 2))
+    rows = table("nodes stay because", "nodes", "for example", left=(0, 2))
     for code, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        table.add_row(code, str(len(members)), printable(example[code]))
-    return table
+        rows.add_row(code, str(len(members)), printable(example[code]))
+    return rows
 
 
 def _usability(plan: Plan) -> str:
@@ -116,11 +114,3 @@ def _usability(plan: Plan) -> str:
 
 def _share(share: Fraction) -> str:
     return percent(share.numerator, share.denominator)
-
-
-def _table(*columns: str, left: tuple[int, ...] = (0,)) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if number in left else "right"
-        table.add_column(column, justify=side, overflow="fold")
-    return table

@@ -3,10 +3,12 @@
 Resources are compared in core.packing, where they change; here stands what depends on the pod's
 template and the node alone, so that it is asked once for each pair of kinds. What the rules here
 cannot evaluate stands in Pod.unsupported and makes the pod not movable.
-Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity.
+Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
+bound claims) and VolumeZone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from core.model import (
@@ -15,6 +17,7 @@ from core.model import (
     Placing,
     Pod,
     PodSelector,
+    Reach,
     Requirement,
     SelectorTerm,
     Taint,
@@ -101,13 +104,46 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
     return have > limit if requirement.operator == "Gt" else have < limit
 
 
+def volumes_reached(node: Node, placing: Placing) -> bool:
+    """Ask for one matching term of the node affinity of every volume that has any."""
+    return all(
+        reach.affinity is None or any(_term_met(node, term) for term in reach.affinity)
+        for reach in placing.volumes
+    )
+
+
+def volume_zones_met(node: Node, placing: Placing) -> bool:
+    """Ask for the volumes' own zone labels, unless the node is in no zone and no region."""
+    labels = node.labels
+    if not placing.volumes or not any(key in labels for key in ZONE_LABELS):
+        return True
+    return all(
+        labels.get(key, labels.get(ZONE_LABELS[key])) in values
+        for reach in placing.volumes
+        for key, values in reach.zones
+    )
+
+
+ZONE_LABELS: Final[Mapping[str, str]] = {
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels of volumes that bind them to a zone; on a node the newer one stands in for the older."""
+
 Rule = Callable[[Node, Placing], bool]
 Rules = tuple[tuple[str, Rule], ...]
+VOLUME_RULES: Final[Rules] = (
+    ("volume-node-affinity", volumes_reached),
+    ("volume-zone", volume_zones_met),
+)
 RULES: Final[Rules] = (
     ("cordoned", not_cordoned),
     ("taint", taints_tolerated),
     ("node-selector", node_selected),
     ("node-affinity", affinity_met),
+    *VOLUME_RULES,
 )
 """In the order in which kube-scheduler's default profile asks."""
 
@@ -132,6 +168,9 @@ class NodeKinds:
         self._size = len(nodes)
         self._members: dict[object, list[int]] = {}
         self._nodes = nodes
+        self._admitted: dict[Placing, frozenset[int]] = {}
+        self._reached: dict[Reach, frozenset[int]] = {}
+        self._labelled: dict[str, dict[str, list[int]]] = {}
         for number, node in enumerate(nodes):
             told_apart = (
                 tuple(node.labels.get(key) for key in ordered),
@@ -142,7 +181,50 @@ class NodeKinds:
             self._members.setdefault(told_apart, []).append(number)
 
     def allowing(self, placing: Placing, rules: Rules = RULES) -> list[int]:
-        """Return the ids of the nodes that admit the template, ascending; *rules* alone count."""
+        """Return the ids of the nodes that admit the template, ascending; *rules* alone count.
+
+        Volumes are asked about one by one: those of a StatefulSet that lie on the nodes' own
+        disks make as many templates as nodes, and each of them as many kinds.
+        """
+        if not placing.volumes:
+            return self._of_kinds(placing, rules)
+        plain = replace(placing, volumes=())
+        admitted = self._admitted.get(plain)
+        if admitted is None:
+            admitted = self._admitted[plain] = frozenset(self._of_kinds(plain, rules))
+        return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
+
+    def _reaching(self, reach: Reach) -> frozenset[int]:
+        found = self._reached.get(reach)
+        if found is None:
+            alone = Placing(volumes=(reach,))
+            found = self._reached[reach] = frozenset(
+                number
+                for number in self._near(reach)
+                if refusal(self._nodes[number], alone, VOLUME_RULES) is None
+            )
+        return found
+
+    def _near(self, reach: Reach) -> Iterable[int]:
+        """Return the nodes that can reach it at most, by one label that they must have."""
+        terms = reach.affinity or ()
+        wanted = (
+            next((one for one in terms[0].labels if one.operator == "In"), None)
+            if len(terms) == 1
+            else None
+        )
+        if wanted is None:
+            return range(self._size)
+        key = wanted.key
+        by_value = self._labelled.get(key)
+        if by_value is None:
+            by_value = self._labelled[key] = {}
+            for number, node in enumerate(self._nodes):
+                if key in node.labels:
+                    by_value.setdefault(node.labels[key], []).append(number)
+        return [number for value in wanted.values for number in by_value.get(value, ())]
+
+    def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
         verdicts = bytearray(self._size)
         for members in self._members.values():
             if refusal(self._nodes[members[0]], placing, rules) is None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from core.marks import going, opted_out
 from core.model import Node, Pod
+from core.volumes import CLAIMS_FIELD as VOLUME_CLAIMS_FIELD
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -74,7 +75,11 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     if CLAIMS_FIELD in pod.unsupported:
         message = "it holds devices by resource claims (DRA), which Ebb cannot place"
         found.append(Blocker("pod-resource-claims", message, pod.key))
-    if fields := [field for field in pod.unsupported if field != CLAIMS_FIELD]:
+    if VOLUME_CLAIMS_FIELD in pod.unsupported:
+        faults = pod.ties.faults or ("what stands behind its claims has not been looked up",)
+        found += (Blocker("pod-volumes", fault, pod.key) for fault in faults)
+    others = (CLAIMS_FIELD, VOLUME_CLAIMS_FIELD)
+    if fields := [field for field in pod.unsupported if field not in others]:
         message = f"asks what Ebb cannot evaluate: {', '.join(fields)}"
         found.append(Blocker("pod-unsupported", message, pod.key))
     return found

@@ -8,11 +8,52 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
 
 from core.errors import InvalidInputError
+from core.wants import (
+    ALONE,
+    ANY_IP,
+    ANYWHERE,
+    NO_POD,
+    UNTIED,
+    Company,
+    Disk,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    Reach,
+    Requirement,
+    SelectorTerm,
+    SpreadConstraint,
+    Ties,
+    Toleration,
+)
 
-ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
+__all__ = [
+    "ALONE",
+    "ANYWHERE",
+    "ANY_IP",
+    "Cluster",
+    "Company",
+    "Disk",
+    "DisruptionBudget",
+    "Effect",
+    "HostPort",
+    "Node",
+    "Placing",
+    "Pod",
+    "PodAffinityTerm",
+    "PodSelector",
+    "Reach",
+    "Requirement",
+    "Resources",
+    "SelectorTerm",
+    "SpreadConstraint",
+    "Taint",
+    "Ties",
+    "Toleration",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +72,17 @@ class Resources:
 
     def __sub__(self, other: "Resources") -> "Resources":
         return self._combine(other, -1)
+
+    def fits_in(self, free: "Resources") -> bool:
+        """Say whether there is room, as kube-scheduler's filter compares: 0 always fits."""
+        have = dict(free.extended) if self.extended else {}
+        return (
+            self.pods <= free.pods
+            and (not self.cpu_millis or self.cpu_millis <= free.cpu_millis)
+            and (not self.memory_bytes or self.memory_bytes <= free.memory_bytes)
+            and (not self.ephemeral_bytes or self.ephemeral_bytes <= free.ephemeral_bytes)
+            and all(amount <= have.get(name, 0) for name, amount in self.extended)
+        )
 
     @staticmethod
     def total(amounts: Iterable["Resources"]) -> "Resources":
@@ -82,109 +134,6 @@ class Taint:
     """As it was written; it must not get lost when the list is written back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A pod's toleration; empty key with Exists tolerates every key, empty effect every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorTerm:
-    """One term of required node affinity: all its requirements must hold; none at all: no node."""
-
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
-    """matchFields: the API knows the one field metadata.name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placing:
-    """What a pod asks of its node besides resources; equal for pods of one template.
-
-    Pods are compared and grouped by this value, so it holds tuples in canonical order only.
-    """
-
-    node_selector: tuple[tuple[str, str], ...] = ()
-    affinity: tuple[SelectorTerm, ...] | None = None
-    """Required node affinity: any term suffices. None: none asked; empty: nothing matches."""
-    tolerations: tuple[Toleration, ...] = ()
-
-
-ANYWHERE: Final = Placing()
-
-
-@dataclass(frozen=True, slots=True)
-class PodSelector:
-    """Pods by namespace and labels: all requirements must hold; none at all: every pod there."""
-
-    namespaces: tuple[str, ...] | None
-    """None: any namespace. Empty: no pod at all, as a missing label selector says."""
-    requirements: tuple[Requirement, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PodAffinityTerm:
-    """A term of required pod affinity or anti-affinity: these pods, as near as this."""
-
-    selector: PodSelector
-    topology_key: str
-    """Nodes with equal values of this label are one place."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
-    """A topology spread constraint that says DoNotSchedule."""
-
-    selector: PodSelector
-    topology_key: str
-    max_skew: int
-    min_domains: int = 1
-    honor_affinity: bool = True
-    """nodeAffinityPolicy: only nodes that the pod's own selectors match are counted."""
-    honor_taints: bool = False
-    """nodeTaintsPolicy: only nodes whose taints the pod tolerates are counted."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class HostPort:
-    """A port of the host that a pod takes."""
-
-    port: int
-    protocol: str = "TCP"
-    ip: str = ANY_IP
-
-
-@dataclass(frozen=True, slots=True)
-class Company:
-    """What a pod asks of the pods around it, all of it required; tuples in canonical order.
-
-    It says nothing about the order of packing; equal for pods of one template.
-    """
-
-    near: tuple[PodAffinityTerm, ...] = ()
-    """Pod affinity: one pod that all terms select must be at the place of each."""
-    apart: tuple[PodAffinityTerm, ...] = ()
-    """Pod anti-affinity; it also refuses its place to the pods that it selects."""
-    spread: tuple[SpreadConstraint, ...] = ()
-    host_ports: tuple[HostPort, ...] = ()
-
-
-ALONE: Final = Company()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """A pod that holds, or asks for, room on a node. Finished pods are never in a Cluster."""
@@ -209,9 +158,15 @@ class Pod:
     unsupported: tuple[str, ...] = ()
     """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
     company: Company = ALONE
-    """Of a pod that lives and goes with its node: only what others feel, `apart` and ports."""
+    """Of a pod that lives and goes with its node: only what others feel, `apart`, ports, disks."""
+    ties: Ties = UNTIED
+    unschedulable: bool = False
+    """Pending, and the scheduler has said that no node takes it."""
     terminating: bool = False
     """It is being deleted: topology spread does not count it any more."""
+    deletion_cost: str | None = None
+    """What its ReplicaSet's scale-in goes by, as written; and what of it Ebb has written."""
+    deletion_cost_ours: str | None = None
 
     @property
     def key(self) -> str:
@@ -246,6 +201,8 @@ class DisruptionBudget:
     namespace: str
     name: str
     disruptions_allowed: int
+    selector: PodSelector = NO_POD
+    """The pods that it protects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +212,9 @@ class Cluster:
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     budgets: tuple[DisruptionBudget, ...] = ()
+    attach_limits: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, hash=False)
+    """By node and CSI driver: how many volumes it takes, None: any number. A node without the
+    driver takes none of its volumes."""
 
     @staticmethod
     def of(

@@ -1,14 +1,18 @@
 """Counts of pods by domain, and the rules that one pod asks of them.
 
-A domain is a value of a topology label; for host ports it is the node itself.
-Source: kube-scheduler plugins NodePorts, PodTopologySpread and InterPodAffinity, their filters.
+A domain is a value of a topology label; for host ports and attached volumes it is the node
+itself, for claims that one pod alone may use it is the cluster.
+Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread
+and InterPodAffinity, their filters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from core.model import ANY_IP, HostPort, Pod
+from core.model import Pod
+from core.wants import ANY_DRIVER, ANY_IP, Company, Disk, HostPort
 
 Domain = str | int
 Domains = Sequence[Domain | None]
@@ -49,6 +53,24 @@ class Tally:
         return self._least
 
 
+class Attached(Tally):
+    """The pods that use one volume, by node; it counts once a node in its driver's tally."""
+
+    __slots__ = ("_of_driver",)
+
+    def __init__(self, of_driver: Tally) -> None:
+        super().__init__(of_driver.domains)
+        self._of_driver = of_driver
+
+    def add(self, node: int, by: int) -> None:
+        """Count *by* more pods on the node; the first attaches the volume, the last detaches."""
+        before = self.domains[node] in self.counts
+        super().add(node, by)
+        after = self.domains[node] in self.counts
+        if before != after:
+            self._of_driver.add(node, 1 if after else -1)
+
+
 class Rule(Protocol):
     """What one pod asks of the counts at a node."""
 
@@ -61,7 +83,7 @@ class Rule(Protocol):
 
 
 class Clear(NamedTuple):
-    """None of the counted may be where the node is: host ports, anti-affinity of both sides."""
+    """None of the counted may be where the node is: ports, claims, anti-affinity of both sides."""
 
     name: str
     tally: Tally
@@ -107,6 +129,73 @@ class Even(NamedTuple):
             return False
         count = self.tally.counts.get(domain, 0) + self.own
         return count - self.tally.least(self.min_domains) <= self.max_skew
+
+
+class Within(NamedTuple):
+    """The node may not take more different volumes of one driver than its limit."""
+
+    name: str
+    attached: Tally
+    """Volumes of the driver by node."""
+    own: tuple[Attached, ...]
+    """The pod's volumes of the driver."""
+    limits: Sequence[int | None]
+    """By node id; None: it takes any number."""
+
+    def admits(self, node: int) -> bool:
+        """Admit wherever the volumes are attached already, as the scheduler does."""
+        limit = self.limits[node]
+        if limit is None:
+            return True
+        domain = self.attached.domains[node]
+        more = sum(domain not in volume.counts for volume in self.own)
+        return not more or self.attached.counts.get(domain, 0) + more <= limit
+
+
+class Attachments:
+    """The tallies of attached volumes, and of claims that one pod alone may use.
+
+    First `rules` for all pods that may be placed, then `adds` for all that stand.
+    """
+
+    def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
+        """Take by node id and driver how many volumes a node takes."""
+        self._limits = limits
+        self._cluster: Domains = ("",) * len(limits)
+        self._sole: dict[str, Tally] = {}
+        self._drivers: dict[str, tuple[Tally, Sequence[int | None]]] = {}
+        """Of each driver that is asked for: its volumes and its limits, by node."""
+        self._attached: dict[Disk, Attached] = {}
+
+    def rules(self, company: Company) -> Iterator[Rule]:
+        """Yield what a pod asks, and open the tallies for it."""
+        for claim in company.sole:
+            tally = self._sole.setdefault(claim, Tally(self._cluster))
+            yield Clear(f"ReadWriteOncePod claim {claim}", tally)
+        for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
+            if driver not in self._drivers:
+                limits = [of_node.get(driver, 0) for of_node in self._limits]
+                self._drivers[driver] = Tally(range(len(limits))), limits
+            attached, limits_by_node = self._drivers[driver]
+            own = tuple(map(self._tally, disks))
+            yield Within(f"attach limit of {driver}", attached, own, limits_by_node)
+
+    def adds(self, company: Company) -> Iterator[Tally]:
+        """Yield the tallies in which such a pod counts; one of no known driver counts in all."""
+        for claim in company.sole:
+            if claim in self._sole:
+                yield self._sole[claim]
+        for disk in company.disks:
+            drivers = self._drivers if disk.driver == ANY_DRIVER else (disk.driver,)
+            for driver in drivers:
+                if driver in self._drivers:
+                    yield self._tally(Disk(driver, disk.handle))
+
+    def _tally(self, disk: Disk) -> Attached:
+        found = self._attached.get(disk)
+        if found is None:
+            found = self._attached[disk] = Attached(self._drivers[disk.driver][0])
+        return found
 
 
 @dataclass(slots=True, eq=False)

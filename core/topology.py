@@ -1,4 +1,4 @@
-"""May a pod run beside those pods: host ports, pod affinity and anti-affinity, topology spread.
+"""May a pod run beside those pods: ports, claims, attached volumes, pod affinity, spread.
 
 Every rule here is a question about a count: how many pods of one description stand in the node's
 domain (its value of a topology label; for a port, the node itself). So all the state is Tallies,
@@ -8,10 +8,11 @@ by nobody belong to no Group and cost nothing; where all pods are such, there is
 All nodes of the cluster count with the pods on them: cordoned ones, and those that have been
 chosen to go, as empty of the pods that moved, because they stand in the cluster, marked, for a
 long time. Their DaemonSets' pods count too while they stand.
-Source: kube-scheduler plugins NodePorts, PodTopologySpread and InterPodAffinity, their filters.
+Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread
+and InterPodAffinity, their filters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -36,10 +37,11 @@ from core.model import (
     PodSelector,
     SpreadConstraint,
 )
-from core.tallies import Clear, Domains, Even, Group, Near, Rule, Tally, conflicts
+from core.tallies import Attachments, Clear, Domains, Even, Group, Near, Rule, Tally, conflicts
 
 _AFFINITY: Final[Rules] = (("node-selector", node_selected), ("node-affinity", affinity_met))
 _TAINTS: Final[Rules] = (("taint", taints_tolerated),)
+_NO_DRIVER: Final[Mapping[str, int | None]] = {}
 
 
 class Topology:
@@ -52,7 +54,8 @@ class Topology:
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
         """Count all pods of *cluster*; *movable* are those that may be placed."""
         companies = {id(pod.company): pod.company for pod in cluster.pods}
-        book = _Book(nodes, companies.values())
+        limits = [cluster.attach_limits.get(node.name, _NO_DRIVER) for node in nodes]
+        book = _Book(nodes, companies.values(), Attachments(limits))
         groups = [book.group(pod) for pod in movable]
         book.write_rules()
         node_ids = {node.name: number for number, node in enumerate(nodes)}
@@ -132,8 +135,10 @@ class _Book:
     First `group` for all pods that may be placed, then `write_rules`, then the rest.
     """
 
-    def __init__(self, nodes: Sequence[Node], companies: Iterable[Company]) -> None:
-        self._nodes = nodes
+    def __init__(
+        self, nodes: Sequence[Node], companies: Iterable[Company], attachments: Attachments
+    ) -> None:
+        self._nodes, self._attachments = nodes, attachments
         self._domains: dict[object, Domains] = {}
         self._tallies: dict[object, Tally] = {}
         self._ports: dict[HostPort, Tally] = {}
@@ -179,7 +184,7 @@ class _Book:
                 for port, tally in self._ports.items()
                 if any(conflicts(port, own) for own in pod.company.host_ports)
             ]
-            group.adds = tuple(adds)
+            group.adds = (*adds, *self._attachments.adds(pod.company))
         return group.adds
 
     def _rules(self, pod: Pod, kinds: NodeKinds) -> list[Rule]:
@@ -188,6 +193,7 @@ class _Book:
         for port in company.host_ports:
             tally = self._ports.setdefault(port, Tally(range(len(self._nodes))))
             rules.append(Clear(f"host port {port.port}/{port.protocol}", tally))
+        rules += self._attachments.rules(company)
         rules += [
             Even(
                 name=f"topology spread over {one.topology_key}",

@@ -4,13 +4,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.config import Config, ExtenderConfig, ScoreMode
+from core.config import Config
 from core.edge import http, program, tls
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import Handler, follow
 from core.edge.metrics import Metrics
 from core.marks import MARK_LABEL
+from core.programs import ExtenderConfig, ScoreMode
 from extender.app import make_app
 from extender.feed import NodeFeed, PodFeed
 from extender.view import View

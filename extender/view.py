@@ -7,9 +7,9 @@ answers ready as bytes, so that asking costs a dictionary access a node.
 from collections.abc import Iterable
 from typing import Final
 
-from core.config import AnswersMode, ExtenderConfig, ScoreMode
 from core.marks import SCORE_MAX, TAINT_KEY, Mark, mark_of, marked_since, score_marked, score_pack
 from core.model import Node, Pod, Resources
+from core.programs import AnswersMode, ExtenderConfig, ScoreMode
 from extender import wire
 
 NEUTRAL: Final = 5

@@ -9,18 +9,21 @@ from core.edge import templates
 from core.edge.asked import requests_of
 from core.edge.fields import read_quantity
 from core.edge.objects import (
+    CONDITIONS_DECODER,
     NULL,
     BudgetObject,
     Container,
     NodeObject,
     PodObject,
     PodSpec,
-    Volume,
 )
 from core.edge.objects import Taint as WireTaint
+from core.edge.ties import ties_of
 from core.errors import InvalidInputError
-from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Pod, Taint
+from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Pod, Taint, Ties
 from core.requests import resources
+from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
 NAME_MAX: Final = 253
 NAMES_MAX: Final = 65_536
@@ -73,10 +76,14 @@ def _allocatable(obj: NodeObject) -> dict[str, int]:
 
 def budget(obj: BudgetObject) -> DisruptionBudget:
     """Make a DisruptionBudget. Raises: InvalidInputError with the field."""
+    namespace = obj.metadata.namespace or "default"
     return DisruptionBudget(
-        namespace=obj.metadata.namespace or "default",
-        name=_name(obj.metadata.name, "metadata.name"),
+        namespace=namespace,
+        name=checked(obj.metadata.name, "metadata.name"),
         disruptions_allowed=obj.status.disruptions_allowed if obj.status else 0,
+        selector=templates.budget_selector(
+            bytes(obj.spec.selector if obj.spec else NULL), namespace
+        ),
     )
 
 
@@ -94,9 +101,10 @@ def pod(obj: PodObject) -> Pod | None:
     resident = (daemon or mirror) and bool(spec.node_name)
     template = templates.ANY_TEMPLATE if resident else _template(spec)
     asked = _asked(obj, namespace, template, resident=resident)
+    ties, inline = ties_of(obj, annotations)
     return Pod(
         namespace=namespace,
-        name=_name(meta.name, "metadata.name"),
+        name=checked(meta.name, "metadata.name"),
         uid=meta.uid,
         node=_shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
@@ -107,9 +115,24 @@ def pod(obj: PodObject) -> Pod | None:
         priority=spec.priority or 0,
         mirror=mirror,
         daemon=daemon,
-        unsupported=_unsupported(spec, asked.unsupported),
+        unsupported=_unsupported(spec, asked.unsupported, ties, inline=inline),
         company=asked.company,
+        ties=ties,
+        unschedulable=not spec.node_name and _unschedulable(obj),
         terminating=meta.deletion_timestamp is not None,
+        deletion_cost=annotations.get(COST_ANNOTATION),
+        deletion_cost_ours=annotations.get(COST_OURS_ANNOTATION),
+    )
+
+
+def _unschedulable(obj: PodObject) -> bool:
+    """Read the scheduler's word on a pending pod."""
+    if obj.status is None:
+        return False
+    conditions = CONDITIONS_DECODER.decode(obj.status.conditions) or ()
+    return any(
+        one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
+        for one in conditions
     )
 
 
@@ -136,13 +159,15 @@ def _asked(
     return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 
 
-def _unsupported(spec: PodSpec, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _unsupported(
+    spec: PodSpec, asked: tuple[str, ...], ties: Ties, *, inline: bool
+) -> tuple[str, ...]:
     """Name the fields that ask what the engine cannot evaluate."""
     found = list(asked)
-    for volume in spec.volumes or ():
-        if _binds(volume):
-            found.append("spec.volumes")
-            break
+    if inline:
+        found.append(VOLUMES_FIELD)
+    if ties.claims:
+        found.append(CLAIMS_FIELD)
     if spec.resource_claims:
         found.append("spec.resourceClaims")
     if spec.scheduler_name and spec.scheduler_name != DEFAULT_SCHEDULER:
@@ -173,26 +198,12 @@ def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
             yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)
 
 
-def _binds(volume: Volume) -> bool:
-    """Say whether a volume binds the pod to places: claims and volumes are not read yet."""
-    return bool(
-        volume.persistent_volume_claim
-        or volume.ephemeral
-        or volume.gce_persistent_disk
-        or volume.aws_elastic_block_store
-        or volume.azure_disk
-        or volume.cinder
-        or volume.iscsi
-        or volume.rbd
-    )
-
-
 @lru_cache(maxsize=NAMES_MAX)
 def _shared(text: str, field: str) -> str:
-    return intern(_name(text, field))
+    return intern(checked(text, field))
 
 
-def _name(text: str, field: str) -> str:
+def checked(text: str, field: str) -> str:
     """Refuse names that no API server would take; the rest of Ebb prints and sorts by them."""
     if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
         return text

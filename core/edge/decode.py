@@ -4,12 +4,12 @@ Typed decoding (core.edge.objects) skips what is not named there, so that a 5 kB
 microseconds. Every fault names source, object and field.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge import convert
+from core.edge import convert, storage
 from core.edge.objects import (
     BUDGET_DECODER,
     HEAD_DECODER,
@@ -17,15 +17,20 @@ from core.edge.objects import (
     NODE_DECODER,
     POD_DECODER,
     BudgetObject,
+    Meta,
     NodeObject,
     PodObject,
 )
 from core.errors import InvalidInputError
 from core.model import Cluster, DisruptionBudget, Node, Pod
+from core.volumes import Claim, CsiNode, Storage, Volume, cluster_of
 
 __all__ = [
+    "CLAIMS",
+    "CSI_NODES",
     "NODE_DECODER",
     "POD_DECODER",
+    "VOLUMES",
     "budget",
     "budget_of",
     "cluster_from_dumps",
@@ -36,18 +41,21 @@ __all__ = [
     "pod_of",
 ]
 
-HOW_TO: Final = "make it with: kubectl get nodes,pods,pdb -A -o json"
+HOW_TO: Final = "make it with: kubectl get nodes,pods,pdb,pv,pvc,csinodes -A -o json"
 SHOWN_MAX: Final = 80
 """Characters of a name that a fault repeats."""
 ITEM_KINDS: Final = {
     "NodeList": "Node",
     "PodList": "Pod",
     "PodDisruptionBudgetList": "PodDisruptionBudget",
+    "PersistentVolumeClaimList": "PersistentVolumeClaim",
+    "PersistentVolumeList": "PersistentVolume",
+    "CSINodeList": "CSINode",
 }
 """Kind of the items, which do not name it themselves in lists of one kind."""
 
 Bytes = bytes | msgspec.Raw
-Object = Node | Pod | DisruptionBudget
+Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
 
@@ -93,6 +101,42 @@ def budget_of(obj: BudgetObject, source: str = "") -> DisruptionBudget:
         raise _about(fault, source, "PodDisruptionBudget", meta.namespace, meta.name) from fault
 
 
+class Reader(Generic[Wire_, Model_]):
+    """Decodes one kind of object, and says in its faults which object it is about."""
+
+    def __init__(
+        self,
+        kind: str,
+        decoder: msgspec.json.Decoder[Wire_],
+        make: Callable[[Wire_], Model_],
+        meta: Callable[[Wire_], Meta],
+    ) -> None:
+        self._kind, self._decoder, self._make, self._meta = kind, decoder, make, meta
+
+    def read(self, raw: Bytes, source: str = "") -> Model_:
+        """Decode one. Raises: InvalidInputError as `node`."""
+        return self.made(_struct(self._decoder, raw, self._kind, source), source)
+
+    def made(self, obj: Wire_, source: str = "") -> Model_:
+        """Make one of its decoded wire form. Raises: InvalidInputError as `node`."""
+        try:
+            return self._make(obj)
+        except InvalidInputError as fault:
+            meta = self._meta(obj)
+            raise _about(fault, source, self._kind, meta.namespace, meta.name) from fault
+
+
+CLAIMS: Final = Reader(
+    "PersistentVolumeClaim", storage.CLAIM_DECODER, storage.claim, lambda obj: obj.metadata
+)
+VOLUMES: Final = Reader(
+    "PersistentVolume", storage.VOLUME_DECODER, storage.volume, lambda obj: obj.metadata
+)
+CSI_NODES: Final = Reader(
+    "CSINode", storage.CSI_NODE_DECODER, storage.csi_node, lambda obj: obj.metadata
+)
+
+
 def decode_dump(raw: bytes, source: str) -> list[Object]:
     """Decode what kubectl prints with -o json: a list of any kinds, of one kind, or one object.
 
@@ -126,6 +170,9 @@ def _cluster(found: Iterable[Object | None], sources: str) -> Cluster:
     nodes: list[Node] = []
     pods: list[Pod] = []
     budgets: list[DisruptionBudget] = []
+    claims: dict[str, Claim] = {}
+    volumes: dict[str, Volume] = {}
+    csi_nodes: dict[str, CsiNode] = {}
     for one in found:
         match one:
             case Pod():
@@ -134,10 +181,16 @@ def _cluster(found: Iterable[Object | None], sources: str) -> Cluster:
                 nodes.append(one)
             case DisruptionBudget():
                 budgets.append(one)
+            case Claim():
+                claims[one.key] = one
+            case Volume():
+                volumes[one.name] = one
+            case CsiNode():
+                csi_nodes[one.name] = one
             case None:
                 pass
     try:
-        return Cluster.of(nodes, pods, budgets)
+        return cluster_of(nodes, pods, budgets, Storage(claims, volumes, csi_nodes))
     except InvalidInputError as fault:
         raise InvalidInputError(f"{sources}: {fault.where}", fault.problem) from fault
 
@@ -159,15 +212,19 @@ def _items(raw: bytes, source: str) -> Iterator[tuple[str, Bytes]]:
 
 
 def _object(kind: str, raw: Bytes, source: str) -> Object | None:
-    match kind:
-        case "Pod":
-            return pod(raw, source)
-        case "Node":
-            return node(raw, source)
-        case "PodDisruptionBudget":
-            return budget(raw, source)
-        case _:
-            return None
+    read = _READERS.get(kind)
+    return read(raw, source) if read is not None else None
+
+
+_READERS: Final[Mapping[str, Callable[[Bytes, str], Object | None]]] = {
+    "Pod": pod,
+    "Node": node,
+    "PodDisruptionBudget": budget,
+    "PersistentVolumeClaim": CLAIMS.read,
+    "PersistentVolume": VOLUMES.read,
+    "CSINode": CSI_NODES.read,
+}
+"""By kind; objects of other kinds are left out."""
 
 
 def _struct(decoder: msgspec.json.Decoder[Wire_], raw: Bytes, kind: str, source: str) -> Wire_:

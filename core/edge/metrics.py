@@ -85,6 +85,14 @@ class Metrics:
             ("kind",),  # mark | release | guard | unguard | repair | outdated | failed
             registry=self.registry,
         )
+        self.pod_writes = Counter(
+            "ebb_engine_pod_writes_total",
+            "Writes of deletion costs to Pods by kind.",
+            ("kind",),  # set | clear | outdated | failed
+            registry=self.registry,
+        )
+        for kind in ("set", "clear", "outdated", "failed"):
+            self.pod_writes.labels(kind)
         self.lost_events = Counter(
             "ebb_lost_events_total", "Events that could not be written.", registry=self.registry
         )

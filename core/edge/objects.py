@@ -84,11 +84,26 @@ class Container(Struct):
     name: str = ""
 
 
-class Volume(Struct):
-    """A volume, as far as it binds a pod to places (kube-scheduler's Volume* plugins)."""
+class ClaimSource(Struct):
+    """The claim behind a volume."""
 
-    persistent_volume_claim: Present | None = None
+    claim_name: str = ""
+
+
+class EmptyDir(Struct):
+    """A directory that is made with the pod."""
+
+    medium: str | None = None
+
+
+class Volume(Struct):
+    """A volume, as far as it binds a pod to places or to data that is gone with its node."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
     ephemeral: Present | None = None
+    empty_dir: EmptyDir | None = None
+    host_path: Present | None = None
     gce_persistent_disk: Present | None = None
     aws_elastic_block_store: Present | None = None
     azure_disk: Present | None = None
@@ -114,6 +129,7 @@ class PodSpec(Struct):
     host_network: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class ContainerStatus(Struct):
@@ -136,6 +152,7 @@ class PodStatus(Struct):
     """A pod's status."""
 
     phase: str = ""
+    start_time: str | None = None
     conditions: msgspec.Raw = NULL
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -189,10 +206,17 @@ class BudgetStatus(Struct):
     disruptions_allowed: int = 0
 
 
+class BudgetSpec(Struct):
+    """A PodDisruptionBudget's spec."""
+
+    selector: msgspec.Raw = NULL
+
+
 class BudgetObject(Struct):
     """A PodDisruptionBudget."""
 
     metadata: Meta
+    spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
 
 

@@ -14,11 +14,13 @@ from core.edge.fields import read_field
 from core.edge.objects import NULL, TEXTS_DECODER
 from core.edge.terms import (
     AFFINITY_DECODER,
+    LABELS_DECODER,
     SPREADS_DECODER,
     TOLERATIONS_DECODER,
     Affinity,
     Expression,
     LabelSelector,
+    NodeSelector,
     NodeTerm,
     PodTerm,
     Spread,
@@ -81,7 +83,7 @@ def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
     placing = Placing(
         node_selector=tuple(sorted(texts.items())),
-        affinity=None if nodes is None else _ordered(map(_term, nodes.node_selector_terms or ())),
+        affinity=None if nodes is None else node_terms(nodes),
         tolerations=_ordered(map(_toleration, tolerated)),
     )
     return Template(_same(placing), social=bool(_attracted(asked) or _repelled(asked)))
@@ -124,6 +126,17 @@ def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace:
     """
     apart = _pod_terms(_repelled(_affinity(affinity)), namespace, "podAntiAffinity", set())
     return _same_company(Company(apart=apart, host_ports=_ordered(ports)))
+
+
+def budget_selector(raw: bytes, namespace: str) -> PodSelector:
+    """Decode what a budget is about. Raises: InvalidInputError with the field."""
+    found = read_field(LABELS_DECODER.decode, raw, "spec.selector")
+    return _pods(found, (namespace,))
+
+
+def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
+    """Return node selector terms in canonical order."""
+    return _ordered(map(_term, selector.node_selector_terms or ()))
 
 
 @lru_cache(maxsize=TEMPLATES_MAX)

@@ -94,4 +94,5 @@ class Spread(Struct):
 
 AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
 TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
+LABELS_DECODER: Final = msgspec.json.Decoder(LabelSelector | None)
 SPREADS_DECODER: Final = msgspec.json.Decoder(list[Spread] | None)

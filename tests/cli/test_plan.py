@@ -13,6 +13,7 @@ from core.marks import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
     A,
+    B,
     C,
     D,
     dump,
@@ -119,7 +120,7 @@ class TestFaults:
         "arguments",
         [
             [],
-            ["plan"],
+            ["plan", "--from-file", "f", "--kubeconfig", "k"],
             ["plan", "--from-file", "f", "--max-cpu", "0%"],
             ["plan", "--from-file", "f", "--max-cpu", "0.8"],
             ["plan", "--from-file", "f", "--max-removals", "-1"],
@@ -151,7 +152,7 @@ class TestTable:
         assert ["nodes", "4", "3"] in lines
         assert ["cpu", "requests,", "cores", "4.5", "4.5"] in lines
         assert "derived from the pods" in text
-        assert ["1", C, "1", A, "(1)"] in lines
+        assert ["1", C, "1", B, "(1)"] in lines
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: it is cordoned" in text
 

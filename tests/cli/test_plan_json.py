@@ -15,6 +15,17 @@ def path(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.fixture
+def bold(tmp_path: Path) -> str:
+    """Return a configuration that keeps nothing spare."""
+    file = tmp_path / "bold.yaml"
+    file.write_text(
+        "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nheadroom: 0\n"
+        "thresholds: {cpu: 100%, memory: 100%}\n"
+    )
+    return str(file)
+
+
 class TestJson:
     def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         plan = plan_of(capsys, "--from-file", path)
@@ -31,7 +42,7 @@ class TestJson:
             "utilization": {"cpu": 0.28125, "memory": 0.078125},
             "usableUtilization": {"cpu": 0.36, "memory": 0.238095},
         }
-        placements = [{"pod": "shop/c1", "node": A}]
+        placements = [{"pod": "shop/c1", "node": B}]  # what A has left is the headroom
         assert plan["removals"] == [{"node": C, "order": 1, "placements": placements}]
         assert plan["after"]["nodes"] == 3
         assert plan["after"]["requests"] == plan["before"]["requests"]
@@ -65,16 +76,16 @@ class TestJson:
         assert sorted([*going, *kept]) == [A, B, C, D]
         assert going
         assert all(kept.values())
-        assert {reason["code"] for reason in kept[D]} >= {"cordoned", "pod-unsupported"}
-        (about_pod,) = (one for one in kept[D] if one["code"] == "pod-unsupported")
+        assert {reason["code"] for reason in kept[D]} >= {"cordoned", "pod-volumes"}
+        (about_pod,) = (one for one in kept[D] if one["code"] == "pod-volumes")
         assert about_pod["pod"] == "shop/d1"
         assert all(set(one) <= {"code", "message", "pod"} for one in kept[D])
 
     def test_moved_pods_move_again_with_the_next_node(
-        self, path: str, capsys: pytest.CaptureFixture[str]
+        self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Following the placements leaves every pod on a node that stays."""
-        plan = plan_of(capsys, "--from-file", path, "--max-cpu", "100%", "--max-memory", "100%")
+        plan = plan_of(capsys, "--from-file", path, "--config", bold)
         assert len(plan["removals"]) == 2
         where = {"shop/a1": A, "shop/b1": B, "shop/b2": B, "shop/c1": C, "shop/d1": D}
         for removal in plan["removals"]:
@@ -93,9 +104,9 @@ class TestJson:
         assert main(["plan", "-o", "json", "--from-file", str(other)]) == 0
         assert capsys.readouterr().out == first
 
-    def test_limits(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_limits(self, path: str, bold: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert not plan_of(capsys, "--from-file", path, "--max-removals", "0")["removals"]
-        full = ("--max-cpu", "100%", "--max-memory", "100%")
+        full = ("--config", bold)
         assert len(plan_of(capsys, "--from-file", path, *full)["removals"]) == 2
         one = plan_of(capsys, "--from-file", path, "--max-removals", "1", *full)
         assert len(one["removals"]) == 1

@@ -5,18 +5,10 @@ from typing import Any
 import pytest
 
 from core.capacity import Usability
-from core.config import (
-    API_VERSION,
-    KIND,
-    AnswersMode,
-    Config,
-    Mode,
-    ScoreMode,
-    UsabilityMode,
-    parse,
-)
+from core.config import API_VERSION, KIND, Config, Mode, UsabilityMode, parse
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
+from core.programs import AnswersMode, ScoreMode
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 README = Path(__file__).parents[2] / "README.md"
@@ -62,6 +54,7 @@ def test_durations(text: str, seconds: int) -> None:
         ({"kind": None}, "kind"),
         ({"mode": "on"}, "mode"),
         ({"policy": "Other"}, "policy"),
+        ({"scaleInOrder": "on"}, "scaleInOrder"),
         ({"delay": "10"}, "delay"),
         ({"delay": ""}, "delay"),
         ({"delay": "500ms"}, "delay"),

@@ -249,8 +249,6 @@ class TestCompany:
     ("changes", "field"),
     [
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
-        ({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, "spec.volumes"),
-        ({"volumes": [{"name": "a", "emptyDir": {}}, {"ephemeral": {}}]}, "spec.volumes"),
         ({"volumes": [{"awsElasticBlockStore": {"volumeID": "v"}}]}, "spec.volumes"),
         ({"volumes": [{"configMap": {}, "persistentVolumeClaim": None}]}, None),
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),

@@ -54,7 +54,10 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        (b"", "f.json: is empty; make it with: kubectl get nodes,pods,pdb -A -o json"),
+        (
+            b"",
+            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,pv,pvc,csinodes -A -o",
+        ),
         (b" \n", "f.json: is empty"),
         (
             b"kind: List",

@@ -28,7 +28,14 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
     plane: Plane, api: Api, score: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load = Load.ramp().part(4, faster=4)
-    how = {"mode": Mode.ENFORCE, "usability": "none", "delay": "1s"}
+    how = {
+        "mode": Mode.ENFORCE,
+        "usability": "none",
+        "delay": "1s",
+        "peakWindow": "15s",
+        "budgets": {"maxMarked": 3, "maxInWindow": 3, "window": "10s", "minNodes": 3},
+        "cooldown": {"afterNodeAdd": "5s", "afterPending": "15s"},
+    }
     with installed(plane, folder="manifests/examples/self-managed", **how) as webhook:
         extender = start_extender(plane, score=score).wait_ready()
         with scheduling(plane, stanza(port_of(extender))):

@@ -16,7 +16,13 @@ Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[2]
 MANIFESTS: Final = ROOT / "manifests"
-COMPONENTS: Final = ("extender", "second-scheduler", "cert-manager", "admission-policy")
+COMPONENTS: Final = (
+    "extender",
+    "second-scheduler",
+    "cert-manager",
+    "admission-policy",
+    "scale-in-order",
+)
 EXAMPLES: Final = ("self-managed", "managed")
 KNOWN: Final = {"apiVersion", "kind", "resources", "components", "patches", "images", "labels"}
 

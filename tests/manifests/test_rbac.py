@@ -25,6 +25,9 @@ CLUSTER: dict[str, list[Rule]] = {
         ("", "nodes", (), ("get", "list", "watch", "patch")),
         ("", "pods", (), ("list", "watch")),
         ("policy", "poddisruptionbudgets", (), ("list", "watch")),
+        ("", "persistentvolumeclaims", (), ("list", "watch")),
+        ("", "persistentvolumes", (), ("list", "watch")),
+        ("storage.k8s.io", "csinodes", (), ("list", "watch")),
     ],
     "ebb-webhook-registration": [
         (
@@ -34,6 +37,7 @@ CLUSTER: dict[str, list[Rule]] = {
             ("get", "patch"),
         ),
     ],
+    "ebb-webhook-scale-in": [("", "pods", (), ("get", "patch"))],
     "ebb-extender": [("", "nodes", (), ("list", "watch"))],
     "ebb-extender-pack": [("", "pods", (), ("list", "watch"))],
 }
@@ -110,6 +114,10 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
         ("second-scheduler", {"ebb-webhook", "ebb-webhook-registration"}),
         ("cert-manager", {"ebb-webhook"}),
         ("admission-policy", {"ebb-webhook", "ebb-webhook-registration"}),
+        (
+            "scale-in-order",
+            {"ebb-webhook", "ebb-webhook-registration", "ebb-webhook-scale-in"},
+        ),
     ],
 )
 def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> None:

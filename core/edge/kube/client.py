@@ -37,10 +37,16 @@ WATCH_SECONDS: Final = 300
 PODS: Final = "pods"
 NODES: Final = "nodes"
 BUDGETS: Final = "poddisruptionbudgets"
+CLAIMS: Final = "persistentvolumeclaims"
+VOLUMES: Final = "persistentvolumes"
+CSI_NODES: Final = "csinodes"
 PATHS: Final[Mapping[str, str]] = {
     NODES: "/api/v1/nodes",
     PODS: "/api/v1/pods",
     BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
+    CLAIMS: "/api/v1/persistentvolumeclaims",
+    VOLUMES: "/api/v1/persistentvolumes",
+    CSI_NODES: "/apis/storage.k8s.io/v1/csinodes",
 }
 """Where each resource is listed and watched, in all namespaces."""
 MERGE_PATCH: Final = "application/merge-patch+json"

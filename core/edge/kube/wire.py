@@ -12,12 +12,12 @@ import msgspec
 
 from core.edge import decode
 from core.edge.objects import BudgetObject, NodeObject, PodMeta, PodObject
+from core.edge.storage import ClaimObject, CsiNodeObject, VolumeObject
 from core.errors import InvalidInputError, UnavailableError
-from core.model import DisruptionBudget, Node, Pod
 
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
-Object = Node | Pod | DisruptionBudget
+Object = decode.Object
 Object_ = TypeVar("Object_")
 
 
@@ -25,7 +25,9 @@ class _PodMeta(PodMeta):
     resource_version: str = ""
 
 
-class _PodObject(PodObject):
+class VersionedPod(PodObject):
+    """A pod with its resourceVersion."""
+
     metadata: _PodMeta
 
 
@@ -76,7 +78,7 @@ class Kind:
     namespaced: bool = True
 
     def key(self, meta: Any) -> str:  # noqa: ANN401 any metadata
-        """Return the name of a Node, namespace/name of anything else."""
+        """Return the name, with the namespace before it if it has one."""
         name: str = meta.name
         return f"{meta.namespace or 'default'}/{name}" if self.namespaced else name
 
@@ -90,8 +92,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         namespaced=False,
     ),
     "pods": Kind(
-        msgspec.json.Decoder(Page[_PodObject]),
-        msgspec.json.Decoder(Event[_PodObject]),
+        msgspec.json.Decoder(Page[VersionedPod]),
+        msgspec.json.Decoder(Event[VersionedPod]),
         decode.pod_of,
         decode.pod,
     ),
@@ -100,6 +102,26 @@ KINDS: Final[Mapping[str, Kind]] = {
         msgspec.json.Decoder(Event[BudgetObject]),
         decode.budget_of,
         decode.budget,
+    ),
+    "persistentvolumeclaims": Kind(
+        msgspec.json.Decoder(Page[ClaimObject]),
+        msgspec.json.Decoder(Event[ClaimObject]),
+        decode.CLAIMS.made,
+        decode.CLAIMS.read,
+    ),
+    "persistentvolumes": Kind(
+        msgspec.json.Decoder(Page[VolumeObject]),
+        msgspec.json.Decoder(Event[VolumeObject]),
+        decode.VOLUMES.made,
+        decode.VOLUMES.read,
+        namespaced=False,
+    ),
+    "csinodes": Kind(
+        msgspec.json.Decoder(Page[CsiNodeObject]),
+        msgspec.json.Decoder(Event[CsiNodeObject]),
+        decode.CSI_NODES.made,
+        decode.CSI_NODES.read,
+        namespaced=False,
     ),
 }
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])

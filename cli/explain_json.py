@@ -1,0 +1,94 @@
+"""Explanations as JSON: a contract; fields are added, never renamed."""
+
+from typing import Any
+
+from cli.plan_json import DIGITS
+from cli.standing import Standing
+from core.config import API_VERSION
+from core.explain import NodeAnswer, PodAnswer
+from core.guards import Blocker
+from core.reasons import advice
+
+
+def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
+    """Return what there is to say about a node in the form that orjson writes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NodeExplanation",
+        "node": answer.node.name,
+        "verdict": verdict(answer),
+        "mark": mark(standing),
+        "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
+        "pods": {
+            "all": len(answer.pods),
+            "toMove": answer.to_move,
+            "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
+            "left": standing.pods_left,
+        },
+        "reasons": [reason(blocker, answer.node.name) for blocker in answer.blockers],
+        "emptiesLate": [reason(blocker, answer.node.name) for blocker in answer.lingers],
+        "staysSoft": [reason(blocker, answer.node.name) for blocker in answer.against_hard],
+        "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
+        "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.homeless],
+    }
+
+
+def verdict(answer: NodeAnswer) -> dict[str, Any]:
+    """Return whether the node goes, and as which."""
+    return {"goes": answer.order is not None, "order": answer.order}
+
+
+def mark(standing: Standing) -> dict[str, Any]:
+    """Return what of Ebb's own stands on the node."""
+    details = standing.details
+    return {
+        "value": standing.mark.value if standing.mark else None,
+        "since": standing.since,
+        "deadline": details.deadline if details else None,
+        "owner": details.owner if details else None,
+        "policy": details.policy if details else None,
+        "reason": details.reason if details else None,
+        "overdue": standing.overdue,
+        "empty": standing.empty,
+        "guard": standing.guard.name.lower(),
+        "taintsRight": standing.taints_right,
+        "beingDeleted": standing.going,
+        "leftAloneUntil": standing.backoff.until if standing.backoff else None,
+    }
+
+
+def reason(blocker: Blocker, node: str) -> dict[str, Any]:
+    """Return a blocker with what it means and what helps."""
+    told = advice(blocker, node)
+    return {
+        "code": blocker.code,
+        "message": blocker.message,
+        "pod": blocker.pod,
+        "meaning": told.meaning,
+        "fix": told.fix,
+        "endsWhen": told.lifted,
+    }
+
+
+def pod(answer: PodAnswer) -> dict[str, Any]:
+    """Return what there is to say about a pod in the form that orjson writes."""
+    one, home = answer.pod, answer.home
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodExplanation",
+        "pod": one.key,
+        "node": one.node,
+        "waits": answer.waits,
+        "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
+        "goesWithNode": one.stays_with_node,
+        "movable": not one.stays_with_node and not answer.blockers,
+        "reasons": [reason(blocker, one.node or "") for blocker in answer.blockers],
+        "nature": [reason(blocker, one.node or "") for blocker in answer.nature],
+        "nodeVerdict": verdict(home) if home else None,
+        "nodeReasons": [blocker.code for blocker in home.blockers] if home else [],
+        "wouldGoTo": answer.place,
+        "whyNot": answer.why_not,
+        "couldRunOn": list(answer.takers),
+        "couldRunOnMarked": list(answer.marked_takers),
+        "refusedBy": [{"rule": rule, "nodes": count} for rule, count in answer.refusals],
+    }

@@ -1,0 +1,208 @@
+"""Explanations for people."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from cli.found import Found
+from cli.standing import Standing, moment
+from cli.terminal import printable, table, written
+from core.account import percent
+from core.explain import NodeAnswer, PodAnswer
+from core.guards import Blocker
+from core.marks import going
+from core.model import Pod
+from core.quantity import format_bytes, format_millis
+from core.reasons import advice
+
+NODES_SHOWN: Final = 5
+NO_DELAY: Final = (
+    "Left out is what only the engine that leads knows: the delay, limits on marks over time, "
+    "cool-downs, peak demand."
+)
+
+
+def node(answer: NodeAnswer, standing: Standing, found: Found, now_seconds: int) -> str:
+    """Write all about a node."""
+
+    def write(out: Console) -> None:
+        out.print(_facts(_node_facts(answer, standing, found, now_seconds)))
+        if answer.blockers:
+            out.print()
+            out.print(reasons("stays for", answer.blockers, answer.node.name))
+        for title, others in (
+            ("stays soft for", answer.against_hard),
+            ("empties late for", answer.lingers),
+        ):
+            if others:
+                out.print()
+                out.print(reasons(title, others, answer.node.name))
+        if answer.placements or answer.homeless:
+            out.print()
+            out.print(_moves(answer))
+        out.print()
+        out.print(NO_DELAY)
+
+    return written(write)
+
+
+def pod(answer: PodAnswer, found: Found) -> str:
+    """Write all about a pod."""
+
+    def write(out: Console) -> None:
+        out.print(_facts(_pod_facts(answer, found)))
+        if answer.blockers:
+            out.print()
+            out.print(reasons("not movable for", answer.blockers, answer.pod.node or ""))
+        if answer.nature:
+            out.print()
+            out.print(reasons("its nature", answer.nature, answer.pod.node or ""))
+        if answer.refusals:
+            out.print()
+            rows = table("refused by", "nodes")
+            for rule, count in answer.refusals:
+                rows.add_row(printable(rule), f"{count:,}")
+            out.print(rows)
+
+    return written(write)
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Table:
+    rows = table("", "", left=(0, 1))
+    for name, text in facts:
+        rows.add_row(name, printable(text))
+    return rows
+
+
+def _node_facts(
+    answer: NodeAnswer, standing: Standing, found: Found, now_seconds: int
+) -> list[tuple[str, str]]:
+    with_it = sum(one.stays_with_node for one in answer.pods)
+    rank = (
+        f"price {float(answer.price):g}, {answer.to_move} pods to move, "
+        f"{percent(answer.share.numerator, answer.share.denominator)} requested"
+    )
+    return [
+        ("node", answer.node.name),
+        ("verdict", _verdict(answer)),
+        *_mark_facts(standing, now_seconds),
+        ("tried by", rank),
+        ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
+        *_origin(found),
+    ]
+
+
+def _verdict(answer: NodeAnswer) -> str:
+    if going(answer.node):
+        return "counts as gone: an autoscaler is deleting it"
+    if answer.order is not None:
+        return f"would go, as number {answer.order} of the plan"
+    codes = list(dict.fromkeys(blocker.code for blocker in answer.blockers))
+    all_of = " (all of them must go)" if len(codes) > 1 else ""
+    return f"stays: {', '.join(codes)}{all_of}"
+
+
+def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
+    guard = ("guard", standing.guard.value)
+    if standing.mark is None:
+        alone = standing.backoff
+        backoff = [("left alone until", moment(alone.until, now_seconds))] if alone else []
+        wrong = [] if standing.taints_right else [("taint", "ebb's taint without a mark")]
+        return [("mark", "none"), guard, *wrong, *backoff]
+    since = moment(standing.since, now_seconds) if standing.since else "not known"
+    facts = [("mark", standing.mark.value), ("since", since)]
+    if standing.details is None:
+        facts.append(("details", "missing or damaged: the engine writes them anew"))
+    else:
+        late = "; overdue, it will be released" if standing.overdue else ""
+        deadline = moment(standing.details.deadline, now_seconds) + late
+        owner = f"{standing.details.owner}, policy {standing.details.policy}"
+        facts += [("deadline", deadline), ("owner", owner)]
+    taint = "right" if standing.taints_right else "not that of its mark: the engine repairs it"
+    left = "nothing: it is empty" if standing.empty else f"{standing.pods_left} pods"
+    return [*facts, ("taint", taint), guard, ("still to leave", left)]
+
+
+def _origin(found: Found) -> list[tuple[str, str]]:
+    built_in = "built-in defaults (give the programs' own with --config)"
+    return [("seen in", found.where), ("judged by", found.config_from or built_in)]
+
+
+def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
+    """Write every blocker, and once for each code what it means and what helps."""
+    rows = table(title, "", "", left=(0, 1, 2))
+    # Stable: codes stay in the order in which the engine gave them first.
+    order = list(dict.fromkeys(blocker.code for blocker in blockers))
+    ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
+    for code, group in groupby(ranked, key=lambda blocker: blocker.code):
+        several = list(group)
+        for number, blocker in enumerate(several):
+            about = f"{blocker.pod}: " if blocker.pod else ""
+            rows.add_row("" if number else code, "because", printable(about + blocker.message))
+        told = advice(several[0], node)
+        same = all(advice(one, node).fix == told.fix for one in several)
+        likewise = "" if same else "; likewise for the other pods"
+        rows.add_row("", "means", told.meaning)
+        rows.add_row("", "fix", printable(told.fix + likewise))
+        rows.add_row("", "ends when", told.lifted)
+    return rows
+
+
+def _moves(answer: NodeAnswer) -> Table:
+    when = "its place in the plan" if answer.order is not None else "it alone went now"
+    rows = table(f"pod, if {when}", "would go to", left=(0, 1))
+    for key, to in answer.placements:
+        rows.add_row(key, to)
+    for key, why in answer.homeless:
+        rows.add_row(key, printable(f"nowhere: {why}"))
+    return rows
+
+
+def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
+    one = answer.pod
+    asked = one.requests
+    amount = f"cpu {format_millis(asked.cpu_millis)}, memory {format_bytes(asked.memory_bytes)}"
+    extended = "".join(f", {name} {units}" for name, units in asked.extended)
+    return [
+        ("pod", one.key),
+        ("node", one.node or "none: it waits for one"),
+        ("asks for", amount + extended),
+        ("movable", _movable(one, answer.blockers)),
+        *_future(answer),
+        *_origin(found),
+    ]
+
+
+def _movable(one: Pod, blockers: Sequence[Blocker]) -> str:
+    if one.stays_with_node:
+        kind = "a mirror pod" if one.mirror else "of a DaemonSet"
+        return f"no need: it is {kind} and goes with its node"
+    if blockers:
+        return f"no: {', '.join(blocker.code for blocker in blockers)}"
+    return "yes"
+
+
+def _future(answer: PodAnswer) -> list[tuple[str, str]]:
+    facts = []
+    if answer.home is not None:
+        facts.append(("its node", _verdict(answer.home)))
+    if answer.place is not None:
+        facts.append(("if its node went" if answer.home else "the plan's place", answer.place))
+    if answer.why_not is not None:
+        facts.append(("no place because", answer.why_not))
+    if answer.takers or answer.marked_takers or answer.refusals:
+        facts += [
+            ("could run on", _names(answer.takers)),
+            ("marked, but could", _names(answer.marked_takers)),
+        ]
+    return facts
+
+
+def _names(names: Sequence[str]) -> str:
+    if not names:
+        return "no node"
+    more = len(names) - NODES_SHOWN
+    return ", ".join(names[:NODES_SHOWN]) + (f", and {more:,} more" if more > 0 else "")

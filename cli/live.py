@@ -1,0 +1,140 @@
+"""A cluster as its API server tells it: every list, page by page; nothing is written."""
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TextIO
+
+from cli.found import Leader
+from core.edge.clock import SystemClock
+from core.edge.kube import wire
+from core.edge.kube.client import ApiError, Client
+from core.edge.kube.lease import LeaseStore
+from core.edge.metrics import Metrics
+from core.errors import InvalidInputError, UnavailableError
+from core.model import Cluster
+from webhook.feed import Feed
+from webhook.view import RESOURCES, STORAGE, ClusterView
+
+LIST_TRIES_MAX: Final = 3
+"""How often a list is begun that expired half-way, or was throttled."""
+THROTTLED_SECONDS_MAX: Final = 10.0
+LEASE_SECONDS_MAX: Final = 5.0
+PROGRESS_AFTER_SECONDS: Final = 1.0
+PROGRESS_EVERY_SECONDS: Final = 0.2
+UNREADABLE_SHOWN: Final = 3
+
+Lists = dict[str, list[Any]]
+"""By resource: what has been read."""
+
+
+def read(
+    kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
+) -> tuple[Cluster, Leader | None]:
+    """List the cluster, and read the Lease (namespace, name) if one is named.
+
+    Raises: InvalidInputError for a kubeconfig, or an object, that cannot be read;
+    UnavailableError when the API server does not answer, or refuses.
+    """
+    return asyncio.run(_read(kubeconfig, lease, progress))
+
+
+async def _read(
+    kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
+) -> tuple[Cluster, Leader | None]:
+    # In the webhook's order, nodes first: pods on a node that came later are left out, but no
+    # node looks empty that is not.
+    lists: Lists = {resource: [] for resource in RESOURCES}
+    async with await Client.connect(kubeconfig) as client, told(lists, progress):
+        for resource, objects in lists.items():
+            await _list(client, resource, objects)
+        leader = await _leader(client, *lease) if lease else None
+    view, clock, metrics = ClusterView(), SystemClock(), Metrics()
+    for resource, objects in lists.items():
+        Feed(view, resource, clock, metrics).replaced(objects)
+    return view.snapshot(), leader
+
+
+async def _list(client: Client, resource: str, objects: list[Any]) -> None:
+    """Read a list; begin again when it expires half-way."""
+    for tries in range(1, LIST_TRIES_MAX + 1):
+        objects.clear()
+        try:
+            return await _pages(client, resource, objects)
+        except ApiError as fault:
+            if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
+                raise
+            wait = fault.retry_after_seconds or 0
+            await asyncio.sleep(min(wait, THROTTLED_SECONDS_MAX))
+    raise AssertionError("the last try returns or raises")
+
+
+async def _pages(client: Client, resource: str, objects: list[Any]) -> None:
+    """Read all pages. Raises: InvalidInputError when an object cannot be read.
+
+    Without it nothing could be judged: a pod that is not known makes its node look empty. With
+    claims and what stands behind them it is enough that their pods do not move.
+    """
+    refused: list[tuple[str, str]] = []
+    token: str | None = None
+    while True:
+        raw = await client.page(resource, label_selector=None, token=token)
+        _, token = wire.read_page(wire.KINDS[resource], raw, objects, refused)
+        if not token:
+            break
+    if refused and resource not in STORAGE:
+        more = len(refused) - UNREADABLE_SHOWN
+        problems = "; ".join(reason for _, reason in refused[:UNREADABLE_SHOWN])
+        rest = f"; and {more} more" if more > 0 else ""
+        raise InvalidInputError("API server", problems + rest)
+
+
+async def _leader(client: Client, namespace: str, name: str) -> Leader:
+    """Read who leads; a Lease that may not be read is no fault of the cluster."""
+    key = f"{namespace}/{name}"
+    try:
+        found = await LeaseStore(client, namespace, name, LEASE_SECONDS_MAX).read()
+    except UnavailableError as fault:
+        return Leader(lease=key, problem=str(fault))
+    if found is None:
+        return Leader(lease=key, problem="there is no such Lease: no engine has run yet")
+    return Leader(
+        lease=key,
+        holder=found.holder,
+        renewed_seconds=_unix_seconds(found.renewed),
+        duration_seconds=found.duration_seconds,
+    )
+
+
+def _unix_seconds(micro_time: str) -> int | None:
+    try:
+        return int(dt.datetime.fromisoformat(micro_time).timestamp())
+    except (ValueError, OverflowError):
+        return None
+
+
+@asynccontextmanager
+async def told(
+    lists: Lists, out: TextIO, after_seconds: float = PROGRESS_AFTER_SECONDS
+) -> AsyncIterator[None]:
+    """Show on a terminal what has been read, when it takes long; then wipe it away."""
+    if not out.isatty():
+        yield
+        return
+    ticking = asyncio.create_task(_tick(lists, out, after_seconds))
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        out.write("\r\x1b[K")
+        out.flush()
+
+
+async def _tick(lists: Lists, out: TextIO, after_seconds: float) -> None:
+    await asyncio.sleep(after_seconds)
+    while True:
+        parts = (f"{len(objects):,} {resource}" for resource, objects in lists.items() if objects)
+        out.write(f"\r\x1b[Kreading the cluster: {', '.join(parts) or 'no answer yet'}")
+        out.flush()
+        await asyncio.sleep(PROGRESS_EVERY_SECONDS)

@@ -1,0 +1,73 @@
+"""All that `ebb status` says, before it is written."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from cli.found import Found
+from cli.standing import Guard, Standing, standings
+from core import engine
+from core.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """All that the command says."""
+
+    found: Found
+    plan: Plan
+    marked: tuple[Standing, ...]
+    """Nodes with a mark that no autoscaler is deleting yet, the oldest mark first."""
+    going: int
+    """Nodes that an autoscaler is already deleting."""
+    reasons: tuple[tuple[str, int], ...]
+    """(code, nodes that stay for it), most first; a node with several codes counts in each."""
+    stray: tuple[str, ...]
+    """Nodes without a mark whose taints or guard are left over, by name."""
+    waiting: int
+    """Pods that wait for a node."""
+    stuck: int
+    """Those of them that no node can take."""
+    now_seconds: int
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """Return how many nodes are in which state; a node may be in several."""
+        marked = self.marked
+        here = self.plan.before.nodes
+        already = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
+        return (
+            ("nodes", here + self.going),
+            ("removable now", len(self.plan.removals)),
+            ("removable and marked", already),
+            ("marked", len(marked)),
+            ("marked soft", sum(one.mark == "soft" for one in marked)),
+            ("marked hard", sum(one.mark == "hard" for one in marked)),
+            ("marked and empty", sum(one.empty for one in marked)),
+            ("marked and guarded", sum(one.guard is not Guard.NONE for one in marked)),
+            ("marked and overdue", sum(one.overdue for one in marked)),
+            ("marked, taint not right", sum(not one.taints_right for one in marked)),
+            ("unmarked with a left-over taint", len(self.stray)),
+            ("being deleted", self.going),
+        )
+
+
+def look(found: Found, now_seconds: int) -> Status:
+    """Judge the cluster and count."""
+    plan = engine.plan(found.cluster, found.config)
+    every = standings(found.cluster, found.config.taint_key, now_seconds)
+    marked = [one for one in every if one.mark is not None and not one.going]
+    reasons = Counter(
+        code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
+    )
+    waiting = {pod.key for pod in found.cluster.pods if pod.node is None}
+    return Status(
+        found=found,
+        plan=plan,
+        marked=tuple(sorted(marked, key=lambda one: (one.since or 0, one.node))),
+        going=sum(one.going for one in every),
+        reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
+        stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
+        waiting=len(waiting),
+        stuck=len(waiting - {pod for pod, _ in plan.pending}),
+        now_seconds=now_seconds,
+    )

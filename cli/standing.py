@@ -1,0 +1,117 @@
+"""What of Ebb's own stands on a node, read from the node and its pods alone."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core import marks
+from core.marks import Backoff, Details, Mark
+from core.model import Cluster, Node, Pod
+from webhook.decide import EXPENDABLE_PRIORITY, GUARD_WHILE_MARKED
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+class Guard(StrEnum):
+    """Who keeps the autoscaler from the node, if anybody."""
+
+    NONE = "none"
+    MARKED = "ebb, while it is marked"
+    RELEASED = "ebb, for a while after its release"
+    OTHERS = "somebody else"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The state of a mark."""
+
+    node: str
+    mark: Mark | None
+    since: int | None
+    """Unix seconds; None: not marked, or not known."""
+    details: Details | None
+    """None: not marked, or the annotation is missing or damaged."""
+    overdue: bool
+    """Marked for longer than its deadline allows."""
+    pods_left: int
+    """Pods that keep it from being empty, as Cluster Autoscaler counts."""
+    guard: Guard
+    taints_right: bool
+    """Whether it carries exactly the taint that its mark asks for."""
+    going: bool
+    """Whether an autoscaler is already deleting it."""
+    backoff: Backoff | None
+    """How often it did not empty in time, and until when it is left alone for that."""
+
+    @property
+    def empty(self) -> bool:
+        """Say whether the autoscaler may take it without evicting anything."""
+        return not self.pods_left
+
+
+def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Standing, ...]:
+    """Read every node, in the cluster's order."""
+    left = _pods_left(cluster.pods)
+    return tuple(_standing(node, left, taint_key, now_seconds) for node in cluster.nodes)
+
+
+def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: int) -> Standing:
+    mark = marks.mark_of(node.labels)
+    details = marks.decode_details(node.annotations) if mark else None
+    return Standing(
+        node=node.name,
+        mark=mark,
+        since=marks.marked_since(node, taint_key) or None if mark else None,
+        details=details,
+        overdue=details is not None and now_seconds >= details.deadline,
+        pods_left=left.get(node.name, 0),
+        guard=_guard(node),
+        taints_right=marks.desired_taints(node, taint_key) == node.taints,
+        going=marks.going(node),
+        backoff=marks.backoff_of(node.annotations),
+    )
+
+
+def _pods_left(pods: Iterable[Pod]) -> dict[str, int]:
+    """Count what Cluster Autoscaler would have to evict."""
+    left: dict[str, int] = {}
+    for pod in pods:
+        counts = not pod.stays_with_node and pod.priority >= EXPENDABLE_PRIORITY
+        if pod.node is not None and counts:
+            left[pod.node] = left.get(pod.node, 0) + 1
+    return left
+
+
+def _guard(node: Node) -> Guard:
+    if marks.GUARD_ANNOTATION not in node.annotations:
+        return Guard.NONE
+    if not marks.guarded_by_us(node):
+        return Guard.OTHERS
+    ours = node.annotations[marks.GUARD_OURS_ANNOTATION]
+    return Guard.MARKED if ours == GUARD_WHILE_MARKED else Guard.RELEASED
+
+
+def span(seconds: int) -> str:
+    """Write a time span in its two largest units: 3 h 5 min."""
+    seconds = abs(seconds)
+    for unit, name, smaller, rest in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", 1, "s"),
+    ):
+        if seconds >= unit:
+            more = seconds % unit // smaller
+            return f"{seconds // unit} {name}" + (f" {more} {rest}" if more else "")
+    return f"{seconds} s"
+
+
+def moment(unix_seconds: int, now_seconds: int) -> str:
+    """Write a moment, and how far it is from now."""
+    away = unix_seconds - now_seconds
+    how = f"in {span(away)}" if away > 0 else f"{span(away)} ago"
+    try:
+        utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_seconds} (unix seconds)"
+    return f"{utc:%Y-%m-%d %H:%M:%S} UTC ({how})"

@@ -1,0 +1,47 @@
+"""The status as JSON: a contract; fields are added, never renamed."""
+
+from typing import Any
+
+from cli import explain_json, plan_json
+from cli.found import Leader
+from cli.overview import Status
+from core.config import API_VERSION
+
+
+def document(status: Status) -> dict[str, Any]:
+    """Return the status in the form that orjson writes."""
+    plan, found = status.plan, status.found
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Status",
+        "source": found.where,
+        "configuration": found.config_from,
+        "leader": _leader(found.leader) if found.leader else None,
+        "counts": {_camel(name): count for name, count in status.counts},
+        "before": plan_json.totals(plan.before),
+        "after": plan_json.totals(plan.after),
+        "marks": [
+            {"node": one.node, **explain_json.mark(one), "podsLeft": one.pods_left}
+            for one in status.marked
+        ],
+        "leftOverTaints": list(status.stray),
+        "podsThatWait": {"all": status.waiting, "findNoPlace": status.stuck},
+        "markedInfeasible": list(plan.marked_infeasible),
+        "removable": [removal.node for removal in plan.removals],
+        "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
+    }
+
+
+def _leader(leader: Leader) -> dict[str, Any]:
+    return {
+        "lease": leader.lease,
+        "holder": leader.holder or None,
+        "renewed": leader.renewed_seconds,
+        "durationSeconds": leader.duration_seconds,
+        "problem": leader.problem,
+    }
+
+
+def _camel(name: str) -> str:
+    first, *others = name.replace(",", "").replace("-", " ").split()
+    return first + "".join(word.capitalize() for word in others)

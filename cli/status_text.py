@@ -1,0 +1,117 @@
+"""The status for people: one look, the most important first."""
+
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from cli import plan_table
+from cli.found import Leader
+from cli.overview import Status
+from cli.standing import Standing, span
+from cli.terminal import printable, table, written
+from core.reasons import REASONS
+
+MARKS_SHOWN: Final = 20
+ALWAYS: Final = ("nodes", "removable now", "marked", "being deleted")
+"""Counts that are shown even where they are 0."""
+
+
+def text(status: Status) -> str:
+    """Write the status for standard output."""
+    return written(lambda out: _print(status, out))
+
+
+def _print(status: Status, out: Console) -> None:
+    out.print(_head(status))
+    out.print()
+    out.print(_counts(status))
+    out.print()
+    out.print(plan_table.summary(status.plan))
+    if status.marked:
+        out.print()
+        out.print(_marks(status))
+        more = len(status.marked) - MARKS_SHOWN
+        if more > 0:
+            out.print(f"and {more:,} more; -o json has them all")
+    if status.reasons:
+        out.print()
+        out.print(_reasons(status))
+
+
+def _head(status: Status) -> Table:
+    found = status.found
+    rows = table("", "", left=(0, 1))
+    rows.add_row("seen in", printable(found.where))
+    built_in = "built-in defaults (give the programs' own with --config)"
+    rows.add_row("judged by", printable(found.config_from or built_in))
+    if found.leader is None:
+        rows.add_row("leader", "not known from a dump")
+    else:
+        rows.add_row("leader", printable(_leader(found.leader, status.now_seconds)))
+    if status.waiting:
+        stuck = f"{status.waiting:,}, of which {status.stuck:,} find no place on any node"
+        rows.add_row("waiting pods", stuck)
+    if status.marked:
+        rows.add_row("marks", _ages(status))
+    return rows
+
+
+def _leader(leader: Leader, now_seconds: int) -> str:
+    lease = f"Lease {leader.lease}"
+    if leader.problem is not None:
+        return f"not known ({lease}: {leader.problem})"
+    if not leader.holder:
+        return f"nobody ({lease} was given back)"
+    if leader.renewed_seconds is None:
+        return f"{leader.holder} ({lease}, never renewed)"
+    ago = now_seconds - leader.renewed_seconds
+    if ago > leader.duration_seconds:
+        return f"nobody: {leader.holder} last renewed {lease} {span(ago)} ago"
+    return f"{leader.holder} ({lease}, renewed {span(ago)} ago)"
+
+
+def _ages(status: Status) -> str:
+    ages = [status.now_seconds - one.since for one in status.marked if one.since is not None]
+    unknown = len(status.marked) - len(ages)
+    not_known = f"{unknown} of unknown age" if unknown else ""
+    if not ages:
+        return not_known
+    oldest, youngest = max(ages), min(ages)
+    found = f"oldest {span(oldest)}, youngest {span(youngest)}"
+    return f"{found}, {not_known}" if unknown else found
+
+
+def _counts(status: Status) -> Table:
+    rows = table("nodes that are", "count")
+    for name, count in status.counts:
+        if count or name in ALWAYS:
+            rows.add_row("all" if name == "nodes" else name, f"{count:,}")
+    return rows
+
+
+def _marks(status: Status) -> Table:
+    rows = table("marked", "node", "age", "deadline", "pods left", "guard", left=(0, 1, 3, 5))
+    for one in status.marked[:MARKS_SHOWN]:
+        rows.add_row(
+            str(one.mark),
+            one.node,
+            span(status.now_seconds - one.since) if one.since is not None else "-",
+            _deadline(one, status.now_seconds),
+            f"{one.pods_left:,}",
+            one.guard.value,
+        )
+    return rows
+
+
+def _deadline(one: Standing, now_seconds: int) -> str:
+    if one.details is None:
+        return "not known"
+    return "overdue" if one.overdue else f"in {span(one.details.deadline - now_seconds)}"
+
+
+def _reasons(status: Status) -> Table:
+    rows = table("nodes stay because", "nodes", "that is", left=(0, 2))
+    for code, count in status.reasons:
+        rows.add_row(code, f"{count:,}", REASONS[code].meaning)
+    return rows

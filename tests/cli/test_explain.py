@@ -1,0 +1,293 @@
+"""`ebb explain` as its users meet it: one node or one pod asked about."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from core.marks import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    Details,
+    encode_details,
+)
+from tests.support.plan_cli import (
+    ITEMS,
+    A,
+    B,
+    C,
+    D,
+    Json,
+    dump,
+    ebb,
+    node,
+    on_terminal,
+    plan_of,
+    pod,
+)
+
+SINCE = 1_700_000_000
+DETAILS = Details(since=SINCE, deadline=SINCE + 60, owner="me", policy="P", reason="r")
+SOFT_TAINT = {"key": TAINT_KEY, "value": str(SINCE), "effect": "PreferNoSchedule"}
+
+
+def marked(name: str, mark: str = "soft", **annotations: str) -> Json:
+    found = {DETAILS_ANNOTATION: encode_details(DETAILS), **annotations}
+    metadata = {"name": name, "labels": {MARK_LABEL: mark}, "annotations": found}
+    return node(name, metadata=metadata, spec={"taints": [SOFT_TAINT]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*ITEMS))
+    return str(file)
+
+
+def explained(capsys: pytest.CaptureFixture[str], file: object, *what: str) -> Any:
+    assert main(["explain", *what, "--from-file", str(file), "-o", "json"]) == 0
+    return orjson.loads(capsys.readouterr().out)
+
+
+def table(capsys: pytest.CaptureFixture[str], file: object, *what: str) -> str:
+    """Return the table with one space between its cells."""
+    assert main(["explain", *what, "--from-file", str(file)]) == 0
+    return re.sub(" +", " ", capsys.readouterr().out)
+
+
+def of(tmp_path: Path, *items: Json) -> Path:
+    file = tmp_path / "made.json"
+    file.write_bytes(dump(*items))
+    return file
+
+
+class TestNode:
+    def test_one_that_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        found = explained(capsys, path, "node", C)
+        assert found["kind"] == "NodeExplanation"
+        assert found["verdict"] == {"goes": True, "order": 1}
+        assert found["reasons"] == []
+        assert (
+            found["placements"]
+            == plan_of(capsys, "--from-file", path)["removals"][0]["placements"]
+        )
+        assert [place["pod"] for place in found["placements"]] == ["shop/c1"]
+        assert found["unplaced"] == []
+        assert found["mark"]["value"] is None
+        assert found["rank"] == {"price": 0.0, "requested": 0.125}
+
+    def test_one_that_stays_has_all_reasons_with_what_helps(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = explained(capsys, path, "node", D)
+        assert found["verdict"] == {"goes": False, "order": None}
+        reasons = {reason["code"]: reason for reason in found["reasons"]}
+        assert reasons.keys() >= {"cordoned"}
+        assert len(reasons) >= 2
+        assert reasons["cordoned"]["fix"] == f"kubectl uncordon {D}"
+        assert all(
+            set(reason) == {"code", "message", "pod", "meaning", "fix", "endsWhen"}
+            and all(reason[key] for key in ("code", "message", "meaning", "fix", "endsWhen"))
+            for reason in found["reasons"]
+        )
+
+    def test_it_agrees_with_the_plan(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "--from-file", path, "-o", "json"]) == 0
+        plan = orjson.loads(capsys.readouterr().out)
+        for kept in plan["kept"]:
+            found = explained(capsys, path, "node", kept["node"])
+            codes = [(one["code"], one["message"]) for one in found["reasons"]]
+            assert codes == [(one["code"], one["message"]) for one in kept["reasons"]]
+
+    def test_the_table(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        text = table(capsys, path, "node", D)
+        for part in ("verdict stays: ", "cordoned", "because ", "fix ", "ends when ", path):
+            assert part in text
+        assert f"kubectl uncordon {D}\n" in text
+        text = table(capsys, path, "node", C)
+        assert "would go, as number 1 of the plan" in text
+        assert re.search(rf"^shop/c1 ({A}|{B})$", text, re.MULTILINE)
+
+    def test_a_mark(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        guarded = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+        file = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "m"))
+        assert explained(capsys, file, "node", "m")["mark"] == {
+            "value": "soft",
+            "since": SINCE,
+            "deadline": SINCE + 60,
+            "owner": "me",
+            "policy": "P",
+            "reason": "r",
+            "overdue": True,
+            "empty": False,
+            "guard": "marked",
+            "taintsRight": True,
+            "beingDeleted": False,
+            "leftAloneUntil": None,
+        }
+        text = table(capsys, file, "node", "m")
+        assert "since 2023-11-14 22:13:20 UTC (" in text
+        assert "overdue, it will be released" in text
+        assert "taint right\n" in text
+        assert "still to leave 1 pods\n" in text
+
+    def test_a_mark_whose_taint_and_details_are_lost(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "hard"}})
+        text = table(capsys, of(tmp_path, bare, node("n"), pod("p", "n")), "node", "m")
+        assert "taint not that of its mark: the engine repairs it\n" in text
+        assert "details missing or damaged" in text
+        assert "since not known\n" in text
+        assert "still to leave nothing: it is empty\n" in text
+
+    def test_a_node_that_is_left_alone(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        annotations = {BACKOFF_ANNOTATION: f"2 {SINCE}", GUARD_ANNOTATION: "true"}
+        tried = node("m", metadata={"name": "m", "annotations": annotations})
+        file = of(tmp_path, tried, node("n"), pod("p", "m"))
+        assert explained(capsys, file, "node", "m")["mark"]["leftAloneUntil"] == SINCE
+        text = table(capsys, file, "node", "m")
+        assert "left alone until 2023-11-14" in text
+        assert "guard somebody else\n" in text
+
+    def test_a_node_that_is_being_deleted(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+        file = of(tmp_path, node("m", spec={"taints": [taint]}), node("n"), pod("p", "m"))
+        assert "counts as gone: an autoscaler is deleting it" in table(capsys, file, "node", "m")
+        assert explained(capsys, file, "pod", "shop/p")["wouldGoTo"] == "n"
+
+
+class TestPod:
+    def test_one_whose_node_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        found = explained(capsys, path, "pod", "shop/c1")
+        assert found["kind"] == "PodExplanation"
+        assert (found["node"], found["waits"], found["movable"]) == (C, False, True)
+        assert found["nodeVerdict"] == {"goes": True, "order": 1}
+        (removal,) = plan_of(capsys, "--from-file", path)["removals"]
+        assert removal["placements"] == [{"pod": "shop/c1", "node": found["wouldGoTo"]}]
+        assert found["whyNot"] is None
+        assert set(found["couldRunOn"]) == {A, B}
+        assert found["refusedBy"] == [{"rule": "cordoned", "nodes": 1}]
+
+    def test_one_that_finds_no_place(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        pinned = pod("p", "m", nodeSelector={"disk": "nvme"})
+        file = of(tmp_path, node("m"), node("n"), node("o"), pinned, pod("q", "n", "3800m"))
+        found = explained(capsys, file, "pod", "shop/p")
+        assert found["movable"] is True
+        assert found["wouldGoTo"] is None
+        assert found["whyNot"].startswith("no other node admits it")
+        assert found["couldRunOn"] == []
+        assert found["refusedBy"] == [{"rule": "node-selector", "nodes": 2}]
+        text = table(capsys, file, "pod", "shop/p")
+        assert "could run on no node\n" in text
+        assert "node-selector 2\n" in text
+
+    def test_one_that_waits_and_the_marked_nodes_that_could_take_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = [marked("m"), node("n"), pod("p", "n", "3"), pod("w", None, "2")]
+        found = explained(capsys, of(tmp_path, *items), "pod", "shop/w")
+        assert (found["waits"], found["node"], found["wouldGoTo"]) == (True, None, "m")
+        assert (found["couldRunOn"], found["couldRunOnMarked"]) == ([], ["m"])
+        assert found["refusedBy"] == [{"rule": "too little cpu", "nodes": 1}]
+        text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
+        assert "node none: it waits for one\n" in text
+        assert "marked, but could m\n" in text
+
+    def test_one_that_nothing_can_take(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
+        found = explained(capsys, file, "pod", "shop/w")
+        assert (found["wouldGoTo"], found["whyNot"]) == (None, "no node that admits it has room")
+
+    def test_one_that_goes_with_its_node(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        owned = pod("p", "n")
+        owner = {"kind": "DaemonSet", "name": "logs", "controller": True}
+        owned["metadata"]["ownerReferences"] = [owner]
+        file = of(tmp_path, node("n"), owned)
+        found = explained(capsys, file, "pod", "shop/p")
+        assert (found["goesWithNode"], found["movable"], found["couldRunOn"]) == (True, False, [])
+        assert "of a DaemonSet and goes with its node" in table(capsys, file, "pod", "shop/p")
+
+    def test_one_that_cannot_move(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        held = pod("p", "n", resourceClaims=[{"name": "gpu"}])
+        file = of(tmp_path, node("n"), node("m"), held)
+        found = explained(capsys, file, "pod", "shop/p")
+        assert found["movable"] is False
+        (reason,) = found["reasons"]
+        assert reason["code"] == "pod-resource-claims"
+        assert "kubectl -n shop delete pod p" in reason["fix"]
+        text = table(capsys, file, "pod", "shop/p")
+        assert "no: pod-resource-claims" in text
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("what", "name", "told"),
+        [
+            ("node", "10-0-0-3", f"there is none of that name; near: {C}"),
+            ("node", A.replace("central", "centrul"), f"near: {A}, "),
+            ("node", "zzz", "none of the 4 comes near"),
+            ("pod", "c1", "there is none of that name among the unfinished; near: shop/c1"),
+            ("pod", "shop/c9", "near: shop/c1"),
+        ],
+    )
+    def test_an_unknown_name_is_a_line_with_what_comes_near(
+        self, what: str, name: str, told: str, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["explain", what, name, "--from-file", path]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(f"ebb: {what} {name}: ")
+        assert told in err
+        assert err.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["explain"],
+            ["explain", "node"],
+            ["explain", "job", "x", "--from-file", "f"],
+            ["explain", "node", "x", "--from-file", "f", "--kubeconfig", "k"],
+        ],
+    )
+    def test_a_bad_command_line(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        assert "usage: ebb explain" in capsys.readouterr().err
+
+
+class TestOutput:
+    def test_a_pipe_gets_whole_plain_lines(self, path: str) -> None:
+        done = ebb("explain", "node", D, "--from-file", path, COLUMNS="40", FORCE_COLOR="1")
+        text = done.stdout.decode()
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert "\x1b" not in text
+        assert f"kubectl uncordon {D}\n" in text
+        assert all(line == line.rstrip() for line in text.splitlines())
+
+    def test_a_terminal_gets_its_own_width(self, path: str) -> None:
+        text = on_terminal("explain", "node", D, "--from-file", path, COLUMNS="80", TERM="xterm")
+        assert "\x1b[1m" in text
+        assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 80

@@ -1,0 +1,211 @@
+"""Which cluster a command looks at: a live one over a real socket, and how it is found."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+from cli.live import told
+from cli.source import kubeconfig_of
+from core.edge.kube.client import PAGE_OBJECTS
+from core.edge.kube.lease import micro_time
+from core.errors import InvalidInputError
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from tests.support.plan_cli import ebb
+from webhook import names
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"
+PODS = 2 * PAGE_OBJECTS + 3
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as made:
+        for number in range(12):
+            made.put("nodes", node_object(f"n{number:02}"))
+        for number in range(PODS):
+            pod = pod_object(f"p{number:04}", node=f"n{number % 12:02}")
+            pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1m", "memory": "1Mi"}
+            made.put("pods", pod)
+        yield made
+
+
+@pytest.fixture
+def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG.format(url=api.url))
+    return str(file)
+
+
+async def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = await asyncio.to_thread(main, arguments)
+    return status, *capsys.readouterr()
+
+
+async def seen(capsys: pytest.CaptureFixture[str], kubeconfig: str, *arguments: str) -> Any:
+    status, out, err = await run(capsys, *arguments, "--kubeconfig", kubeconfig, "-o", "json")
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+class TestLive:
+    async def test_all_commands_read_all_pages(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = await seen(capsys, kubeconfig, "plan")
+        assert plan["before"]["nodes"] == 12
+        assert plan["before"]["requests"]["cpu"] == PODS
+        pages = [call for call in api.calls if call.resource == "pods"]
+        assert len(pages) == 3
+        assert {call.verb for call in api.calls} == {"list"}
+        found = await seen(capsys, kubeconfig, "explain", "pod", f"default/p{PODS - 1:04}")
+        assert found["node"] == f"n{(PODS - 1) % 12:02}"
+        found = await seen(capsys, kubeconfig, "explain", "node", "n03")
+        assert found["pods"]["all"] == len(range(3, PODS, 12))
+
+    async def test_status_says_who_leads(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        renewed = 1_700_000_000
+        spec = {
+            "holderIdentity": "pod-a_12",
+            "leaseDurationSeconds": 15,
+            "renewTime": micro_time(renewed),
+        }
+        api.put_document(LEASE, {"metadata": {"name": names.LEASE}, "spec": spec})
+        assert (await seen(capsys, kubeconfig, "status"))["leader"] == {
+            "lease": f"{names.NAMESPACE}/{names.LEASE}",
+            "holder": "pod-a_12",
+            "renewed": renewed,
+            "durationSeconds": 15,
+            "problem": None,
+        }
+
+    async def test_a_lease_that_is_not_there_or_forbidden_is_no_fault(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        leader = (await seen(capsys, kubeconfig, "status"))["leader"]
+        assert "no such Lease" in leader["problem"]
+        api.fail_next("get", 403)
+        leader = (await seen(capsys, kubeconfig, "status", "--namespace", "other"))["leader"]
+        assert leader["lease"] == f"other/{names.LEASE}"
+        assert "403" in leader["problem"]
+
+    async def test_a_list_that_expires_half_way_is_begun_again(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for _ in range(2):  # nodes, and the first page of pods
+            api.pass_next("list")
+        api.fail_next("list", 410)
+        plan = await seen(capsys, kubeconfig, "plan")
+        assert plan["before"]["requests"]["cpu"] == PODS
+
+    @pytest.mark.parametrize("status", [403, 410])
+    async def test_a_refusal_is_a_line_and_exit_code_2(
+        self,
+        api: FakeApi,
+        kubeconfig: str,
+        capsys: pytest.CaptureFixture[str],
+        status: int,
+    ) -> None:
+        api.fail_next("list", status, times=3)
+        code, out, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert (code, out) == (2, "")
+        assert err == f"ebb: API server answered {status}: the fake API says {status}\n"
+
+    async def test_an_object_that_cannot_be_read_stops_all(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for number in range(5):
+            odd = pod_object(f"odd{number}", node="n00")
+            odd["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "much"}
+            api.put("pods", odd)
+        code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert code == 2
+        assert err.startswith("ebb: API server: Pod default/odd0: ")
+        assert "'much'" in err
+        assert err.endswith("; and 2 more\n")
+        assert err.count("\n") == 1
+
+    async def test_nobody_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "kubeconfig"
+        file.write_text(KUBECONFIG.format(url="http://127.0.0.1:9"))
+        code, _, err = await run(capsys, "status", "--kubeconfig", str(file))
+        assert code == 2
+        assert err.startswith("ebb: API server: ")
+        assert err.count("\n") == 1
+
+    async def test_the_environment_names_the_kubeconfig(
+        self, api: FakeApi, kubeconfig: str
+    ) -> None:
+        done = await asyncio.to_thread(ebb, "status", "-o", "json", KUBECONFIG=kubeconfig)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert json.loads(done.stdout)["source"] == f"live, {kubeconfig}"
+        assert api.count("list")
+
+
+class _Terminal(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = asyncio.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        return super().write(text)
+
+
+class TestProgress:
+    @pytest.mark.parametrize(
+        ("found", "shown"),
+        [
+            ({"nodes": [], "pods": []}, "reading the cluster: no answer yet"),
+            ({"nodes": [1], "pods": [1] * 1500}, "reading the cluster: 1 nodes, 1,500 pods"),
+        ],
+    )
+    async def test_a_terminal_is_told_and_left_clean(
+        self, found: dict[str, list[Any]], shown: str
+    ) -> None:
+        terminal = _Terminal()
+        async with told(found, terminal, 0.0):
+            await terminal.written.wait()
+        assert terminal.getvalue().startswith(f"\r\x1b[K{shown}")
+        assert terminal.getvalue().endswith("\r\x1b[K")
+
+    async def test_a_pipe_is_told_nothing(self) -> None:
+        pipe = io.StringIO()
+        async with told({"nodes": []}, pipe, 0.0):
+            await asyncio.sleep(0)
+        assert pipe.getvalue() == ""
+
+
+class TestKubeconfig:
+    def test_by_kubectls_rules(self, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        usual = home / ".kube" / "config"
+        in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(home)}
+        assert kubeconfig_of(None, in_pod) is None
+        usual.parent.mkdir(parents=True)
+        usual.touch()
+        assert kubeconfig_of(None, in_pod) == str(usual)
+        assert kubeconfig_of(None, {**in_pod, "KUBECONFIG": "other"}) == "other"
+        assert kubeconfig_of("given", {**in_pod, "KUBECONFIG": "other"}) == "given"
+
+    @pytest.mark.parametrize(
+        ("environment", "told_"),
+        [
+            ({}, "no cluster to look at: there is no --kubeconfig, no \\$KUBECONFIG and no "),
+            ({"KUBECONFIG": "a:b"}, "KUBECONFIG: names several files"),
+        ],
+    )
+    def test_where_there_is_none(self, environment: dict[str, str], told_: str) -> None:
+        with pytest.raises(InvalidInputError, match=f"^{told_}"):
+            kubeconfig_of(None, environment)

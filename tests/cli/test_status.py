@@ -1,0 +1,207 @@
+"""`ebb status` on a dump: counts, marks, reasons."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from cli.found import Found, Leader
+from cli.overview import look
+from cli.standing import moment, span
+from cli.status_text import text
+from core.config import Config
+from core.marks import (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    Details,
+    encode_details,
+)
+from core.model import Cluster
+from tests.support import builders
+from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, node, on_terminal, pod
+
+HOUR = 3600
+
+
+def mark(name: str, since: int, deadline: int, *, hard: bool = False, ours: bool = True) -> Json:
+    told = Details(since=since, deadline=deadline, owner="me", policy="P", reason="r")
+    annotations = {DETAILS_ANNOTATION: encode_details(told)}
+    if ours:
+        annotations |= {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    labels = {MARK_LABEL: "hard" if hard else "soft"}
+    effect = "NoSchedule" if hard else "PreferNoSchedule"
+    taint = {"key": TAINT_KEY, "value": str(since), "effect": effect}
+    metadata = {"name": name, "labels": labels, "annotations": annotations}
+    return node(name, metadata=metadata, spec={"taints": [taint]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    now = int(time.time())
+    going = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    stray = {"key": TAINT_KEY, "value": "1", "effect": "PreferNoSchedule"}
+    items = [
+        mark("m-old", now - 3 * HOUR, now - HOUR),
+        mark("m-hard", now - 2 * HOUR, now + HOUR, hard=True),
+        mark("m-empty", now - HOUR, now + HOUR, ours=False),
+        node("gone", spec={"taints": [going]}),
+        node("kept", metadata={"name": "kept", "annotations": {"kube-ebb.io/keep": "true"}}),
+        node("stray", spec={"taints": [stray]}),
+        pod("a", "m-old"),
+        pod("b", "m-hard"),
+        pod("c", "kept", "2"),
+        pod("d", "stray", "2"),
+        pod("w", None),
+    ]
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*items))
+    return str(file)
+
+
+def status_of(capsys: pytest.CaptureFixture[str], path: str) -> Any:
+    assert main(["status", "--from-file", path, "-o", "json"]) == 0
+    return orjson.loads(capsys.readouterr().out)
+
+
+class TestJson:
+    def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+        status = status_of(capsys, path)
+        assert status["apiVersion"] == "kube-ebb.io/v1alpha1"
+        assert status["kind"] == "Status"
+        assert (status["source"], status["configuration"], status["leader"]) == (path, None, None)
+        counts = status["counts"]
+        assert counts.pop("removableNow") == len(status["removable"])
+        marked = {one["node"] for one in status["marks"]}
+        assert counts.pop("removableAndMarked") == len(marked.intersection(status["removable"]))
+        assert counts == {
+            "nodes": 6,
+            "marked": 3,
+            "markedSoft": 2,
+            "markedHard": 1,
+            "markedAndEmpty": 1,
+            "markedAndGuarded": 2,
+            "markedAndOverdue": 1,
+            "markedTaintNotRight": 0,
+            "unmarkedWithALeftOverTaint": 1,
+            "beingDeleted": 1,
+        }
+        assert [one["node"] for one in status["marks"]] == ["m-old", "m-hard", "m-empty"]
+        assert [one["podsLeft"] for one in status["marks"]] == [1, 1, 0]
+        assert status["leftOverTaints"] == ["stray"]
+        assert status["podsThatWait"] == {"all": 1, "findNoPlace": 0}
+        assert status["before"]["nodes"] == 5
+        reasons = {one["code"]: one["nodes"] for one in status["reasons"]}
+        assert reasons["opted-out"] == reasons["being-deleted"] == 1
+
+    def test_it_agrees_with_the_plan(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "d"
+        file.write_bytes(dump(*ITEMS))
+        status = status_of(capsys, str(file))
+        assert main(["plan", "--from-file", str(file), "-o", "json"]) == 0
+        plan = orjson.loads(capsys.readouterr().out)
+        assert status["removable"] == [one["node"] for one in plan["removals"]] == [C]
+        assert (status["before"], status["after"]) == (plan["before"], plan["after"])
+        for reason in status["reasons"]:
+            carry = [
+                one["node"]
+                for one in plan["kept"]
+                if reason["code"] in {found["code"] for found in one["reasons"]}
+            ]
+            assert reason["nodes"] == len(carry)
+
+
+class TestTable:
+    def test_what_there_is_at_a_glance(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["status", "--from-file", path]) == 0
+        lines = re.sub(" +", " ", capsys.readouterr().out).splitlines()
+        for start in (
+            f"seen in {path}",
+            "judged by built-in defaults",
+            "leader not known from a dump",
+            "marks oldest 3 h, youngest 1 h",
+            "all 6",
+            "marked and overdue 1",
+            "cpu requests, cores",
+            "soft m-old 3 h overdue",
+            "being-deleted ",
+        ):
+            assert any(line.startswith(start) for line in lines), start
+
+    def test_a_cluster_without_marks_says_little(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "d"
+        file.write_bytes(dump(*ITEMS))
+        assert main(["status", "--from-file", str(file)]) == 0
+        out = capsys.readouterr().out
+        assert re.search("^marked +0$", out, re.MULTILINE)
+        assert "overdue" not in out
+
+    def test_many_marks_are_cut_and_said_so(self) -> None:
+        items = [mark(f"m{number:02}", 100, 200) for number in range(23)]
+        done = ebb("status", "--from-file", "-", stdin=dump(*items, node("n"), pod("p", "n")))
+        assert done.returncode == 0
+        assert b"\nand 3 more; -o json has them all\n" in done.stdout
+
+    def test_a_terminal_gets_its_own_width(self, path: str) -> None:
+        text = on_terminal("status", "--from-file", path, COLUMNS="70", TERM="xterm")
+        assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 70
+
+
+NOW = 1_000_000
+
+
+def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None) -> str:
+    leader = Leader(
+        lease="ns/l", holder=holder, renewed_seconds=renewed, duration_seconds=15, problem=problem
+    )
+    cluster = Cluster.of([builders.node("n")], [])
+    found = Found(cluster=cluster, config=Config(), where="w", config_from=None, leader=leader)
+    shown = text(look(found, NOW))
+    (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
+    return line.removeprefix("leader").strip()
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (leads(NOW - 3), "pod-a (Lease ns/l, renewed 3 s ago)"),
+        (leads(NOW - 90), "nobody: pod-a last renewed Lease ns/l 1 min 30 s ago"),
+        (leads(None), "pod-a (Lease ns/l, never renewed)"),
+        (leads(NOW, holder=""), "nobody (Lease ns/l was given back)"),
+        (leads(None, "", "forbidden"), "not known (Lease ns/l: forbidden)"),
+    ],
+)
+def test_who_leads(told: str, line: str) -> None:
+    assert told == line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3661, "1 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (-5, "5 s"),
+    ],
+)
+def test_spans(seconds: int, written: str) -> None:
+    assert span(seconds) == written
+
+
+def test_a_moment_that_no_calendar_has() -> None:
+    assert moment(0, 60) == "1970-01-01 00:00:00 UTC (1 min ago)"
+    assert moment(10**15, 0) == "1000000000000000 (unix seconds)"

@@ -1,0 +1,166 @@
+"""The table of codes is complete, and what is said with it holds on any cluster."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from core import engine
+from core.config import Config
+from core.explain import Explainer, NodeAnswer
+from core.guards import Blocker
+from core.marks import MARK_LABEL, TAINT_KEY, Mark, mark_of
+from core.model import Cluster, Placing, Taint
+from core.pod_reasons import NATURE
+from core.reasons import REASONS, SOFT, STAYS, advice, in_general, page
+from tests.support import codes
+from tests.support.builders import node, pod, thesis_config
+from tests.support.strategies import clusters
+
+ROOT = Path(__file__).parents[2]
+HARD = Taint(TAINT_KEY, "1", "NoSchedule")
+
+
+class TestTable:
+    def test_every_code_that_is_used_is_in_the_table_and_no_other(self) -> None:
+        places = codes.used()
+        assert {code: place for code, place in places.items() if code not in REASONS} == {}
+        assert REASONS.keys() - places.keys() == set()
+
+    def test_no_code_stands_there_twice(self) -> None:
+        assert len(REASONS) == len(STAYS) + len(SOFT) + len(NATURE)
+
+    @pytest.mark.parametrize(
+        ("source", "found"),
+        [
+            ('Blocker("a", "m")', {"a"}),
+            ('x.Blocker(code="b", message="m")', {"b"}),
+            ("def f():\n    return Blocker(NAMED, m)", {"n"}),
+            ("def f():\n    return [Blocker(c, m) for c, m in SOME_RULES]", {"r", "s"}),
+            ("def f():\n    def g():\n        return Blocker(c, m)\n    SOME_RULES", {"r", "s"}),
+            ("Blocked('z')", set()),
+        ],
+    )
+    def test_codes_are_found_in_any_form(self, source: str, found: set[str]) -> None:
+        names = {"NAMED": "n", "SOME_RULES": (("r", None), ("s", None))}
+        assert {code for _, code in codes.codes(source, names)} == found
+
+    @pytest.mark.parametrize(
+        "source",
+        ["def f(c):\n    return Blocker(c, m)", "from a import Blocker as B", "Blocker(3, m)"],
+    )
+    def test_a_code_that_cannot_be_told_is_a_fault(self, source: str) -> None:
+        with pytest.raises(AssertionError):
+            list(codes.codes(source, {}))
+
+    @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
+    def test_a_reason_is_told_in_whole_words(self, reason: object) -> None:
+        assert isinstance(reason, tuple)
+        told = in_general(REASONS[reason[0]])
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason[0])
+        assert re.fullmatch(r"[A-Z][^{}]*\.", told.meaning)
+        for text in (told.fix, told.lifted):
+            assert re.fullmatch(r"[^{}]*[^{}.]", text)
+
+    def test_advice_names_the_node_and_the_pod(self) -> None:
+        assert advice(Blocker("cordoned", "m"), "n1").fix == "kubectl uncordon n1"
+        assert (
+            "-n shop delete pod web-0"
+            in advice(Blocker("pod-unsupported", "m", "shop/web-0"), "n1").fix
+        )
+
+    def test_the_page_is_what_the_table_says(self) -> None:
+        found = (ROOT / "docs" / "reasons.md").read_text("utf-8")
+        assert found == page(), "make fix writes it anew"
+        assert all(f"### `{code}`" in found for code in REASONS)
+
+
+@settings(deadline=None)
+@given(clusters())
+def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
+    config = thesis_config()
+    plan = engine.plan(cluster, config)
+    explainer = Explainer(cluster, config, plan)
+    kept = {one.node: one.blockers for one in plan.kept}
+    for one in cluster.nodes:
+        answer = explainer.node(one.name)
+        assert answer is not None
+        assert (answer.order is None) == bool(answer.blockers) == (one.name in kept)
+        assert answer.blockers == kept.get(one.name, ())
+        for blocker in answer.blockers:
+            assert advice(blocker, one.name)
+    for each in cluster.pods:
+        told = explainer.pod(each.key)
+        assert told is not None
+        others = len(cluster.nodes) - (each.node is not None)
+        if told.refusals or told.takers or told.marked_takers:
+            able = len(told.takers) + len(told.marked_takers)
+            assert sum(count for _, count in told.refusals) + able == others
+            assert each.node not in (*told.takers, *told.marked_takers)
+            assert not told.blockers
+            assert not each.stays_with_node
+
+
+@settings(deadline=None)
+@given(clusters())
+def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: Cluster) -> None:
+    for one in cluster.pods:
+        if one.node is None and not one.unsupported:
+            others = tuple(p for p in cluster.pods if p.node is not None or p == one)
+            alone = replace(cluster, pods=others)
+            config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
+            plan = engine.plan(alone, config, removals_max=0)
+            answer = Explainer(alone, config, plan).pod(one.key)
+            assert answer is not None
+            placed = [place.node for place in plan.pending if place.pod == one.key]
+            able = {*answer.takers, *answer.marked_takers}
+            assert able.issuperset(placed)
+            assert bool(able) == bool(placed)
+            assert answer.place == next(iter(placed), None)
+
+
+def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:
+    config = config or thesis_config()
+    answer = Explainer(cluster, config, engine.plan(cluster, config)).node(name)
+    assert answer is not None
+    return answer
+
+
+class TestExplainer:
+    def test_what_is_not_there_has_no_answer(self) -> None:
+        cluster = Cluster.of([node("a")], [])
+        explainer = Explainer(cluster, Config(), engine.plan(cluster, Config()))
+        assert explainer.node("b") is None
+        assert explainer.pod("d/p") is None
+
+    def test_a_pod_that_finds_no_place_says_so(self) -> None:
+        pinned = Placing(node_selector=(("only", "here"),))
+        cluster = Cluster.of(
+            [node("a", labels={"only": "here"}), node("b")],
+            [pod("p", "a", 100, 100, placing=pinned), pod("q", "a", 100, 100)],
+        )
+        answer = explained(cluster, "a")
+        assert [key for key, _ in answer.homeless] == ["d/p"]
+        assert [tuple(place) for place in answer.placements] == [("d/q", "b")]
+        assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
+
+    def test_a_hard_marked_node_counts_as_one_that_could_be_released(self) -> None:
+        marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
+        cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
+        config = thesis_config()
+        explainer = Explainer(cluster, config, engine.plan(cluster, config))
+        answer = explainer.pod("d/p")
+        assert answer is not None
+        assert mark_of(marked.labels) is Mark.HARD
+        assert (answer.takers, answer.marked_takers) == ((), ("m",))
+        assert answer.refusals == (("too little cpu", 1),)
+
+    @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["hard-daemonset"])])
+    def test_why_a_mark_stays_soft(self, after: int | None, found: list[str]) -> None:
+        marked = node("m", labels={MARK_LABEL: Mark.SOFT.value})
+        agent = pod("agent", "m", 100, 100, daemon=True)
+        cluster = Cluster.of([marked, node("a")], [agent])
+        answer = explained(cluster, "m", thesis_config(hard_after_seconds=after))
+        assert [blocker.code for blocker in answer.against_hard] == found

@@ -1,0 +1,245 @@
+"""Which pods get a deletion cost and which lose it: one row a state, and the laws."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.marks import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
+    DETAILS_ANNOTATION,
+    MARK_LABEL,
+    Details,
+    encode_details,
+)
+from core.model import Cluster, Node, Pod
+from core.scalein import (
+    COST_MAX,
+    COST_MIN,
+    COST_STEP_SECONDS,
+    CostKind,
+    CostWrite,
+    cost_of,
+    decide_costs,
+)
+from tests.support.builders import node, pod
+
+NOW = 1_767_225_600
+SECONDS_MAX = 4_102_444_800
+"""The year 2100."""
+
+
+def marked(name: str, since: int = NOW, value: str = "soft") -> Node:
+    details = Details(since=since, deadline=since + 60, owner="me", policy="p", reason="r")
+    annotations = {DETAILS_ANNOTATION: encode_details(details)}
+    return node(name, labels={MARK_LABEL: value}, annotations=annotations)
+
+
+MARKED, UNMARKED = marked("marked"), node("unmarked")
+COST = str(cost_of(MARKED))
+BOTH_GONE = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
+TRACE_GONE = {COST_OURS_ANNOTATION: None}
+
+
+def a_pod(
+    on: str | None = "marked",
+    *,
+    cost: str | None = None,
+    ours: str | None = None,
+    owner: str = "ReplicaSet",
+    terminating: bool = False,
+    daemon: bool = False,
+) -> Pod:
+    made = pod("p", on, 100, 100, terminating=terminating)
+    return replace(
+        made, owner_kind=owner, daemon=daemon, deletion_cost=cost, deletion_cost_ours=ours
+    )
+
+
+def decided(
+    *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED), enabled: bool = True
+) -> list[CostWrite]:
+    return list(decide_costs(Cluster.of(nodes, pods), enabled=enabled))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(a_pod("unmarked"), id="on an unmarked node"),
+        pytest.param(a_pod(None), id="pending"),
+        pytest.param(a_pod("nowhere"), id="on a node that is not known"),
+        pytest.param(a_pod(cost="5"), id="somebody's own cost"),
+        pytest.param(a_pod("unmarked", cost="5"), id="somebody's own cost, unmarked"),
+        pytest.param(a_pod(cost=COST), id="somebody's own cost, as low as ours"),
+        pytest.param(a_pod(cost=COST, ours=COST), id="ours"),
+        pytest.param(a_pod(cost="-7", ours="-7"), id="ours, of another mark of the node"),
+        pytest.param(a_pod(ours=COST), id="ours, and a person took it away"),
+        pytest.param(a_pod(terminating=True), id="going"),
+        pytest.param(a_pod("unmarked", cost=COST, ours=COST, terminating=True), id="ours, going"),
+        pytest.param(a_pod(owner="StatefulSet"), id="of a StatefulSet"),
+        pytest.param(a_pod(owner="Job"), id="of a Job"),
+        pytest.param(a_pod(owner=""), id="of nobody"),
+        pytest.param(a_pod(daemon=True), id="goes with its node"),
+    ],
+)
+def test_nothing_to_write(one: Pod) -> None:
+    assert decided(one) == []
+
+
+@pytest.mark.parametrize("value", ["soft", "hard"])
+def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value: str) -> None:
+    (found,) = decided(a_pod(), nodes=[marked("marked", value=value)])
+    assert (found.kind, found.key) == (CostKind.SET, "d/p")
+    annotations = {COST_ANNOTATION: COST, COST_OURS_ANNOTATION: COST}
+    assert found.merge_patch("7") == {
+        "metadata": {"resourceVersion": "7", "annotations": annotations}
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "enabled", "gone"),
+    [
+        pytest.param(a_pod("unmarked", cost=COST, ours=COST), True, BOTH_GONE, id="released"),
+        pytest.param(a_pod("nowhere", cost=COST, ours=COST), True, BOTH_GONE, id="node gone"),
+        pytest.param(a_pod(cost=COST, ours=COST), False, BOTH_GONE, id="turned off"),
+        pytest.param(a_pod(cost=COST, ours=COST, owner=""), True, BOTH_GONE, id="orphaned"),
+        pytest.param(a_pod("unmarked", ours=COST), True, TRACE_GONE, id="a trace is left"),
+        pytest.param(a_pod(cost="5", ours=COST), True, TRACE_GONE, id="overwritten, marked"),
+        pytest.param(
+            a_pod("unmarked", cost="5", ours=COST), True, TRACE_GONE, id="overwritten, released"
+        ),
+        pytest.param(a_pod(cost="5", ours=COST), False, TRACE_GONE, id="overwritten, off"),
+    ],
+)
+def test_what_is_ours_goes_and_nothing_else(
+    one: Pod, enabled: bool, gone: dict[str, str | None]
+) -> None:
+    (found,) = decided(one, enabled=enabled)
+    assert found.kind is CostKind.CLEAR
+    assert found.annotations == gone
+
+
+def test_turned_off_no_cost_is_set() -> None:
+    assert decided(a_pod(), enabled=False) == []
+
+
+def test_clears_come_first_then_the_pods_of_the_oldest_mark() -> None:
+    nodes = [marked("young"), marked("old", NOW - COST_STEP_SECONDS), UNMARKED]
+    pods = [
+        replace(a_pod("young"), name="a"),
+        replace(a_pod("old"), name="c"),
+        replace(a_pod("old"), name="b"),
+        replace(a_pod("unmarked", cost="-1", ours="-1"), name="z"),
+    ]
+    found = decided(*pods, nodes=nodes)
+    assert [(write.kind.value, write.name) for write in found] == [
+        ("clear", "z"),
+        ("set", "b"),
+        ("set", "c"),
+        ("set", "a"),
+    ]
+    assert [write.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
+
+
+@given(st.lists(st.integers(0, SECONDS_MAX), min_size=2), st.text("abcdef-", min_size=1))
+def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
+    times: list[int], name: str
+) -> None:
+    for older, younger in pairwise(sorted(times)):
+        low, high = cost_of(marked(name, older)), cost_of(marked(name, younger))
+        assert -(2**31) < COST_MIN <= low <= high <= COST_MAX < 0
+        if younger - older >= COST_STEP_SECONDS:
+            assert low < cost_of(marked("another", younger))
+
+
+def test_nodes_of_one_age_have_costs_of_their_own() -> None:
+    assert len({cost_of(marked(name)) for name in "abcdef"}) == 6
+
+
+@pytest.mark.parametrize("since", [-(10**30), 10**30])
+def test_a_damaged_time_makes_no_damaged_cost(since: int) -> None:
+    assert COST_MIN <= cost_of(marked("n", since)) <= COST_MAX
+
+
+# The laws, on whatever may stand in a cluster.
+
+COSTS = st.sampled_from((None, None, "5", "-7", COST))
+NODES = st.sampled_from((MARKED, marked("marked-2", NOW - 10**5, "hard"), UNMARKED, node("n")))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    nodes = draw(st.lists(NODES, unique_by=lambda one: one.name))
+    places = st.sampled_from((None, "marked", "marked-2", "unmarked", "n"))
+    pods = [
+        replace(
+            a_pod(
+                draw(places),
+                cost=draw(COSTS),
+                ours=draw(COSTS),
+                owner=draw(st.sampled_from(("ReplicaSet", "ReplicaSet", "Job", ""))),
+                terminating=draw(st.booleans()),
+                daemon=draw(st.integers(0, 9)) == 0,
+            ),
+            name=f"p{number}",
+        )
+        for number in range(draw(st.integers(0, 8)))
+    ]
+    return Cluster.of(nodes, pods)
+
+
+def applied(cluster: Cluster, writes: Iterable[CostWrite]) -> Cluster:
+    pods = {pod.key: pod for pod in cluster.pods}
+    for write in writes:
+        pod, new = pods[write.key], write.annotations
+        pods[write.key] = replace(
+            pod,
+            deletion_cost=new.get(COST_ANNOTATION, pod.deletion_cost),
+            deletion_cost_ours=new.get(COST_OURS_ANNOTATION, pod.deletion_cost_ours),
+        )
+    return Cluster.of(cluster.nodes, pods.values())
+
+
+@given(clusters(), st.booleans())
+def test_applied_to_its_own_answer_it_leaves_nothing_to_write(
+    cluster: Cluster, enabled: bool
+) -> None:
+    after = applied(cluster, decide_costs(cluster, enabled=enabled))
+    assert decide_costs(after, enabled=enabled) == ()
+
+
+@given(clusters(), st.booleans())
+def test_a_cost_that_is_not_ours_is_never_touched(cluster: Cluster, enabled: bool) -> None:
+    writes = decide_costs(cluster, enabled=enabled)
+    after = applied(cluster, writes)
+    for before, now in zip(cluster.pods, after.pods, strict=True):
+        if before.deletion_cost is not None and before.deletion_cost != before.deletion_cost_ours:
+            assert now.deletion_cost == before.deletion_cost
+    untraced = {pod.key for pod in cluster.pods if pod.deletion_cost_ours is None}
+    foreign = {pod.key for pod in cluster.pods if pod.deletion_cost is not None} & untraced
+    assert not foreign & {write.key for write in writes}
+
+
+@given(clusters(), st.booleans())
+def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
+    cluster: Cluster, enabled: bool
+) -> None:
+    during = applied(cluster, decide_costs(cluster, enabled=True))
+    if enabled:
+        during = Cluster.of((replace(one, labels={}) for one in during.nodes), during.pods)
+    after = applied(during, decide_costs(during, enabled=enabled))
+    assert all(pod.deletion_cost_ours is None or pod.terminating for pod in after.pods)
+    for before, now in zip(cluster.pods, after.pods, strict=True):
+        if not before.terminating and before.deletion_cost != before.deletion_cost_ours:
+            assert now.deletion_cost == before.deletion_cost
+
+
+@given(clusters())
+def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(cluster: Cluster) -> None:
+    keys = [write.key for write in decide_costs(cluster, enabled=True)]
+    assert len(keys) == len(set(keys))
+    assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)

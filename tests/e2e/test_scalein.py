@@ -1,0 +1,265 @@
+"""Scale-in order on the real controller manager: marked nodes empty first."""
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config import Mode
+from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import (
+    NAMESPACE,
+    WEBHOOK_ACCOUNT,
+    apply,
+    config,
+    overlay,
+    point,
+    port_of,
+    remove,
+    start_webhook,
+)
+from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, pod
+from tests.e2e.plane import Ebb, Plane
+from tests.e2e.test_manifests import granted, right_of
+
+NAMES = ("a", "b", "c", "d")
+EACH = 5
+APP = {"app": "web"}
+SETTINGS = {
+    "mode": Mode.ENFORCE,
+    "usability": "none",
+    "scaleInOrder": "enabled",
+    "budgets": {"maxMarked": "100%", "maxInWindow": "100%"},
+    "cooldown": {"afterNodeAdd": "0s", "afterPending": "0s"},
+    "headroom": 0,
+}
+OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+Start = Callable[..., Ebb]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(plane: Plane) -> Iterator[Path]:
+    """Install with the component; the registration calls a port where each test serves."""
+    made = plane.folder / "scale-in"
+    overlay(made, "components/scale-in-order")
+    apply(plane, str(made))
+    yield made
+    plane.kubectl("delete", "clusterrole,clusterrolebinding", "ebb-webhook-scale-in")
+    remove(plane)
+
+
+@pytest.fixture
+def start(plane: Plane) -> Iterator[Start]:
+    """Start the webhook with these settings, once or again."""
+    started: list[Ebb] = []
+
+    def start(**changed: Any) -> Ebb:
+        settings = config(**{**SETTINGS, **changed})
+        point(plane, port_of(settings))
+        started.append(start_webhook(plane, settings).wait_ready())
+        return started[-1]
+
+    yield start
+    for ebb in started:
+        if ebb.program in plane.programs:
+            ebb.stop(signal.SIGKILL)
+
+
+def cost(found: Json) -> str | None:
+    value: str | None = annotations(found).get(COST_ANNOTATION)
+    return value
+
+
+def annotations(found: Json) -> Json:
+    return found["metadata"].get("annotations") or {}
+
+
+def living(pods: Mapping[str, Json]) -> dict[str, Json]:
+    return {n: one for n, one in pods.items() if "deletionTimestamp" not in one["metadata"]}
+
+
+def by_node(pods: Mapping[str, Json]) -> Counter[str]:
+    return Counter(one["spec"].get("nodeName", "") for one in pods.values())
+
+
+def deploy(api: Api) -> dict[str, Json]:
+    """Run 20 replicas, five on each of four nodes; return them as they run.
+
+    No scheduler is there: the test binds them, so that the controller's choice alone counts.
+    """
+    add_nodes(api, *NAMES)
+    requests = {"requests": {"cpu": "300m"}}
+    container = {"name": "main", "image": "none", "resources": requests}
+    template = {"metadata": {"labels": APP}, "spec": {"containers": [container]}}
+    count = EACH * len(NAMES)
+    spec = {"replicas": count, "selector": {"matchLabels": APP}, "template": template}
+    api.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+    for number, name in enumerate(sorted(api.wait(PODS, lambda found: len(found) == count))):
+        bind(api, name, NAMES[number % len(NAMES)])
+    return api.wait(PODS, all_run)
+
+
+def bind(api: Api, name: str, node: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    api.create(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+
+
+def all_run(pods: Mapping[str, Json]) -> bool:
+    return all(one["status"].get("phase") == "Running" for one in pods.values())
+
+
+def scale(api: Api, replicas: int) -> dict[str, Json]:
+    """Scale as an HPA does, and wait until so many are left."""
+    api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": replicas}})
+    return api.wait(PODS, lambda found: len(found) == replicas)
+
+
+def marked(api: Api, count: int) -> set[str]:
+    """Wait until so many nodes are marked; return their names."""
+
+    def names(found: Mapping[str, Json]) -> set[str]:
+        return {n for n, one in found.items() if MARK_LABEL in one["metadata"]["labels"]}
+
+    return names(api.wait(NODES, lambda found: len(names(found)) == count))
+
+
+def priced(api: Api, nodes: set[str]) -> dict[str, Json]:
+    """Wait until the pods on these nodes have a cost, and those alone."""
+
+    def reached(found: Mapping[str, Json]) -> bool:
+        return all((cost(p) is not None) == (p["spec"].get("nodeName") in nodes)
+                   for p in found.values())  # fmt: skip
+
+    return api.wait(PODS, reached)
+
+
+def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
+    """Count our patches of pods since, by pod, from the audit log."""
+    lines = plane.audit.read_bytes()[offset:].splitlines()
+    events = [json.loads(line) for line in lines]
+    return Counter(
+        event["objectRef"]["name"]
+        for event in events
+        if event["user"]["username"] == OURS
+        and (event["verb"], event["objectRef"]["resource"]) == ("patch", "pods")
+    )
+
+
+def test_without_a_cost_every_node_keeps_some(api: Api) -> None:
+    """The control: the controller's own order empties no node."""
+    deploy(api)
+    left = by_node(living(scale(api, 10)))
+    assert set(left) == set(NAMES)
+
+
+def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
+    plane: Plane, api: Api, start: Start
+) -> None:
+    offset = len(plane.audit.read_bytes())
+    before = deploy(api)
+    ebb = start()
+    nodes = marked(api, 2)
+    there = priced(api, nodes)
+    on_marked = {n for n, one in before.items() if one["spec"]["nodeName"] in nodes}
+    assert len(on_marked) == 10
+    for name in on_marked:
+        found = annotations(there[name])
+        assert found[COST_ANNOTATION] == found[COST_OURS_ANNOTATION]
+        assert int(found[COST_ANNOTATION]) < 0
+    left = scale(api, 10)
+    assert set(left) == set(before) - on_marked
+    assert by_node(left) == {name: EACH for name in NAMES if name not in nodes}
+    assert our_pod_writes(plane, offset) == dict.fromkeys(on_marked, 1), "each once"
+    assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == 10
+    assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
+
+
+def test_half_as_much_empties_one_of_two_marked_nodes(api: Api, start: Start) -> None:
+    deploy(api)
+    start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    left = by_node(living(scale(api, 15)))
+    assert sorted(left[name] for name in nodes) == [0, EACH]
+    assert all(left[name] == EACH for name in set(NAMES) - nodes)
+
+
+def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
+    plane: Plane, api: Api, folder: Path, start: Start
+) -> None:
+    offset = len(plane.audit.read_bytes())
+    pods = deploy(api)
+    mine = {next(n for n, p in pods.items() if p["spec"]["nodeName"] == on): on for on in NAMES}
+    for name in mine:
+        api.merge(f"{PODS}/{name}", {"metadata": {"annotations": {COST_ANNOTATION: "5"}}})
+    ebb = start()
+    nodes = marked(api, 2)
+    there = priced_but(api, nodes, set(mine))
+    over = next(n for n, p in there.items() if n not in mine and cost(p) is not None)
+    api.merge(f"{PODS}/{over}", {"metadata": {"annotations": {COST_ANNOTATION: "6"}}})
+    for name in NAMES:
+        api.merge(f"{NODES}/{name}", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
+    marked(api, 0)
+    after = api.wait(PODS, lambda found: not any(ours(p) for p in found.values()))
+    costs = {name: cost(p) for name, p in after.items() if cost(p) is not None}
+    assert costs == {**dict.fromkeys(mine, "5"), over: "6"}
+    assert not set(mine) & set(our_pod_writes(plane, offset))
+    assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
+    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
+    used = {right_of(event) for event in events if event["user"]["username"] == OURS}
+    on_pods = {
+        right for right in granted(plane, str(folder), WEBHOOK_ACCOUNT) if right[1] == "pods"
+    }
+    assert {right for right in used if right[1] == "pods"} == on_pods
+
+
+def ours(found: Json) -> bool:
+    return COST_OURS_ANNOTATION in annotations(found)
+
+
+def priced_but(api: Api, nodes: set[str], theirs: set[str]) -> dict[str, Json]:
+    """Wait until the pods on these nodes have our cost, but for those that had one."""
+
+    def reached(found: Mapping[str, Json]) -> bool:
+        return all(
+            ours(p) == (p["spec"].get("nodeName") in nodes and name not in theirs)
+            for name, p in found.items()
+        )
+
+    return api.wait(PODS, reached)
+
+
+def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start: Start) -> None:
+    deploy(api)
+    ebb = start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    ebb.stop(signal.SIGKILL)
+    start(scaleInOrder="disabled")
+    after = priced(api, set())
+    assert not any(ours(p) for p in after.values())
+    assert marked(api, 2) == nodes, "the marks stay"
+
+
+def test_a_pod_that_arrives_on_a_marked_node_gets_a_cost_and_a_bare_one_none(
+    api: Api, start: Start
+) -> None:
+    deploy(api)
+    start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    on = min(nodes)
+    api.create(PODS, pod("bare", node_name=on, cpu="10m"))
+    api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 21}})
+    pending = api.wait(PODS, lambda found: by_node(found)[""] == 1)
+    late = next(n for n, p in pending.items() if not p["spec"].get("nodeName"))
+    bind(api, late, on)
+    found = api.wait(PODS, lambda found: cost(found[late]) is not None)
+    assert cost(found["bare"]) is None
+    in_step = {cost(p) for n, p in found.items() if n != "bare" and p["spec"]["nodeName"] == on}
+    assert in_step == {cost(found[late])}
