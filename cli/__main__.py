@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from cli import demo, explain, plan, reasons, status, trace
+from cli import demo, explain, plan, reasons, release, status, trace
 from cli.terminal import printable
 from core.errors import EbbError
 
-COMMANDS: Final = (plan, explain, status, reasons, demo, trace)
+COMMANDS: Final = (plan, explain, status, reasons, release, demo, trace)
 """In the order in which the help lists them; each module has `add_parser`."""
 FAULT: Final = 2
 INTERRUPTED: Final = 130

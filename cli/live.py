@@ -43,17 +43,28 @@ def read(
 async def _read(
     kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
 ) -> tuple[Cluster, Leader | None]:
+    lists = _lists()
+    async with await Client.connect(kubeconfig) as client, told(lists, progress):
+        cluster = await listed(client, lists)
+        leader = await _leader(client, *lease) if lease else None
+    return cluster, leader
+
+
+def _lists() -> Lists:
     # In the webhook's order, nodes first: pods on a node that came later are left out, but no
     # node looks empty that is not.
-    lists: Lists = {resource: [] for resource in RESOURCES}
-    async with await Client.connect(kubeconfig) as client, told(lists, progress):
-        for resource, objects in lists.items():
-            await _list(client, resource, objects)
-        leader = await _leader(client, *lease) if lease else None
+    return {resource: [] for resource in RESOURCES}
+
+
+async def listed(client: Client, lists: Lists | None = None) -> Cluster:
+    """List the cluster; *lists* fill up on the way. Raises: as `read`."""
+    lists = _lists() if lists is None else lists
+    for resource, objects in lists.items():
+        await _list(client, resource, objects)
     view, clock, metrics = ClusterView(), SystemClock(), Metrics()
     for resource, objects in lists.items():
         Feed(view, resource, clock, metrics).replaced(objects)
-    return view.snapshot(), leader
+    return view.snapshot()
 
 
 async def _list(client: Client, resource: str, objects: list[Any]) -> None:

@@ -121,6 +121,21 @@ class Config:
         return Fraction(0)
 
 
+def restart_needed(before: Config, after: Config) -> list[str]:
+    """Return the fields that differ and that the webhook reads once, when it starts."""
+    old, new = before.webhook, after.webhook
+    fixed = {
+        "webhook.listen": (old.listen, new.listen),
+        "webhook.metricsListen": (old.metrics_listen, new.metrics_listen),
+        "webhook.certFile": (old.cert_file, new.cert_file),
+        "webhook.keyFile": (old.key_file, new.key_file),
+        "webhook.leaseDuration": (old.lease_seconds, new.lease_seconds),
+        "webhook.rotationSoak": (old.rotation_soak_seconds, new.rotation_soak_seconds),
+        "taintKey": (before.taint_key, after.taint_key),
+    }
+    return [name for name, (was, is_now) in fixed.items() if was != is_now]
+
+
 def parse(document: object, source: str) -> Config:
     """Read a configuration.
 

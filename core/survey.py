@@ -1,6 +1,7 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from core.account import Account
 from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
@@ -8,6 +9,7 @@ from core.config import Config, UsabilityMode
 from core.guards import Blocker, node_blockers, pod_blockers
 from core.marks import going
 from core.model import Cluster, Node, Pod
+from core.stickiness import sticky_pods
 
 
 class Survey:
@@ -29,7 +31,13 @@ class Survey:
         self.movable: list[Pod] = []
         """Pods that the engine can place: on nodes that move, and pending ones."""
         self._used: dict[str, list[int]] = {node.name: [0, 0, 0, 0] for node in cluster.nodes}
+        self._cluster = cluster
         self._look_at_pods(cluster)
+
+    @cached_property
+    def sticky(self) -> Mapping[str, int]:
+        """Count by node the pods that rarely leave by themselves (core.stickiness); 0: no key."""
+        return sticky_pods(self._cluster.pods)
 
     def _look_at_pods(self, cluster: Cluster) -> None:
         for pod in cluster.pods:

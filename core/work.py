@@ -57,7 +57,8 @@ class Work:
             if node.name in self.marked:
                 return (0, marked_since(node, config.taint_key), node.name)
             share = dominant_share(packer.used[node.name], node.allocatable)
-            return (1, -config.price_of(node.labels), len(packer.on[node_id]), share, node.name)
+            price, sticky = config.price_of(node.labels), self.survey.sticky.get(node.name, 0)
+            return (1, -price, sticky, len(packer.on[node_id]), share, node.name)
 
         ids = (number for number, node in enumerate(nodes) if node.name not in self.survey.gone)
         return sorted(ids, key=rank)

@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.config import Config
 from core.edge import http, program, tls
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PODS, Client
@@ -22,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run("ebb-extender", "Answers kube-scheduler's prioritize calls.", _serve, argv)
 
 
-async def _serve(config: Config, kubeconfig: str | None) -> None:
+async def _serve(start: program.Start) -> None:
+    config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
     view = View(config.extender, config.taint_key)
     asked = config.extender.client_ca_file is not None
@@ -33,7 +33,7 @@ async def _serve(config: Config, kubeconfig: str | None) -> None:
     server = http.Server(app, config.extender.listen, context)
     pack = config.extender.score is ScoreMode.PACK
     stop = asyncio.Event()
-    async with await Client.connect(kubeconfig) as client, asyncio.TaskGroup() as tasks:
+    async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         node_feed: Handler = NodeFeed(view, clock, metrics)
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
         selector = None if pack else MARK_LABEL

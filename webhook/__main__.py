@@ -8,9 +8,10 @@ import secrets
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 
-from core.config import Config
 from core.edge import http, program, tls
+from core.edge.changes import on_change
 from core.edge.clock import SystemClock
 from core.edge.kube.client import Client
 from core.edge.kube.events import Events
@@ -28,6 +29,7 @@ from webhook.election import Elector, Timing
 from webhook.feed import Feed
 from webhook.loop import Loop
 from webhook.scalein import ScaleIn
+from webhook.settings import Settings
 from webhook.view import RESOURCES, ClusterView
 
 log = logging.getLogger("ebb.webhook")
@@ -39,16 +41,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run("ebb-webhook", description, _serve, argv)
 
 
-async def _serve(config: Config, kubeconfig: str | None) -> None:
-    async with await Client.connect(kubeconfig) as client:
-        await _Webhook(config, client).run()
+async def _serve(start: program.Start) -> None:
+    async with await Client.connect(start.kubeconfig) as client:
+        await _Webhook(start, client).run()
 
 
 class _Webhook:
     """The program's parts, put together."""
 
-    def __init__(self, config: Config, client: Client) -> None:
-        self._config, self._client = config, client
+    def __init__(self, start: program.Start, client: Client) -> None:
+        config = start.config
+        self._config, self._config_path, self._client = config, start.config_path, client
         self._clock, self._metrics, self._health = SystemClock(), Metrics(), http.Health()
         self._view = ClusterView()
         self._namespace = os.environ.get("POD_NAMESPACE") or names.NAMESPACE
@@ -64,7 +67,7 @@ class _Webhook:
             jitter=random.random,
         )
         self._events = Events(client, self._clock, self._metrics, name)
-        controller = Controller(
+        self._controller = Controller(
             config,
             client,
             owner=name,
@@ -72,9 +75,7 @@ class _Webhook:
             tell=self._events.tell,
             scale_in=ScaleIn(config, PodStore(client), self._metrics),
         )
-        self._loop = Loop(
-            self._view, controller, self._clock, self._metrics, config.webhook.interval_seconds
-        )
+        self._loop = Loop(self._view, self._controller, self._clock, self._metrics)
         self._health.checks["view"] = self._loop.why_stale
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
@@ -92,6 +93,7 @@ class _Webhook:
             running = [
                 tasks.create_task(self._keep_certificates()),
                 tasks.create_task(self._events.run()),
+                tasks.create_task(self._keep_settings()),
             ]
             running += [
                 tasks.create_task(
@@ -116,6 +118,19 @@ class _Webhook:
                 task.cancel()
             for server in (admission, plain):
                 await server.stop()
+
+    async def _keep_settings(self) -> None:
+        if self._config_path is None:
+            return
+        settings = Settings(
+            self._config_path,
+            self._controller,
+            self._view,
+            self._clock,
+            self._metrics,
+            partial(self._events.tell_of, self._namespace),
+        )
+        await on_change([self._config_path], settings.reload)
 
     async def _keep_certificates(self) -> None:
         config = self._config.webhook

@@ -57,6 +57,8 @@ class NodeWriter(Protocol):
 class TickReport:
     """What one pass found and did."""
 
+    config: Config
+    """By which it was decided: it may be another one by the time that this is carried out."""
     plan: Plan
     candidates: Mapping[str, int]
     pace: Pace
@@ -79,10 +81,18 @@ class Controller:
         tell: Tell = lambda *_: None,
         scale_in: ScaleIn | None = None,
     ) -> None:
-        self._config, self._writer, self._tell = config, writer, tell
+        self.config = config
+        """In use; swapped by `configure` alone."""
+        self._writer, self._tell = writer, tell
         self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
         self._candidates: Mapping[str, int] = {}
         self._memory = Memory()
+
+    def configure(self, config: Config) -> None:
+        """Go on with another configuration from the next pass on."""
+        self.config = config
+        if self._scale_in:
+            self._scale_in.configure(config)
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
@@ -90,7 +100,7 @@ class Controller:
 
     def judge(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
-        config = self._config
+        config = self.config
         self._candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
         ready = engine.due(self._candidates, config.delay_seconds, now_seconds)
         self._memory = remember(self._memory, cluster, config, now_seconds)
@@ -99,7 +109,7 @@ class Controller:
         writes = decide(cluster, plan, config, now_seconds=now_seconds, owner=self._owner)
         self._measure(cluster, plan)
         costs = self._scale_in.judge(cluster) if self._scale_in else ()
-        return TickReport(plan, self._candidates, held, writes, 0, costs)
+        return TickReport(config, plan, self._candidates, held, writes, 0, costs)
 
     async def carry_out(self, report: TickReport) -> TickReport:
         """Write; a write that fails is counted, the next pass decides anew.
@@ -108,7 +118,7 @@ class Controller:
         """
         failed = 0
         for write in report.writes:
-            told_only = self._config.mode is Mode.OBSERVE and write.kind is WriteKind.MARK
+            told_only = report.config.mode is Mode.OBSERVE and write.kind is WriteKind.MARK
             told = fields(kind=write.kind.value, node=write.node, reason=write.note)
             log.info("would write" if told_only else "writing", extra=told)
             if not told_only:
@@ -156,7 +166,7 @@ class Controller:
 
     async def _repair(self, node: Node, version: str) -> None:
         for _ in range(TRIES_MAX):
-            wanted = desired_taints(node, self._config.taint_key)
+            wanted = desired_taints(node, self.config.taint_key)
             if wanted == node.taints or going(node):
                 return
             try:

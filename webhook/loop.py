@@ -27,11 +27,9 @@ class Loop:
         controller: Controller,
         clock: Clock,
         metrics: Metrics,
-        interval_seconds: float,
     ) -> None:
         self._view, self._controller = view, controller
         self._clock, self._metrics = clock, metrics
-        self._interval = interval_seconds
 
     def why_stale(self) -> str | None:
         """Return why nothing is decided on the view now, or None."""
@@ -58,7 +56,7 @@ class Loop:
     async def _until_due(self) -> None:
         """Wait for the interval, or for what cannot."""
         try:
-            async with asyncio.timeout(self._interval):
+            async with asyncio.timeout(self._controller.config.webhook.interval_seconds):
                 await self._view.urgent.wait()
         except TimeoutError:
             pass

@@ -51,10 +51,14 @@ class ScaleIn:
     """Writes deletion costs. All it remembers is which pods were refused; they are tried last."""
 
     def __init__(self, config: Config, writer: PodWriter, metrics: Metrics) -> None:
-        self._enabled = config.scale_in_order is ScaleInOrder.ENABLED
-        self._enforced = config.mode is Mode.ENFORCE
+        self.configure(config)
         self._writer, self._metrics = writer, metrics
         self._refused: set[str] = set()
+
+    def configure(self, config: Config) -> None:
+        """Go on with another configuration."""
+        self._enabled = config.scale_in_order is ScaleInOrder.ENABLED
+        self._enforced = config.mode is Mode.ENFORCE
 
     def judge(self, cluster: Cluster) -> tuple[CostWrite, ...]:
         """Decide what to write; no I/O. Turned off, that is to take away what is ours."""

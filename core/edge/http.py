@@ -4,13 +4,13 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import orjson
 from aiohttp import web
 
+from core.edge.changes import on_change
 from core.edge.logs import fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.tls import Serving
@@ -24,9 +24,6 @@ DRAIN_SECONDS: Final = 5.0
 """After SIGTERM: time for endpoints to notice that the program is not ready any more."""
 SHUTDOWN_SECONDS: Final = 10.0
 """Then, for requests that are under way."""
-
-FILES_SECONDS: Final = 10.0
-"""How often files of certificates are looked at; kubelets take about a minute to renew them."""
 
 log = logging.getLogger("ebb.http")
 
@@ -125,14 +122,8 @@ async def follow_files(serving: Serving, certificate: str, key: str) -> None:
 
     A pair that cannot be used is logged, and the one before is served on.
     """
-    paths = (Path(certificate), Path(key))
-    loaded = _changed_at(paths)
-    while True:
-        await asyncio.sleep(FILES_SECONDS)
-        found = _changed_at(paths)
-        if found == loaded:
-            continue
-        loaded = found
+
+    async def load() -> None:
         try:
             serving.load_files(certificate, key)
         except InvalidInputError as fault:
@@ -140,9 +131,7 @@ async def follow_files(serving: Serving, certificate: str, key: str) -> None:
         else:
             log.info("serving a new certificate", extra=fields(valid_until=serving.valid_until))
 
-
-def _changed_at(paths: Iterable[Path]) -> list[int]:
-    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+    await on_change((certificate, key), load)
 
 
 async def until_signal(stop: asyncio.Event) -> None:

@@ -19,6 +19,7 @@ class Metrics:
         self._webhook()
         self._replica()
         self._engine()
+        self._settings()
 
     def text(self) -> bytes:
         """Return all series in Prometheus' text format."""
@@ -63,6 +64,18 @@ class Metrics:
         self.certificate_until = Gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
             "When the certificate that is served ends; 0: none is served.",
+            registry=self.registry,
+        )
+
+    def _settings(self) -> None:
+        self.config_good = Gauge(
+            "ebb_config_last_reload_successful",
+            "1 if the configuration file was good when it was last read.",
+            registry=self.registry,
+        )
+        self.config_since = Gauge(
+            "ebb_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was read.",
             registry=self.registry,
         )
 

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from core.config import Config
@@ -12,8 +13,20 @@ from core.errors import EbbError
 
 FAULT = 2
 
-Serve = Callable[[Config, str | None], Coroutine[Any, Any, None]]
-"""Serves with a configuration and a kubeconfig's path (None: in a cluster) until SIGTERM."""
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a program is started with."""
+
+    config: Config
+    config_path: str | None
+    """Where it was read; None: built in."""
+    kubeconfig: str | None
+    """None: in a cluster."""
+
+
+Serve = Callable[[Start], Coroutine[Any, Any, None]]
+"""Serves until SIGTERM."""
 
 
 def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:
@@ -25,7 +38,7 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
     logs.start()
     try:
         config = files.read_config(arguments.config) if arguments.config else Config()
-        asyncio.run(serve(config, arguments.kubeconfig))
+        asyncio.run(serve(Start(config, arguments.config, arguments.kubeconfig)))
     except (EbbError, OSError) as fault:
         for line in str(fault).splitlines():
             print(f"{name}: {line}", file=sys.stderr)

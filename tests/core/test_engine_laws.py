@@ -63,6 +63,7 @@ def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace 
     [
         ("smallest first", COMPANIES),
         ("no pod count", COMPANIES),
+        ("no stickiness", COMPANIES),
         ("no ports", PORTS),
         ("no sole claims", SOLE),
         ("no attach limits", DISKS),

@@ -17,6 +17,7 @@ from core.guards import node_blockers, pod_blockers
 from core.marks import Mark, going, mark_of, marked_since, without_our_taint
 from core.model import ANY_IP, Cluster, Node, Pod, Resources, SpreadConstraint
 from core.packing import dominant_share
+from core.stickiness import stickiness
 from core.wants import ANY_DRIVER
 
 Moves = list[tuple[str, str]]
@@ -377,12 +378,16 @@ class Reference:
             if mark_of(node.labels) is not None:
                 return (0, marked_since(node, self.config.taint_key), node.name)
             original = Resources()
+            sticky = 0
             for pod in self.cluster.pods:
                 if pod.node == node.name:
                     original += pod.requests
+                    sticky += bool(stickiness([pod]))
+            if self.mutant == "no stickiness":
+                sticky = 0
             share = dominant_share(original, node.allocatable)
             price = self.config.price_of(node.labels)
-            return (1, -price, len(place.pods), share, node.name)
+            return (1, -price, sticky, len(place.pods), share, node.name)
 
         standing = [place for place in self.order if not going(place.node)]
         return [place.node.name for place in sorted(standing, key=rank)]

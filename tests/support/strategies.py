@@ -166,6 +166,8 @@ def clusters(draw: st.DrawFn, most: int = 8, companies: Sequence[Company] = COMP
             company=draw(st.sampled_from(companies)) if draw(_of_ten(social)) else ALONE,
             terminating=social > 0 and draw(_of_ten(1)),
         )
+        if not made.daemon and draw(_of_ten(1)):
+            made = replace(made, owner_kind=draw(st.sampled_from(("", "StatefulSet", "Job"))))
         if made.unsupported and social:
             made = replace(made, company=Company(disks=(Disk(ANY_DRIVER, made.name),)))
         target = draw(st.sampled_from(places))

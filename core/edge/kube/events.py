@@ -37,12 +37,20 @@ class Events:
 
     def tell(self, node: Node, reason: str, note: str) -> None:
         """Say in the cluster what was done to a Node; when the queue is full, nothing."""
+        self._put({"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
+                  reason, note)  # fmt: skip
+
+    def tell_of(self, namespace: str, reason: str, note: str) -> None:
+        """Say something about the program itself: its Events are those of its Namespace."""
+        self._put({"apiVersion": "v1", "kind": "Namespace", "name": namespace}, reason, note)
+
+    def _put(self, regarding: dict[str, str], reason: str, note: str) -> None:
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{node.name}.{now:x}{next(self._numbers):05x}",
+                "name": f"{regarding['name']}.{now:x}{next(self._numbers):05x}",
                 "namespace": "default",
             },
             "eventTime": micro_time(now),
@@ -52,7 +60,7 @@ class Events:
             "reason": reason,
             "type": "Normal",
             "note": note[:NOTE_CHARACTERS_MAX],
-            "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
+            "regarding": regarding,
         }
         try:
             self._queue.put_nowait(event)

@@ -1,0 +1,111 @@
+"""Takes what is ours off the Nodes and Pods of a live cluster."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cli import live
+from core.cleanup import Cleanup, cleanup
+from core.config import Config
+from core.edge.kube.client import Client
+from core.edge.kube.pods import PodStore
+from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model import Cluster
+from core.scalein import CostWrite, cost_traces, decide_costs
+
+TRIES_MAX: Final = 5
+"""How often one object is tried that others change at the same time."""
+
+Tell = Callable[[str, str], None]
+"""Takes a node or pod and what is taken off it."""
+
+
+@dataclass(slots=True)
+class Done:
+    """How many objects had something of ours."""
+
+    nodes: int = 0
+    pods: int = 0
+
+
+def release(
+    kubeconfig: str | None,
+    names: frozenset[str] | None,
+    config: Config,
+    tell: Tell,
+    *,
+    dry_run: bool,
+) -> Done:
+    """Release the named nodes and the pods on them; None: all of the cluster.
+
+    Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
+    that fails: what was written until then stays written, and can be gone on with.
+    """
+    return asyncio.run(_release(kubeconfig, names, config, tell, dry_run=dry_run))
+
+
+async def _release(
+    kubeconfig: str | None,
+    names: frozenset[str] | None,
+    config: Config,
+    tell: Tell,
+    *,
+    dry_run: bool,
+) -> Done:
+    done = Done()
+    async with await Client.connect(kubeconfig) as client:
+        cluster = await live.listed(client)
+        if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
+            raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
+        for node in cluster.nodes:
+            found = cleanup(node, config.taint_key)
+            if found is not None and (names is None or node.name in names):
+                if not dry_run:
+                    await _clean_node(client, node.name, config.taint_key)
+                tell(f"node {node.name}", _what(found))
+                done.nodes += 1
+        for write in _costs(cluster, names):
+            if not dry_run:
+                await _clean_pod(PodStore(client), write)
+            tell(f"pod {write.key}", "deletion cost")
+            done.pods += 1
+    return done
+
+
+def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[CostWrite]:
+    where = {pod.key: pod.node for pod in cluster.pods}
+    for write in decide_costs(cluster, enabled=False):
+        if names is None or where[write.key] in names:
+            yield write
+
+
+async def _clean_node(client: Client, name: str, taint_key: str) -> None:
+    """Write the metadata, then the taints that are left if no webhook has taken ours away."""
+    for _ in range(TRIES_MAX):
+        node, version = await client.get_node(name)
+        found = cleanup(node, taint_key)
+        if found is None:
+            return
+        try:
+            if found.labels or found.annotations:
+                await client.patch_node(name, found.merge_patch(version))
+            else:
+                await client.replace_taints(name, found.taints, version)
+        except ConflictError:
+            continue
+    node, _ = await client.get_node(name)
+    if cleanup(node, taint_key) is not None:
+        raise UnavailableError(f"node {name}: somebody else writes it all the time")
+
+
+async def _clean_pod(store: PodStore, write: CostWrite) -> None:
+    """Write it if the pod still is what was seen; a pod that has changed is asked once more."""
+    found = await store.get_pod(write.namespace, write.name)
+    if found is None or cost_traces(found[0]) != write.seen:
+        return
+    await store.patch_pod(write.namespace, write.name, write.merge_patch(found[1]))
+
+
+def _what(found: Cleanup) -> str:
+    return ", ".join([*found.labels, *found.annotations, *(["taint"] if found.tainted else [])])
