@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -57,8 +57,17 @@ def in_force(plane: Plane) -> None:
     plane.api.wait(NODES, lambda found: "probe" not in found)
 
 
+AT_ONCE: Final = {
+    "delay": "0s",
+    "headroom": 0,
+    "peakWindow": "0s",
+    "budgets": {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s"},
+    "cooldown": {"afterNodeAdd": "0s", "afterPending": "0s"},
+}
+
+
 def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
-    """Return a configuration with ports of its own."""
+    """Return a configuration with ports of its own; what holds the engine back is off."""
     webhook = {
         "listen": f"{LOOPBACK}:{free_port()}",
         "metricsListen": f"{LOOPBACK}:{free_port()}",
@@ -66,7 +75,7 @@ def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
         "leaseDuration": "6s",
         **more.pop("webhook", {}),
     }
-    return {"mode": mode.value, "delay": "0s", **more, "webhook": webhook}
+    return {"mode": mode.value, **AT_ONCE, **more, "webhook": webhook}
 
 
 def start_webhook(plane: Plane, settings: Json, name: str = "ebb-webhook") -> Ebb:

@@ -301,9 +301,11 @@ class Plane:
 class Ebb:
     """One of our programs, started as a person does, with its own port for health."""
 
-    def __init__(self, plane: Plane, program: Program, health: str, settings: Json) -> None:
+    def __init__(
+        self, plane: Plane, program: Program, health: str, settings: Json, path: Path
+    ) -> None:
         self._plane, self.program, self._health = plane, program, health
-        self.settings = settings
+        self.settings, self._path = settings, path
         self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
 
     def get(self, path: str) -> tuple[int, str]:
@@ -337,9 +339,20 @@ class Ebb:
                 return float(value)
         return 0.0
 
+    def configure(self, **changed: Any) -> None:
+        """Write its configuration file anew, with changes, as a person's editor does."""
+        _write_config(self._path, {**self.settings, **changed})
+
     def stop(self, number: int = signal.SIGTERM) -> int | None:
         """End it."""
         return self._plane.end(self.program, number)
+
+
+def _write_config(path: Path, config: Json) -> None:
+    document = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration", **config}
+    written = path.with_suffix(".new")
+    written.write_text(yaml.safe_dump(document))
+    written.rename(path)
 
 
 def start_ebb(
@@ -353,9 +366,8 @@ def start_ebb(
     **env: str,
 ) -> Ebb:
     """Start `python -m webhook` or `python -m extender` with a configuration file."""
-    document = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration", **config}
     path = plane.folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(document))
+    _write_config(path, config)
     command = [
         sys.executable,
         "-m",
@@ -365,7 +377,7 @@ def start_ebb(
         "--config",
         str(path),
     ]
-    return Ebb(plane, plane.run(name, command, **env), health, config)
+    return Ebb(plane, plane.run(name, command, **env), health, config, path)
 
 
 AUDIT = {

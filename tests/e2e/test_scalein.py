@@ -34,9 +34,6 @@ SETTINGS = {
     "mode": Mode.ENFORCE,
     "usability": "none",
     "scaleInOrder": "enabled",
-    "budgets": {"maxMarked": "100%", "maxInWindow": "100%"},
-    "cooldown": {"afterNodeAdd": "0s", "afterPending": "0s"},
-    "headroom": 0,
 }
 OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
 Start = Callable[..., Ebb]

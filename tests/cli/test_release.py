@@ -1,0 +1,149 @@
+"""`ebb release` over a real socket: the only command that writes."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.marks import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from tests.cli.test_source import run
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+
+POD_PATH = "/api/v1/namespaces/default/pods/{}"
+
+
+def marked(name: str) -> dict[str, Any]:
+    found = node_object(name)
+    found["metadata"]["labels"] = {MARK_LABEL: "soft", "theirs": "1"}
+    found["metadata"]["annotations"] = {
+        DETAILS_ANNOTATION: "{}",
+        GUARD_ANNOTATION: "true",
+        GUARD_OURS_ANNOTATION: "marked",
+        "theirs": "2",
+    }
+    found.setdefault("spec", {})["taints"] = [
+        {"key": "theirs", "effect": "NoSchedule"},
+        {"key": TAINT_KEY, "value": "7", "effect": "PreferNoSchedule"},
+    ]
+    return found
+
+
+def costly(name: str, node: str, ours: str) -> dict[str, Any]:
+    found = pod_object(name, node=node)
+    found["metadata"]["ownerReferences"] = [
+        {
+            "kind": "ReplicaSet",
+            "name": "r",
+            "controller": True,
+            "apiVersion": "apps/v1",
+            "uid": "u",
+        }
+    ]
+    found["metadata"]["annotations"] = {COST_ANNOTATION: "-7", COST_OURS_ANNOTATION: ours}
+    return found
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as api:
+        for name in ("n1", "n2"):
+            api.put("nodes", marked(name))
+        api.put("nodes", node_object("n3"))
+        for name, node, ours in (("p1", "n1", "-7"), ("p2", "n2", "-9")):
+            pod = api.put("pods", costly(name, node, ours))
+            api.documents[POD_PATH.format(name)] = pod
+        yield api
+
+
+@pytest.fixture
+def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG.format(url=api.url))
+    return str(file)
+
+
+def is_clean(api: FakeApi, name: str) -> bool:
+    found = api.objects["nodes"][name]
+    return (
+        found["metadata"]["labels"] == {"theirs": "1"}
+        and found["metadata"]["annotations"] == {"theirs": "2"}
+        and [taint["key"] for taint in found["spec"]["taints"]] == ["theirs"]
+    )
+
+
+def costs(api: FakeApi, name: str) -> dict[str, str]:
+    found: dict[str, str] = api.documents[POD_PATH.format(name)]["metadata"]["annotations"]
+    return found
+
+
+async def test_all_of_ours_goes_and_nothing_else(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert (code, err) == (0, "")
+    assert is_clean(api, "n1")
+    assert is_clean(api, "n2")
+    assert costs(api, "p1") == {}
+    assert costs(api, "p2") == {COST_ANNOTATION: "-7"}
+    assert out.splitlines()[-1] == "2 nodes and 2 pods released"
+    code, out, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, "--dry-run")
+    assert "n1" not in out
+
+
+async def test_a_dry_run_writes_nothing(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = await run(capsys, "release", "--all", "--dry-run", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert api.count("patch") == 0
+    assert "node n1  would be released: " in out
+    assert out.splitlines()[-1] == "2 nodes and 2 pods would be released"
+
+
+async def test_one_node_and_its_pods(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert is_clean(api, "n1")
+    assert not is_clean(api, "n2")
+    assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
+
+
+async def test_a_node_that_changes_meanwhile_is_read_again(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.fail_next("patch", 409)
+    code, _, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert is_clean(api, "n1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "ebb: release: name nodes, or say --all\n"),
+        (("n1", "--all"), "ebb: release: name nodes, or say --all\n"),
+        (("n9",), "ebb: node n9: there is no such node\n"),
+    ],
+)
+async def test_what_is_refused(
+    api: FakeApi,
+    kubeconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    problem: str,
+) -> None:
+    code, out, err = await run(capsys, "release", *arguments, "--kubeconfig", kubeconfig)
+    assert (code, out, err) == (2, "", problem)
+    assert api.count("patch") == 0

@@ -1,0 +1,91 @@
+"""What `ebb release` takes off a Node: ours, all of it, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.cleanup import cleanup
+from core.marks import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    Mark,
+)
+from core.model import Effect, Node, Taint
+from tests.support.builders import node
+from tests.support.strategies import marked, nodes
+
+FOREIGN = Taint("theirs", "x", Effect.NO_SCHEDULE)
+OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "taints", "gone"),
+    [
+        ({}, {}, (), None),
+        ({"a": "b"}, {KEEP_ANNOTATION: "true"}, (FOREIGN,), None),
+        ({MARK_LABEL: "soft"}, {}, (), {MARK_LABEL}),
+        ({MARK_LABEL: "unknown"}, {}, (), {MARK_LABEL}),
+        ({}, {DETAILS_ANNOTATION: "{}"}, (), {DETAILS_ANNOTATION}),
+        ({}, {BACKOFF_ANNOTATION: "1 2"}, (), {BACKOFF_ANNOTATION}),
+        ({}, {GUARD_ANNOTATION: "true"}, (), None),
+        (
+            {},
+            {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "5"},
+            (),
+            {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION},
+        ),
+        (
+            {},
+            {GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "5"},
+            (),
+            {GUARD_OURS_ANNOTATION},
+        ),
+        ({}, {}, (OURS, FOREIGN), set()),
+    ],
+)
+def test_only_ours_goes(
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    taints: tuple[Taint, ...],
+    gone: set[str] | None,
+) -> None:
+    found = cleanup(replace(node("n", labels=labels, annotations=annotations), taints=taints))
+    if gone is None:
+        assert found is None
+        return
+    assert found is not None
+    assert {*found.labels, *found.annotations} == gone
+    assert found.taints == tuple(taint for taint in taints if taint is FOREIGN)
+    assert found.tainted is (OURS in taints)
+
+
+def cleaned(found: Node) -> Node:
+    """Apply the patch as the API server does."""
+    what = cleanup(found)
+    if what is None:
+        return found
+    metadata = what.merge_patch("1")["metadata"]
+    gone = {*metadata.get("labels", {}), *metadata.get("annotations", {})}
+    return replace(
+        found,
+        labels={key: value for key, value in found.labels.items() if key not in gone},
+        annotations={key: value for key, value in found.annotations.items() if key not in gone},
+        taints=what.taints,
+    )
+
+
+@given(nodes(0), st.sampled_from(Mark))
+def test_a_marked_node_is_afterwards_what_it_was(found: Node, mark: Mark) -> None:
+    before = cleaned(found)
+    guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    after = marked(before, mark, since=7)
+    after = replace(after, annotations={**after.annotations, **guard})
+    assert cleaned(after) == before
+    assert cleanup(before) is None

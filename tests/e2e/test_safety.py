@@ -1,0 +1,173 @@
+"""On a live controller: hard marks yield to pods, an autoscaler is played, no trace stays."""
+
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.config import Mode
+from core.edge.changes import FILES_SECONDS
+from core.marks import (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from tests.e2e.api import WAIT_SECONDS, Api, Json
+from tests.e2e.install import installed
+from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints
+from tests.e2e.plane import Ebb, Plane
+from tests.e2e.test_scheduling import scheduling
+from tests.support.plan_cli import ebb
+
+EVENTS = "/apis/events.k8s.io/v1/events"
+GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+NO_SCHEDULE = (TAINT_KEY, "NoSchedule")
+RELOAD_SECONDS = WAIT_SECONDS + FILES_SECONDS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(plane: Plane) -> Iterator[Ebb]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
+        yield found
+
+
+def mark(found: Json) -> str | None:
+    value: str | None = found["metadata"]["labels"].get(MARK_LABEL)
+    return value
+
+
+def annotations(found: Json) -> Json:
+    return found["metadata"].get("annotations") or {}
+
+
+def ours(found: Json) -> list[str]:
+    """Return everything on the Node that is Ebb's."""
+    keys = (DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION)
+    return [
+        *([MARK_LABEL] if mark(found) else []),
+        *(key for key in keys if key in annotations(found)),
+        *(taint["key"] for taint in taints(found) if taint["key"] == TAINT_KEY),
+    ]
+
+
+def bound(found: Json) -> str:
+    name: str = found["spec"].get("nodeName", "")
+    return name
+
+
+def unschedulable(found: Json) -> bool:
+    conditions = found["status"].get("conditions") or ()
+    return any(one.get("reason") == "Unschedulable" for one in conditions)
+
+
+def two_hard(api: Api) -> list[str]:
+    """Return the two of three nodes that the engine has marked and hardened."""
+    add_nodes(api, "a", "b", "c")
+    for name, cpu in (("a", "1"), ("b", "500m"), ("c", "500m")):
+        api.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
+
+    def reached(found: Any) -> bool:
+        hard = [
+            one for one in found.values() if mark(one) == "hard" and NO_SCHEDULE in effects(one)
+        ]
+        return len(hard) == 2
+
+    found = api.wait(NODES, reached)
+    return sorted(name for name, one in found.items() if mark(one))
+
+
+def effects(found: Json) -> list[tuple[str, str]]:
+    return [(taint["key"], taint["effect"]) for taint in taints(found)]
+
+
+def test_a_pod_that_fits_on_hard_marked_nodes_alone_gets_just_one_released(
+    plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hard = two_hard(api)
+    with scheduling(plane):
+        created = time.monotonic()
+        api.create(PODS, pod("burst", cpu="3200m"))
+        api.wait(PODS, lambda found: unschedulable(found["burst"]))
+        found = api.wait(NODES, lambda found: any(not mark(found[name]) for name in hard))
+        seconds = time.monotonic() - created
+        pods = api.wait(PODS, lambda found: bound(found["burst"]))
+    with capsys.disabled():
+        print(f"\npod created to node released: {seconds:.2f} s")
+    (released,) = [name for name in hard if not mark(found[name])]
+    assert bound(pods["burst"]) == released
+    (stays,) = [name for name in hard if name != released]
+    assert mark(api.get(f"{NODES}/{stays}")) == "hard"
+
+
+def test_an_autoscaler_that_changes_its_mind_finds_the_guard_again(api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    found = api.wait(NODES, lambda found: any(
+        mark(one) and GUARD_ANNOTATION not in annotations(one) for one in found.values()
+    ))  # fmt: skip
+    (name,) = [name for name, one in found.items() if mark(one)]
+    added = [*taints(found[name]), GOING]
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": added, "unschedulable": True}})
+    api.create(PODS, pod("late", node_name=name, cpu="100m"))
+    left = [one for one in added if one != GOING]
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": left, "unschedulable": None}})
+    found = api.wait(NODES, lambda found: GUARD_ANNOTATION in annotations(found[name]))
+    assert mark(found[name])
+
+
+def test_a_node_that_the_autoscaler_took_is_not_missed(api: Api) -> None:
+    """The plan goes on with what is left."""
+    add_nodes(api, "a", "b", "c")
+    api.create(PODS, pod("p", node_name="a"))
+    found = api.wait(NODES, lambda found: sum(
+        bool(mark(one)) and GUARD_ANNOTATION not in annotations(one) for one in found.values()
+    ) == 2)  # fmt: skip
+    first, second = sorted(name for name, one in found.items() if mark(one))
+    api.delete(f"{NODES}/{first}")
+    api.wait(NODES, lambda found: first not in found and mark(found[second]))
+
+
+def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, webhook: Ebb) -> None:
+    """Turned to observe, the engine takes away what it has written and marks nothing more."""
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b", cpu="500m"))
+    found = api.wait(NODES, lambda found: any(mark(one) for one in found.values()))
+    (name,) = [name for name, one in found.items() if mark(one)]
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": [*taints(found[name]), THEIRS]}})
+    try:
+        webhook.configure(mode="observe", handOver={"guard": "1s"})
+        found = api.wait(NODES, lambda found: not ours(found[name]), RELOAD_SECONDS)
+        assert taints(found[name]) == [THEIRS]
+        webhook.configure(mode="enforced")
+        api.wait(EVENTS, lambda found: any(
+            event["reason"] == "ConfigurationRefused" and "enforced" in event["note"]
+            for event in found.values()
+        ), RELOAD_SECONDS)  # fmt: skip
+        assert webhook.metric("ebb_config_last_reload_successful") == 0
+        assert not any(mark(one) for one in api.get(NODES)["items"])
+    finally:
+        webhook.configure()
+    api.wait(NODES, lambda found: any(mark(one) for one in found.values()), RELOAD_SECONDS)
+    assert webhook.metric("ebb_config_last_reload_successful") == 1
+
+
+def test_release_all_leaves_no_trace_of_a_dead_engine(
+    plane: Plane, api: Api, webhook: Ebb
+) -> None:
+    two_hard(api)
+    api.merge(f"{NODES}/a", {"metadata": {"annotations": {"theirs": "x"}}})
+    webhook.program.send(signal.SIGSTOP)  # it neither marks again nor admits
+    try:
+        done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("admin-release")))
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.splitlines()[-1] == b"2 nodes and 0 pods released"
+        nodes = api.get(NODES)["items"]
+        assert [ours(found) for found in nodes] == [[], [], []]
+        assert annotations(nodes[0])["theirs"] == "x"
+    finally:
+        webhook.program.send(signal.SIGCONT)

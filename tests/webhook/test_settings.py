@@ -1,0 +1,111 @@
+"""The configuration that changes under a running engine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from core.config import Config, Mode
+from core.edge.changes import on_change
+from core.edge.metrics import Metrics
+from core.model import Node, Resources
+from tests.support.admission import NodeApi
+from tests.support.clock import FakeClock
+from webhook.controller import Controller
+from webhook.settings import ACCEPTED, REFUSED, Settings
+from webhook.view import ClusterView
+
+HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+
+
+class Running:
+    """An engine with a file."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_text(HEAD)
+        self.path, self.metrics, self.clock = path, Metrics(), FakeClock()
+        self.view = ClusterView()
+        self.view.nodes["n"] = Node(name="n", allocatable=Resources(1000, 2**30, 0, 10))
+        self.controller = Controller(Config(), NodeApi(), owner="me", metrics=self.metrics)
+        self.told: list[tuple[str, str]] = []
+        self.settings = Settings(
+            str(path),
+            self.controller,
+            self.view,
+            self.clock,
+            self.metrics,
+            lambda reason, note: self.told.append((reason, note)),
+        )
+
+    def good(self) -> float | None:
+        return self.metrics.registry.get_sample_value("ebb_config_last_reload_successful")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path / "ebb.yaml")
+
+
+async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) -> None:
+    running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
+    await running.settings.reload()
+    assert running.controller.config == Config(mode=Mode.ENFORCE, delay_seconds=5)
+    assert [reason for reason, _ in running.told] == [ACCEPTED]
+    assert running.view.urgent.is_set()
+    assert running.good() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mode: enforced\n", "mode: 'enforced'"),
+        ("mode: [\n", "line"),
+        ("webhook: {listen: '127.0.0.1:1'}\n", "webhook.listen: changed"),
+        ("taintKey: other\n", "taintKey: changed"),
+        ("mode: enforce\nmod: x\n", "mod: unknown field"),
+    ],
+)
+async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str) -> None:
+    running.path.write_text(HEAD + text)
+    await running.settings.reload()
+    assert running.controller.config == Config()
+    ((reason, note),) = running.told
+    assert reason == REFUSED
+    assert says in note
+    assert "\n" not in note
+    assert running.good() == 0
+    running.path.write_text(HEAD)
+    await running.settings.reload()
+    assert running.good() == 1
+
+
+async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
+    running.path.unlink()
+    await running.settings.reload()
+    assert running.told[0][0] == REFUSED
+
+
+async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> None:
+    """The kubelet writes a new folder and turns the link that the path goes through."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ebb.yaml").write_text(name)
+    link = tmp_path / "data"
+    link.symlink_to("one")
+    seen, watching = asyncio.Event(), asyncio.Event()
+
+    async def act() -> None:
+        seen.set()
+
+    async def watch() -> None:
+        watching.set()
+        await on_change([str(link / "ebb.yaml")], act, every_seconds=0.001)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch())
+        await watching.wait()
+        await asyncio.sleep(0)
+        link.unlink()
+        link.symlink_to("two")
+        await seen.wait()
+        task.cancel()
