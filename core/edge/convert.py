@@ -7,7 +7,7 @@ from typing import Final
 
 from core.edge import templates
 from core.edge.asked import requests_of
-from core.edge.fields import read_quantity
+from core.edge.fields import read_field, read_quantity
 from core.edge.objects import (
     CONDITIONS_DECODER,
     NULL,
@@ -99,7 +99,7 @@ def pod(obj: PodObject) -> Pod | None:
     daemon = kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
     mirror = MIRROR_ANNOTATION in annotations
     resident = (daemon or mirror) and bool(spec.node_name)
-    template = templates.ANY_TEMPLATE if resident else _template(spec)
+    template = _resident_template(spec) if resident else _template(spec)
     asked = _asked(obj, namespace, template, resident=resident)
     ties, inline = ties_of(obj, annotations)
     return Pod(
@@ -129,11 +129,17 @@ def _unschedulable(obj: PodObject) -> bool:
     """Read the scheduler's word on a pending pod."""
     if obj.status is None:
         return False
-    conditions = CONDITIONS_DECODER.decode(obj.status.conditions) or ()
+    raw = obj.status.conditions
+    conditions = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in conditions
     )
+
+
+def _resident_template(spec: PodSpec) -> templates.Template:
+    """Return the tolerations alone: they say whether its like may come after a hard mark."""
+    return templates.template(bytes(NULL), bytes(NULL), bytes(spec.tolerations))
 
 
 def _template(spec: PodSpec) -> templates.Template:

@@ -30,7 +30,6 @@ from core.edge.terms import (
 )
 from core.model import (
     ALONE,
-    ANYWHERE,
     Company,
     HostPort,
     Placing,
@@ -64,7 +63,6 @@ class Asked(NamedTuple):
     """Field paths of what cannot be evaluated."""
 
 
-ANY_TEMPLATE: Final = Template(ANYWHERE, social=False)
 NOTHING_ASKED: Final = Asked(ALONE, ())
 NO_AFFINITY: Final = Affinity()
 _NULL: Final = bytes(NULL)

@@ -1,13 +1,16 @@
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.budgets import Budget, Budgets, Limit, Pool
 from core.capacity import Usability
-from core.config import API_VERSION, KIND, Config, Mode, UsabilityMode, parse
+from core.config import API_VERSION, KIND, Config, Mode, UsabilityMode, parse, restart_needed
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
+from core.fields import parse_share
 from core.programs import AnswersMode, ScoreMode
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
@@ -82,6 +85,23 @@ def test_durations(text: str, seconds: int) -> None:
         ({"webhook": {"certFile": "a"}}, "webhook.certFile"),
         ({"taintKey": "-"}, "taintKey"),
         ({"deadline": "1s"}, "deadline"),
+        ({"leaveThresholds": {"cpu": "79%"}}, "leaveThresholds.cpu"),
+        ({"thresholds": {"cpu": "90%"}, "leaveThresholds": {"cpu": "85%"}}, "leaveThresholds.cpu"),
+        ({"budgets": {"maxMarked": -1}}, "budgets.maxMarked"),
+        ({"budgets": {"maxMarked": "0%"}}, "budgets.maxMarked"),
+        ({"budgets": {"maxInWindow": True}}, "budgets.maxInWindow"),
+        ({"budgets": {"minNodes": "10%"}}, "budgets.minNodes"),
+        ({"budgets": {"windows": "1m"}}, "budgets.windows"),
+        ({"pools": {}}, "pools"),
+        ({"pools": [{"name": "a"}]}, "pools[0].nodeSelector"),
+        ({"pools": [{"nodeSelector": {"a": "b"}}]}, "pools[0].name"),
+        ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "pools[1].name"),
+        ({"balanceZones": "yes"}, "balanceZones"),
+        ({"headroom": 101}, "headroom"),
+        ({"cooldown": {"afterNodeAdd": 10}}, "cooldown.afterNodeAdd"),
+        ({"backoff": {"first": "0s"}}, "backoff.first"),
+        ({"hardAfter": "soon"}, "hardAfter"),
+        ({"handOver": {"utilization": 50}}, "handOver.utilization"),
         ({"thresholdz": {}}, "thresholdz"),
     ],
 )  # fmt: skip
@@ -99,6 +119,42 @@ def test_all_faults_come_at_once() -> None:
         parse({"mode": "x", "delay": "y", "mod": 1}, "ebb.yaml")
     assert len(refused.value.faults) == 5
     assert "did you mean mode?" in str(refused.value)
+
+
+def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> None:
+    pool = {"name": "a", "nodeSelector": {"pool": "a"}, "maxMarked": "25%", "minNodes": 2}
+    found = parse({**HEAD, "budgets": {"maxMarked": 3}, "pools": [pool]}, "x").budgets
+    assert found.cluster == replace(Budgets().cluster, max_marked=Limit(3))
+    assert found.pool_of({"pool": "a"}) == Pool(
+        name="a",
+        node_selector=(("pool", "a"),),
+        budget=Budget(max_marked=Limit(None, Fraction(1, 4)), min_nodes=2),
+    )
+    assert found.pool_of({"pool": "b"}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "leave"),
+    [
+        ({}, "85%"),
+        ({"thresholds": {"cpu": "98%"}}, "100%"),
+        ({"leaveThresholds": {"cpu": "80%"}}, "80%"),
+    ],
+)
+def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: str) -> None:
+    assert parse({**HEAD, **change}, "x").leave().cpu == parse_share(leave, "x")
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])
+def test_hard_marks_are_opt_in(given: str, seconds: int | None) -> None:
+    assert parse({**HEAD, "hardAfter": given}, "x").hard_after_seconds == seconds
+    assert Config().hard_after_seconds is None
+
+
+def test_what_needs_a_restart_is_named() -> None:
+    after = parse({**HEAD, "webhook": {"listen": "127.0.0.1:1", "interval": "1s"}}, "x")
+    assert restart_needed(Config(), after) == ["webhook.listen"]
+    assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
 
 
 def test_modes() -> None:

@@ -260,3 +260,34 @@ class TestCompany:
 def test_what_the_engine_cannot_evaluate_is_named(changes: Json, field: str | None) -> None:
     found = pod(**{f"spec__{name}": value for name, value in changes.items()})
     assert found.unsupported == (() if field is None else (field,))
+
+
+def test_a_daemons_tolerations_are_read_for_hard_marks() -> None:
+    """The rest of its placing is not: it goes with its node."""
+    found = pod(
+        metadata__ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}],
+        spec__nodeSelector={"a": "b"},
+        spec__tolerations=[{"key": "x", "operator": "Exists"}],
+    )
+    assert found.placing == Placing(tolerations=(Toleration(key="x", operator="Exists"),))
+
+
+WAITING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("node", "conditions", "unschedulable"),
+    [
+        (MISSING, [WAITING], True),
+        (MISSING, [{**WAITING, "reason": "SchedulingGated"}], False),
+        (MISSING, [{**WAITING, "status": "True"}], False),
+        (MISSING, [], False),
+        (MISSING, None, False),
+        ("n1", [WAITING], False),
+    ],
+)
+def test_the_schedulers_word_on_a_pod_that_waits(
+    node: object, conditions: object, unschedulable: bool
+) -> None:
+    found = pod(spec__nodeName=node, status__conditions=conditions)
+    assert found.unschedulable is unschedulable

@@ -1,6 +1,7 @@
 """What is written on which Node: one row a state."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from core.capacity import NOTHING, Totals
 from core.config import Config, Mode
 from core.guards import node_blockers
 from core.marks import (
+    BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -227,3 +229,72 @@ def test_a_mark_without_details_is_given_a_deadline() -> None:
 def test_a_node_that_cannot_be_guarded_is_not_marked() -> None:
     (blocker,) = node_blockers(node(None, {GUARD_ANNOTATION: "false"}))
     assert blocker.code == "opted-out"
+
+
+def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+    plan = a_plan(wanted, feasible=wanted)
+    return list(decide(Cluster.of([one], pods), plan, config, now_seconds=NOW, owner="me"))
+
+
+OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
+HARD = replace(CONFIG, hard_after_seconds=60)
+HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
+LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
+BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
+LEFT = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+
+
+def of_mark(value: str, *taints: Taint) -> Node:
+    return node({MARK_LABEL: value}, DETAILED | GUARDED, *taints)
+
+
+@pytest.mark.parametrize(
+    ("config", "one", "pods", "wanted", "kinds"),
+    [
+        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE]),
+        (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
+        (OBSERVE, node(None, LEFT), (POD,), False, []),
+        (OBSERVE, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, [WriteKind.FORGET]),
+        (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
+        (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.FORGET]),
+        (HARD, of_mark("soft", OURS), (POD,), True, [WriteKind.HARDEN]),
+        (replace(HARD, hard_after_seconds=61), of_mark("soft", OURS), (POD,), True, []),
+        (HARD, of_mark("soft", OURS), (POD, LOGS), True, []),
+        (HARD, of_mark("hard", HARD_TAINT), (POD,), True, []),
+        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS), True, [WriteKind.SOFTEN]),
+        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SOFTEN]),
+        (HARD, of_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE]),
+    ],
+)
+def test_modes_and_marks(
+    config: Config, one: Node, pods: tuple[Pod, ...], wanted: bool, kinds: list[WriteKind]
+) -> None:
+    assert [found.kind for found in decided(config, one, *pods, wanted=wanted)] == kinds
+
+
+def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
+    (found,) = decided(HARD, node({MARK_LABEL: "hard"}, GUARDED, HARD_TAINT), POD)
+    assert found.kind is WriteKind.MARK
+    assert found.labels == {MARK_LABEL: "hard"}
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200))])
+def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
+    before: str | None, after: tuple[int, int]
+) -> None:
+    late = Details(since=NOW - 60, deadline=NOW, owner="me", policy="p", reason="r")
+    annotations = {DETAILS_ANNOTATION: encode_details(late)} | GUARDED
+    if before is not None:
+        annotations[BACKOFF_ANNOTATION] = before
+    (found,) = decided(CONFIG, node(MARKED, annotations, OURS), POD)
+    times, seconds = after
+    assert found.annotations[BACKOFF_ANNOTATION] == f"{times} {NOW + seconds}"
+
+
+@pytest.mark.parametrize(("cpu", "kinds"), [(2000, []), (2001, [WriteKind.UNGUARD])])
+def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
+    cpu: int, kinds: list[WriteKind]
+) -> None:
+    busy = replace(POD, requests=Resources(cpu, 0, 0, 1))
+    found = decided(CONFIG, node(None, LEFT), busy, wanted=False)
+    assert [one.kind for one in found] == kinds
