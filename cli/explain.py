@@ -65,7 +65,7 @@ def run_pod(arguments: argparse.Namespace) -> int:
 
 def _explainer(found: Found) -> Explainer:
     plan = engine.plan(found.cluster, found.config)
-    return Explainer(found.cluster, found.config, plan)
+    return Explainer(found.cluster, found.config, plan, SystemClock().unix_seconds())
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:

@@ -26,6 +26,7 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
             "left": standing.pods_left,
         },
         "reasons": [reason(blocker, answer.node.name) for blocker in answer.blockers],
+        "waitsFor": [reason(blocker, answer.node.name) for blocker in answer.held],
         "emptiesLate": [reason(blocker, answer.node.name) for blocker in answer.lingers],
         "staysSoft": [reason(blocker, answer.node.name) for blocker in answer.against_hard],
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],

@@ -20,8 +20,8 @@ from core.reasons import advice
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (
-    "Left out is what only the engine that leads knows: the delay, limits on marks over time, "
-    "cool-downs, peak demand."
+    "Left out is what only the engine that leads has seen: the delay, nodes that came, the "
+    "busiest moment."
 )
 
 
@@ -34,6 +34,7 @@ def node(answer: NodeAnswer, standing: Standing, found: Found, now_seconds: int)
             out.print()
             out.print(reasons("stays for", answer.blockers, answer.node.name))
         for title, others in (
+            ("waits for", answer.held),
             ("stays soft for", answer.against_hard),
             ("empties late for", answer.lingers),
         ):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from core import harden
+from core.brakes import Brakes, Memory, pace, remember
 from core.config import Config
 from core.fit import refusal
 from core.guards import Blocker, pod_blockers
@@ -38,6 +39,9 @@ class NodeAnswer:
     """Its number in the plan's order; None: it stays."""
     blockers: tuple[Blocker, ...]
     """Empty for a node that goes."""
+    held: tuple[Blocker, ...]
+    """What holds the running engine back from marking it now, as far as the cluster tells: what
+    only the engine has seen (nodes that came, the busiest moment) is not among it."""
     lingers: tuple[Blocker, ...]
     """Why it may empty late: pods of it that rarely leave by themselves."""
     against_hard: tuple[Blocker, ...]
@@ -86,8 +90,9 @@ class PodAnswer:
 class Explainer:
     """Answers about one cluster and its plan; what they have in common is prepared once."""
 
-    def __init__(self, cluster: Cluster, config: Config, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, config: Config, plan: Plan, now_seconds: int) -> None:
         self._cluster, self._config, self._plan = cluster, config, plan
+        self._now = now_seconds
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
@@ -106,6 +111,7 @@ class Explainer:
             pods=pods,
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
+            held=self._held(node) if removal else (),
             lingers=tuple(stickiness(pods)),
             against_hard=self._against_hard(node),
             placements=removal.placements if removal else placements,
@@ -152,6 +158,11 @@ class Explainer:
         )
         packer.commit(packer.attempt(waiting))
         return packer
+
+    def _held(self, node: Node) -> tuple[Blocker, ...]:
+        seen = remember(Memory(), self._cluster, self._config, self._now)
+        now = pace(seen, self._cluster, self._config, self._now)
+        return tuple(Brakes(self._cluster, self._config, now).refusals(node))
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:

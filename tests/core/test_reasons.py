@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from core import engine
-from core.config import Config
+from core.budgets import Budget, Limit
+from core.config import Config, UsabilityMode
 from core.explain import Explainer, NodeAnswer
 from core.guards import Blocker
 from core.marks import MARK_LABEL, TAINT_KEY, Mark, mark_of
@@ -16,9 +17,10 @@ from core.model import Cluster, Placing, Taint
 from core.pod_reasons import NATURE
 from core.reasons import REASONS, SOFT, STAYS, advice, in_general, page
 from tests.support import codes
-from tests.support.builders import node, pod, thesis_config
-from tests.support.strategies import clusters
+from tests.support.builders import UNLIMITED, node, pod, thesis_config
+from tests.support.strategies import clusters, marked
 
+NOW = 1_767_225_600
 ROOT = Path(__file__).parents[2]
 HARD = Taint(TAINT_KEY, "1", "NoSchedule")
 
@@ -82,7 +84,7 @@ class TestTable:
 def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
     config = thesis_config()
     plan = engine.plan(cluster, config)
-    explainer = Explainer(cluster, config, plan)
+    explainer = Explainer(cluster, config, plan, NOW)
     kept = {one.node: one.blockers for one in plan.kept}
     for one in cluster.nodes:
         answer = explainer.node(one.name)
@@ -112,7 +114,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
             plan = engine.plan(alone, config, removals_max=0)
-            answer = Explainer(alone, config, plan).pod(one.key)
+            answer = Explainer(alone, config, plan, NOW).pod(one.key)
             assert answer is not None
             placed = [place.node for place in plan.pending if place.pod == one.key]
             able = {*answer.takers, *answer.marked_takers}
@@ -123,7 +125,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
 
 def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:
     config = config or thesis_config()
-    answer = Explainer(cluster, config, engine.plan(cluster, config)).node(name)
+    answer = Explainer(cluster, config, engine.plan(cluster, config), NOW).node(name)
     assert answer is not None
     return answer
 
@@ -131,7 +133,7 @@ def explained(cluster: Cluster, name: str, config: Config | None = None) -> Node
 class TestExplainer:
     def test_what_is_not_there_has_no_answer(self) -> None:
         cluster = Cluster.of([node("a")], [])
-        explainer = Explainer(cluster, Config(), engine.plan(cluster, Config()))
+        explainer = Explainer(cluster, Config(), engine.plan(cluster, Config()), NOW)
         assert explainer.node("b") is None
         assert explainer.pod("d/p") is None
 
@@ -150,7 +152,7 @@ class TestExplainer:
         marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()
-        explainer = Explainer(cluster, config, engine.plan(cluster, config))
+        explainer = Explainer(cluster, config, engine.plan(cluster, config), NOW)
         answer = explainer.pod("d/p")
         assert answer is not None
         assert mark_of(marked.labels) is Mark.HARD
@@ -164,3 +166,16 @@ class TestExplainer:
         cluster = Cluster.of([marked, node("a")], [agent])
         answer = explained(cluster, "m", thesis_config(hard_after_seconds=after))
         assert [blocker.code for blocker in answer.against_hard] == found
+
+
+def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> None:
+    budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
+    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
+    explainer = Explainer(cluster, config, engine.plan(cluster, config), NOW)
+    held = {name: explainer.node(name) for name in "abc"}
+    assert {n: [one.code for one in found.held] for n, found in held.items() if found} == {
+        "a": [],
+        "b": ["budget-marked"],
+        "c": [],
+    }

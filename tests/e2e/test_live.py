@@ -29,13 +29,13 @@ def evictions(plane: Plane) -> float:
 def test_marked_nodes_empty_and_go_without_an_eviction(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load = Load.ramp().part(4, faster=4)
+    load = Load.ramp().part(2, faster=4)
     how = {
         "mode": Mode.ENFORCE,
         "usability": "none",
         "delay": "1s",
         "peakWindow": "15s",
-        "budgets": {"maxMarked": 3, "maxInWindow": 3, "window": "10s", "minNodes": 3},
+        "budgets": {"maxMarked": 6, "maxInWindow": 6, "window": "10s", "minNodes": 6},
         "cooldown": {"afterNodeAdd": "5s", "afterPending": "15s"},
     }
     with installed(plane, folder="manifests/examples/self-managed", **how) as webhook:
