@@ -64,7 +64,7 @@ async def listed(client: Client, lists: Lists | None = None) -> Cluster:
     view, clock, metrics = ClusterView(), SystemClock(), Metrics()
     for resource, objects in lists.items():
         Feed(view, resource, clock, metrics).replaced(objects)
-    return view.snapshot()
+    return view.snapshot()()
 
 
 async def _list(client: Client, resource: str, objects: list[Any]) -> None:

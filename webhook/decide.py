@@ -22,6 +22,8 @@ TIMES_MAX: Final = 1000
 EXPENDABLE_PRIORITY: Final = -10
 """Pods below this are none to Cluster Autoscaler."""
 REASON: Final = "the cluster can do without it"
+OTHERS_RELEASE: Final = "somebody else took the mark away"
+"""It is a release like any other."""
 GUARD_WHILE_MARKED: Final = "marked"
 """Value of the annotation that says the guard is ours; after a release: until which second."""
 
@@ -95,7 +97,7 @@ class _Maker:
     ) -> None:
         self._config, self._now, self._owner = config, now_seconds, owner
         self._policy = plan.policy
-        self._wanted = {removal.node for removal in plan.removals}
+        self._wanted = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
         self._occupied = _occupied(cluster.pods)
         self._busy = _busy(cluster, config)
@@ -109,7 +111,8 @@ class _Maker:
         if mark is None:
             if wanted:
                 yield self._mark(node, Mark.SOFT)
-            else:
+            # In mode observe a mark is only told: it takes nothing over that a release has left.
+            if not wanted or self._config.mode is Mode.OBSERVE:
                 yield from self._expire(node)
                 yield from _repair(node, self._config)
         elif self._config.mode is Mode.OBSERVE:
@@ -137,6 +140,7 @@ class _Maker:
             owner=self._owner,
             policy=self._policy,
             reason=REASON,
+            order=self._wanted[node.name],
         )
         annotations: dict[str, str | None] = {
             marks.DETAILS_ANNOTATION: marks.encode_details(details)
@@ -179,7 +183,10 @@ class _Maker:
         return Backoff(times, self._now + self._config.budgets.backoff.seconds(times))
 
     def _expire(self, node: Node) -> Iterable[Write]:
-        """Take away what was left on a released node, when its time has come."""
+        """Take away what was left on a node without a mark, when its time has come."""
+        if marks.DETAILS_ANNOTATION in node.annotations:
+            yield self._release(node, OTHERS_RELEASE)
+            return
         yield from self._expire_guard(node)
         backoff = marks.backoff_of(node.annotations)
         if backoff is not None:
@@ -194,9 +201,8 @@ class _Maker:
             return
         seconds = self._config.hand_over.guard_seconds
         if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
-            # Somebody else took the mark away: this is a release like any other.
             later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield _write(WriteKind.GUARD, node, {}, later, "somebody else took the mark away")
+            yield _write(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
             return
         left = int(until) - self._now if until.isdecimal() and len(until) < 16 else 0
         if not 0 < left <= seconds:

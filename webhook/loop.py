@@ -50,7 +50,7 @@ class Loop:
             return
         with self._metrics.pass_seconds.time():
             snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
-            found = await asyncio.to_thread(self._controller.judge, snapshot, now)
+            found = await asyncio.to_thread(lambda: self._controller.judge(snapshot(), now))
             await self._controller.carry_out(found)
 
     async def _until_due(self) -> None:

@@ -69,7 +69,8 @@ class Settings:
 
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
-        return await asyncio.to_thread(engine.plan, self._view.snapshot(), config)
+        snapshot = self._view.snapshot()
+        return await asyncio.to_thread(lambda: engine.plan(snapshot(), config))
 
     def _succeeded(self) -> None:
         self._metrics.config_good.set(1)

@@ -95,6 +95,7 @@ def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
     assert GUARDED.items() <= metadata["annotations"].items()
     assert details is not None
     assert (details.since, details.deadline, details.owner) == (NOW, NOW + 3600, "me")
+    assert details.order == 1
 
 
 CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]] = [
@@ -124,6 +125,14 @@ CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, 
     ("somebody else's guard, empty", marked(**FOREIGN), (), True, None, {}),
     ("somebody else's guard, no mark", node(None, FOREIGN), (), False, None, {}),
     ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR, {}),
+    (
+        "the label taken away by somebody",
+        node(None, DETAILED | GUARDED),
+        (POD,),
+        False,
+        WriteKind.RELEASE,
+        RELEASED,
+    ),
     (
         "released, its guard's time not over",
         node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 1)}),
@@ -242,6 +251,7 @@ HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
 BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
 LEFT = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+OVER = GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}
 
 
 def of_mark(value: str, *taints: Taint) -> Node:
@@ -254,6 +264,9 @@ def of_mark(value: str, *taints: Taint) -> Node:
         (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, LEFT), (POD,), False, []),
+        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.MARK, WriteKind.UNGUARD]),
+        (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.MARK, WriteKind.REPAIR]),
+        (CONFIG, node(None, OVER), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, [WriteKind.FORGET]),
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
         (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.FORGET]),

@@ -59,12 +59,12 @@ def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
     fed = Fed()
     fed.nodes.replaced([a_node("b"), a_node("a")])
     fed.pods.replaced([a_pod("q"), a_pod("p")])
-    before = fed.view.snapshot()
+    before = fed.view.snapshot()()
     fed.nodes.deleted("a")
     fed.pods.changed(a_pod("p", "b"))
     assert [node.name for node in before.nodes] == ["a", "b"]
     assert [pod.node for pod in before.pods] == [None, None]
-    after = fed.view.snapshot()
+    after = fed.view.snapshot()()
     assert [node.name for node in after.nodes] == ["b"]
     assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
 
@@ -145,7 +145,7 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     fed.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
 
     def blocked() -> bool:
-        return bool(pod_blockers(fed.view.snapshot().pods[0]))
+        return bool(pod_blockers(fed.view.snapshot()().pods[0]))
 
     assert blocked()
     fed.csi_nodes.replaced([CsiNode(name="n", limits={"ebs": 3})])
@@ -153,7 +153,7 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     assert blocked()
     fed.volumes.changed(Volume(name="v", disk=Disk("ebs", "1")))
     assert not blocked()
-    assert fed.view.snapshot().attach_limits == {"n": {"ebs": 3}}
+    assert fed.view.snapshot()().attach_limits == {"n": {"ebs": 3}}
     fed.claims.deleted("a/c")
     assert blocked()
 
