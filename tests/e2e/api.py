@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -133,11 +133,12 @@ class Api:
             yield "ADDED", item
         yield "LISTED", {}
         version = listed["metadata"]["resourceVersion"]
-        yield from self._watched(path, version, seconds, query)
+        yield from self.watched(path, version, seconds, query)
 
-    def _watched(
+    def watched(
         self, path: str, version: str, seconds: float, query: Mapping[str, str]
-    ) -> Iterator[tuple[str, Json]]:
+    ) -> Generator[tuple[str, Json]]:
+        """Yield the events since that version, until there has been none for so long."""
         asked = {
             **query,
             "watch": "true",

@@ -84,6 +84,8 @@ class Outcome:
     node_seconds: float = 0.0
     nodes: int = 0
     removed: int = 0
+    emptied: int = 0
+    """Of the removed nodes those that carried a mark."""
     killed: int = 0
     """Pods that were running on a node when it was deleted."""
     waits: dict[str, float] = field(default_factory=dict)
@@ -100,13 +102,14 @@ class Outcome:
         """Return the table's row."""
         longest = max(self.waits.values(), default=0)
         return (
-            f"{self.node_seconds:>12,.0f} {self.nodes:>6} {self.removed:>8} {self.marks:>6}"
+            f"{self.node_seconds:>12,.0f} {self.nodes:>6} {self.removed:>8} {self.emptied:>8}"
+            f" {self.marks:>6}"
             f" {self.killed:>7} {self.long_waits:>6} {longest:>8.1f}"
         )
 
 
 HEAD = (
-    f"{'node-seconds':>12} {'nodes':>6} {'removed':>8} {'marks':>6}"
+    f"{'node-seconds':>12} {'nodes':>6} {'removed':>8} {'(marked)':>8} {'marks':>6}"
     f" {'killed':>7} {'> 5 s':>6} {'longest':>8}"
 )
 
@@ -153,6 +156,7 @@ class Observer:
             if kind == "DELETED":
                 self.nodes.pop(name, None)
                 self.outcome.killed += len(self.running_on(name))
+                self.outcome.emptied += MARK_LABEL in found["metadata"]["labels"]
                 return
             before = self.nodes.get(name, {"metadata": {"labels": {}}})
             self.outcome.marks += (

@@ -49,6 +49,7 @@ def our_writes(plane: Plane, name: str) -> list[Json]:
         for event in events
         if event["user"]["username"] == OURS
         and event["verb"] == "patch"
+        and event["objectRef"]["resource"] == "nodes"
         and event["responseObject"]["metadata"].get("uid") == uid
     ]
 

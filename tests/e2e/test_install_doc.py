@@ -6,7 +6,6 @@ import subprocess
 
 import pytest
 
-from core.config import Mode
 from core.marks import DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
 from tests.e2e.api import Api
 from tests.e2e.install import installed
@@ -64,7 +63,7 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
     api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
-    with installed(plane, mode=Mode.OBSERVE, handOver={"guard": "0s"}):
+    with installed(plane, handOver={"guard": "0s"}, webhook={"interval": "1s"}):
         until(lambda: said(plane, block(TRACES)) == "", "all is gone")
         assert GUARD_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
         events = re.search(r"^kubectl -n default get events.*$", DOCUMENT, re.MULTILINE)

@@ -63,6 +63,7 @@ def our_marks(plane: Plane) -> list[str]:
         for event in events
         if event["user"]["username"] == OURS
         and event["verb"] == "patch"
+        and event["objectRef"]["resource"] == "nodes"
         and MARK_LABEL in (event["requestObject"]["metadata"].get("labels") or {})
     ]
 
