@@ -17,7 +17,7 @@ from core.fit import refusal
 from core.guards import Blocker, pod_blockers
 from core.marks import Mark, mark_of, without_our_taint
 from core.model import Cluster, Node, Pod, Resources
-from core.movable import findings
+from core.movable import Facts, findings
 from core.packing import SHARE_SCALE, Packer, dominant_share
 from core.plan import Placement, Plan
 from core.stickiness import stickiness
@@ -92,7 +92,7 @@ class Explainer:
 
     def __init__(self, cluster: Cluster, config: Config, plan: Plan, now_seconds: int) -> None:
         self._cluster, self._config, self._plan = cluster, config, plan
-        self._now = now_seconds
+        self._now, self._facts = now_seconds, Facts(now_seconds=now_seconds)
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
@@ -112,7 +112,7 @@ class Explainer:
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
             held=self._held(node) if removal else (),
-            lingers=tuple(stickiness(pods)),
+            lingers=tuple(stickiness(pods, self._facts)),
             against_hard=self._against_hard(node),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
@@ -137,7 +137,9 @@ class Explainer:
             pod=pod,
             node=home.node if home else None,
             blockers=tuple(blockers),
-            nature=tuple(Blocker(code, one.message, key) for code, one in findings(pod)),
+            nature=tuple(
+                Blocker(code, one.message, key) for code, one in findings(pod, self._facts)
+            ),
             home=home,
             place=place,
             why_not=why_not,
