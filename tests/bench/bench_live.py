@@ -18,7 +18,12 @@ from tests.e2e.objects import clear
 from tests.e2e.plane import Plane
 from tests.e2e.test_scheduling import port_of, scheduling, stanza, start_extender
 
-SETTINGS = {"usability": "none", "delay": "5s", "thresholds": {"cpu": "85%", "memory": "85%"}}
+SETTINGS = {
+    "usability": "none",
+    "delay": "5s",
+    "headroom": 1,
+    "thresholds": {"cpu": "85%", "memory": "85%"},
+}
 COMPONENTS = ("components/extender", "components/scale-in-order")
 KNOWN = (
     ("autoscaler alone, empty nodes only", 19_156),
