@@ -40,6 +40,7 @@ from core.model import (
     SpreadConstraint,
     Toleration,
 )
+from core.wants import NO_POD
 
 TEMPLATES_MAX: Final = 16_384
 """Entries of each cache, about 1 kB each; what is more is decoded again."""
@@ -204,8 +205,10 @@ def _constraint(
     }
     where = "spec.topologySpreadConstraints"
     unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
+    counted = _pods(selector, (namespace,), {key: own[key] for key in keys})
     return SpreadConstraint(
-        selector=_pods(selector, (namespace,), {key: own[key] for key in keys}),
+        # Unlike in pod affinity, the scheduler counts no pod at all for an empty selector.
+        selector=counted if counted.requirements else NO_POD,
         topology_key=found.topology_key,
         max_skew=found.max_skew or 1,
         min_domains=found.min_domains or 1,

@@ -180,8 +180,9 @@ class TestCompany:
         ).company.spread
         assert one.selector == PodSelector(("shop",), (own,))
 
-    def test_spread_without_a_selector_counts_nobody(self) -> None:
-        constraints = [SPREAD | {"labelSelector": None}]
+    @pytest.mark.parametrize("selector", [None, {}, {"matchLabels": {}}])
+    def test_spread_that_selects_nothing_special_counts_nobody(self, selector: Json) -> None:
+        constraints = [SPREAD | {"labelSelector": selector}]
         (one,) = pod(spec__topologySpreadConstraints=constraints).company.spread
         assert one.selector == PodSelector((), ())
 

@@ -40,12 +40,12 @@ def answering(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(serving.certificate, serving.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    with _served(server):
+    with served(server):
         yield server.server_address[1]
 
 
 @contextlib.contextmanager
-def _served(server: socketserver.BaseServer) -> Iterator[None]:
+def served(server: socketserver.BaseServer) -> Iterator[None]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,0 +1,31 @@
+"""What makes up a drawn cluster."""
+
+from dataclasses import dataclass, field
+
+from tests.e2e.api import Json
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+
+
+@dataclass
+class Drawn:
+    """The objects of one cluster, in the order in which they are created."""
+
+    seed: int
+    nodes: list[Json] = field(default_factory=list)
+    csi_nodes: list[Json] = field(default_factory=list)
+    volumes: list[Json] = field(default_factory=list)
+    claims: list[Json] = field(default_factory=list)
+    pods: list[Json] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+    """Pods, by namespace/name, that are not let onto a node although there may be room."""
+    leaving: set[str] = field(default_factory=set)
+    """Pods that are being deleted, on nodes that stay; they stand until nothing holds them."""
+
+
+def name_of(found: Json) -> str:
+    """Return an object's name."""
+    name: str = found["metadata"]["name"]
+    return name

@@ -1,0 +1,142 @@
+"""Ebb against kube-scheduler on random clusters: what Ebb would place, the scheduler accepts.
+
+Each seed makes a cluster on the API server; its plan is carried out pod by pod, in the plan's own
+order, and the scheduler decides. At every step both are asked about all nodes, not about the
+planned one alone; at the end about every pod that may move.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core.config import Config, Thresholds, UsabilityMode
+from core.engine import plan
+from core.model import ALONE, ANYWHERE, Pod, Resources
+from core.plan import Plan
+from tests.e2e.api import Api, Json
+from tests.e2e.drawn import Drawn
+from tests.e2e.objects import node, pod
+from tests.e2e.oracle import Oracle
+from tests.e2e.plane import Plane
+from tests.e2e.random_cluster import draw
+from tests.e2e.random_terms import NAMESPACES, REQUIRED
+from tests.e2e.world import DifferenceError, World
+from tests.support.builders import UNLIMITED
+
+SEEDS = range(18)
+ALL = Fraction(1)
+CONFIG = Config(
+    thresholds=Thresholds(cpu=ALL, memory=ALL),
+    usability=UsabilityMode.NONE,
+    budgets=UNLIMITED,
+)
+"""Nothing holds a node but what the scheduler would say."""
+STRICTER = (
+    "attach limit",  # a node without the driver would never start the pod (core.volumes)
+    "another pod's anti-affinity",  # namespaces chosen by their labels count as all of them
+    "host port",  # the scheduler forgets a port that two pods hold when the first of them goes
+)
+"""Where Ebb alone refuses a place, and may."""
+
+
+@pytest.fixture(scope="module")
+def oracle(plane: Plane) -> Iterator[Oracle]:
+    """The scheduler, and the namespaces with the account that pods run as."""
+    for name in NAMESPACES[1:]:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        plane.api.create("/api/v1/namespaces", body)
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        plane.api.wait(accounts, lambda found: "default" in found)
+    made = Oracle(plane.api)
+    with made.serving() as stanza:
+        scheduler = plane.scheduler(stanza)
+        try:
+            yield made
+        finally:
+            plane.end(scheduler, signal.SIGKILL)
+
+
+def may_move(found: Pod) -> bool:
+    return not (found.unsupported or found.stays_with_node or found.terminating)
+
+
+def carry_out(world: World, decided: Plan) -> None:
+    """Do what the plan says, in its order. Raises: DifferenceError."""
+    world.lift(one.pod for one in decided.pending)
+    for one in decided.pending:
+        world.move(one.pod, one.node)
+    for removal in decided.removals:
+        world.lift(one.pod for one in removal.placements)
+        for one in removal.placements:
+            world.move(one.pod, one.node)
+        world.leave(removal.node)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_scheduler_accepts_whatever_the_plan_places(
+    api: Api, oracle: Oracle, seed: int
+) -> None:
+    world = World(api, oracle, draw(seed))
+    try:
+        world.build()
+        for key in [found.key for found in world.cluster.pods if may_move(found)]:
+            world.look(key)
+        decided = plan(world.cluster, CONFIG)
+        carry_out(world, decided)
+        world.check()
+        assert [one for one in world.stricter if not any(why in one for why in STRICTER)] == []
+    finally:
+        world.clear()
+    print(
+        f"seed {seed}: {len(decided.removals)} of {len(world.cluster.nodes)} nodes go,"
+        f" {sum(len(one.placements) for one in decided.removals)} pods move,"
+        f" {len(decided.pending)} pending ones are placed,"
+        f" {world.asked} pods asked about, {world.pairs} places allowed by both,"
+        f" {len(world.stricter)} that Ebb alone refuses: {world.stricter}"
+    )
+
+
+WEB = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+SPREAD = WEB | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}
+PORT = {"name": "main", "image": "none", "ports": [{"containerPort": 80, "hostPort": 80}]}
+LARGE = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3500m"}}}
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [WEB]}}}, "anti-affinity rules"),
+        ({"topologySpreadConstraints": [SPREAD]}, "topology spread constraints"),
+        ({"containers": [PORT]}, "free ports"),
+        ({"containers": [LARGE]}, "Insufficient cpu"),
+        ({"nodeSelector": {"kubernetes.io/hostname": "b"}}, "node affinity/selector"),
+    ],
+)
+def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words: str) -> None:
+    drawn = Drawn(-1, nodes=[node("a"), node("b")])
+    for name, where in (("there", "a"), ("moved", "b")):
+        made = pod(name, node_name=where, **wish)
+        made["metadata"]["labels"] = {"app": "web"}
+        drawn.pods.append(made)
+    world = World(api, oracle, drawn)
+    try:
+        world.build()
+        world.look("default/moved")
+        world.lift(["default/moved"])
+        with pytest.raises(DifferenceError, match=words):
+            world.move("default/moved", "a")
+        world.lift(["default/moved"])
+        world.move("default/moved", "b")
+        world.cluster = replace(world.cluster, pods=tuple(map(blind, world.cluster.pods)))
+        with pytest.raises(DifferenceError, match=r"would place default/moved on \['a'\]"):
+            world.look("default/moved")
+    finally:
+        world.clear()
+
+
+def blind(found: Pod) -> Pod:
+    """Return the pod as an Ebb would have it that knows nothing of it."""
+    return replace(found, placing=ANYWHERE, company=ALONE, requests=Resources(pods=1))

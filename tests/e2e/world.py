@@ -1,0 +1,218 @@
+"""A drawn cluster on the API server, its pods placed by the scheduler, and Ebb's view of it."""
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from core.edge.decode import cluster_from_dumps
+from core.fit import refusal
+from core.model import Cluster
+from core.packing import Packer
+from tests.e2e.api import Api, Json
+from tests.e2e.drawn import Drawn, name_of
+from tests.e2e.objects import NODES, TAINT, mark
+from tests.e2e.oracle import ALL_PODS, Choice, Oracle, Verdict, key_of, nowhere, only, pods_of
+from tests.e2e.random_terms import NAMESPACES
+
+CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+class DifferenceError(AssertionError):
+    """Ebb would place a pod where the scheduler would not."""
+
+
+class World:
+    """What stands where: on the API server, in the scheduler, and in Ebb's model."""
+
+    def __init__(self, api: Api, oracle: Oracle, drawn: Drawn) -> None:
+        self._api, self._oracle, self._seed = api, oracle, drawn.seed
+        self._pods = {key_of(pod): pod for pod in drawn.pods}
+        """By the key that Ebb knows; a pod that is made anew has another name."""
+        self._lives = dict.fromkeys(self._pods, 0)
+        self._drawn = drawn
+        self.cluster = Cluster((), ())
+        self.closed: set[str] = set()
+        """Nodes that take no pods: cordoned, or gone by the plan."""
+        self.asked = 0
+        """Questions to the scheduler, each about one pod and all nodes."""
+        self.pairs = 0
+        """Pairs of pod and node on which both said yes."""
+        self.stricter: list[str] = []
+        """What the scheduler would have accepted and Ebb would not, in words."""
+
+    def build(self) -> None:
+        """Create everything, and read it back."""
+        self._create_nodes()
+        self._create_volumes()
+        self._oracle.follow()
+        for key, pod in self._pods.items():
+            if "nodeName" in pod["spec"]:
+                self._bind(key, pod["spec"]["nodeName"])
+                if key in self._drawn.leaving:
+                    self._api.delete(self._path(key), gracePeriodSeconds=0)
+            else:
+                waits = key in self._drawn.waiting
+                self._oracle.place(pod, nowhere if waits else self._any_of(key))
+        self.cluster = self.read()
+        self.closed = {node.name for node in self.cluster.nodes if node.unschedulable}
+
+    def _any_of(self, key: str) -> Choice:
+        def choose(left: list[str]) -> str:
+            return random.Random(f"{self._seed} {key}").choice(left)
+
+        return choose
+
+    def _create_nodes(self) -> None:
+        for one in self._drawn.csi_nodes:
+            self._api.create(CSI_NODES, one)
+        for one in self._drawn.nodes:
+            self._api.create(NODES, one)
+        names = [name_of(one) for one in self._drawn.nodes]
+        self._api.wait(NODES, lambda found: all(n in found and _settled(found[n]) for n in names))
+
+    def _create_volumes(self) -> None:
+        for one in self._drawn.volumes:
+            self._api.create(VOLUMES, one)
+        for one in self._drawn.claims:
+            path = f"/api/v1/namespaces/{one['metadata']['namespace']}/persistentvolumeclaims"
+            self._api.create(path, one)
+        names = [name_of(one) for one in self._drawn.claims]
+        self._api.wait(
+            CLAIMS,
+            lambda found: all(
+                n in found and found[n]["status"].get("phase") == "Bound" for n in names
+            ),
+        )
+
+    def read(self) -> Cluster:
+        """Read the cluster as `ebb plan` does."""
+        paths = (NODES, ALL_PODS, CLAIMS, VOLUMES, CSI_NODES)
+        return cluster_from_dumps([(p, json.dumps(self._api.get(p)).encode()) for p in paths])
+
+    def lift(self, keys: Iterable[str]) -> None:
+        """Delete pods, to create them anew."""
+        gone = set(keys)
+        for key in sorted(gone):
+            self._api.delete(self._path(key), gracePeriodSeconds=0)
+            self._lives[key] += 1
+        self._set(dict.fromkeys(gone))
+
+    def _now(self, key: str) -> Json:
+        """Return the pod under the name that it has now."""
+        pod, life = self._pods[key], self._lives[key]
+        name = f"{name_of(pod)}-{life}" if life else name_of(pod)
+        return {**pod, "metadata": {**pod["metadata"], "name": name}}
+
+    def _path(self, key: str) -> str:
+        pod = self._now(key)
+        return f"{pods_of(pod['metadata']['namespace'])}/{name_of(pod)}"
+
+    def _bind(self, key: str, node: str) -> None:
+        """Bind the pod whatever the scheduler would say."""
+        pod = self._now(key)
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": node}}
+        self._api.create(pods_of(pod["metadata"]["namespace"]), bound)
+
+    def _set(self, nodes: dict[str, str | None]) -> None:
+        pods = (
+            replace(pod, node=nodes[pod.key]) if pod.key in nodes else pod
+            for pod in self.cluster.pods
+        )
+        self.cluster = replace(self.cluster, pods=tuple(pods))
+
+    def move(self, key: str, node: str) -> None:
+        """Let the scheduler place a lifted pod there. Raises: DifferenceError."""
+        verdict = self.ask(key, only(node))
+        if verdict.node != node:
+            raise DifferenceError(
+                f"seed {self._seed}: Ebb places {key} on {node}, kube-scheduler says:"
+                f" {verdict.message}; it would allow {sorted(verdict.allowed)}"
+            )
+        self._set({key: node})
+
+    def look(self, key: str) -> None:
+        """Compare what both say of the pod as things stand, and leave it where it is."""
+        was = next(pod.node for pod in self.cluster.pods if pod.key == key)
+        self.lift([key])
+        verdict = self.ask(key, nowhere if was is None else only(was))
+        if was is not None and verdict.node is None:
+            self.lift([key])
+            self._bind(key, was)
+        self._set({key: was})
+
+    def ask(self, key: str, choice: Choice) -> Verdict:
+        """Ask both about a lifted pod and every node. Raises: DifferenceError."""
+        expected = self.expected(key)
+        verdict = self._oracle.place(self._now(key), choice)
+        if expected - verdict.allowed:
+            # What the scheduler heard of late, it has heard of by now.
+            self.lift([key])
+            verdict = self._oracle.place(self._now(key), choice)
+        self.asked += 1
+        self.pairs += len(expected)
+        if wrong := expected - verdict.allowed:
+            raise DifferenceError(
+                f"seed {self._seed}: Ebb would place {key} on {sorted(wrong)},"
+                f" kube-scheduler only on {sorted(verdict.allowed)} {verdict.message}"
+            )
+        for node in sorted(verdict.allowed - expected - self.closed):
+            self.stricter.append(f"{key} on {node}: {self._why_not(key, node)}")
+        return verdict
+
+    def _why_not(self, key: str, node: str) -> str:
+        names = {other.name for other in self.cluster.nodes}
+        pod = next(pod for pod in self.cluster.pods if pod.key == key)
+        found = next(other for other in self.cluster.nodes if other.name == node)
+        packer = Packer(self.cluster, movable=[pod], closed=frozenset(names - {node}))
+        packer.attempt([0])
+        return refusal(found, pod.placing) or packer.why_not(0, -1)
+
+    def expected(self, key: str) -> frozenset[str]:
+        """Return the nodes that Ebb would place the pod on, as things stand."""
+        pod = next(pod for pod in self.cluster.pods if pod.key == key)
+        found: set[str] = set()
+        while True:
+            packer = Packer(self.cluster, movable=[pod], closed=frozenset(self.closed | found))
+            attempt = packer.attempt([0])
+            if not attempt.placements:
+                return frozenset(found)
+            found.add(packer.nodes[attempt.placements[0][1]].name)
+
+    def check(self) -> None:
+        """Check that all pods stand where the model has them. Raises: AssertionError."""
+        found = self._api.get(ALL_PODS)["items"]
+        stand = {key_of(pod): pod["spec"].get("nodeName") for pod in found}
+        meant = {key_of(self._now(pod.key)): pod.node for pod in self.cluster.pods}
+        assert stand == meant, sorted(stand.items() ^ meant.items(), key=repr)
+
+    def leave(self, node: str) -> None:
+        """Mark a node as Ebb does, and let nothing go there any more."""
+        found = mark(self._api, node)
+        taints = [*(found["spec"].get("taints") or ()), TAINT]
+        self._api.merge(f"{NODES}/{node}", {"spec": {"taints": taints}})
+        self.closed.add(node)
+
+    def clear(self) -> None:
+        """Take everything away that the next one could feel."""
+        for key in sorted(self._drawn.leaving):
+            self._api.merge(self._path(key), {"metadata": {"finalizers": None}})
+        for namespace in NAMESPACES:
+            self._api.delete(pods_of(namespace), gracePeriodSeconds=0)
+            self._api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        for path in (NODES, CSI_NODES, VOLUMES):
+            self._api.delete(path)
+        for path in (ALL_PODS, NODES):
+            self._api.wait(path, lambda found: not found)
+
+
+def _settled(node: Json) -> bool:
+    """Say whether the controller manager has said all that it has to say about the node."""
+    keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
+    cordoned = bool(node["spec"].get("unschedulable"))
+    return (CORDON in keys) == cordoned and not any(
+        key.startswith("node.kubernetes.io/") for key in keys - {CORDON}
+    )
