@@ -53,7 +53,7 @@ def plan(
         after=replace(after, requests=after.requests.minus(not_on_nodes)),
         removals=removals,
         kept=work.kept(gone),
-        pending=work.placements(pending),
+        pending=pending,
         marked_infeasible=tuple(sorted(work.marked - gone)),
     )
 

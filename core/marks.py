@@ -64,6 +64,8 @@ class Details:
     owner: str
     policy: str
     reason: str
+    order: int = 0
+    """Place in the plan that marked it: later plans judge the marks of one second in its order."""
 
 
 class Backoff(NamedTuple):
@@ -98,6 +100,7 @@ def encode_details(details: Details) -> str:
             "owner": details.owner,
             "policy": details.policy,
             "reason": details.reason,
+            "order": details.order,
         },
         separators=(",", ":"),
     )
@@ -113,6 +116,7 @@ def decode_details(annotations: Mapping[str, str]) -> Details | None:
             owner=str(found["owner"]),
             policy=str(found["policy"]),
             reason=str(found["reason"]),
+            order=int(found.get("order", 0)),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -127,6 +131,12 @@ def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
         if taint.key == taint_key and taint.value.isdecimal() and len(taint.value) < 16:
             return int(taint.value)
     return 0
+
+
+def mark_order(node: Node, taint_key: str = TAINT_KEY) -> tuple[int, int]:
+    """Return what marked nodes are judged in the order of: the second, the place in its plan."""
+    details = decode_details(node.annotations)
+    return marked_since(node, taint_key), details.order if details is not None else 0
 
 
 def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:

@@ -12,7 +12,7 @@ from core.brakes import Brakes, Pace, headroom
 from core.capacity import NOTHING, Amount, Share
 from core.config import Config
 from core.guards import Blocker
-from core.marks import Mark, mark_of, marked_since, without_our_taint
+from core.marks import Mark, mark_of, mark_order, without_our_taint
 from core.model import Cluster
 from core.packing import Attempt, Packer, dominant_share
 from core.plan import Kept, Placement, Removal
@@ -55,7 +55,7 @@ class Work:
         def rank(node_id: int) -> tuple[object, ...]:
             node = nodes[node_id]
             if node.name in self.marked:
-                return (0, marked_since(node, config.taint_key), node.name)
+                return (0, *mark_order(node, config.taint_key), node.name)
             share = dominant_share(packer.used[node.name], node.allocatable)
             price, sticky = config.price_of(node.labels), self.survey.sticky.get(node.name, 0)
             return (1, -price, sticky, len(packer.on[node_id]), share, node.name)
@@ -63,19 +63,24 @@ class Work:
         ids = (number for number, node in enumerate(nodes) if node.name not in self.survey.gone)
         return sorted(ids, key=rank)
 
-    def settle(self) -> Attempt:
+    def settle(self) -> tuple[Placement, ...]:
         """Place the pods that wait for a node, and those whose node is being deleted.
 
-        The headroom comes last: where there is no room for it now, none is kept.
+        Those that every node has refused come first: a hard mark may be all that keeps them
+        waiting, and the others may have a choice. The headroom comes last: where there is no
+        room for it now, none is kept.
         """
+        refused: list[int] = []
         waiting: list[int] = []
         spare: list[int] = []
         for number, pod in enumerate(self.packer.pods):
-            if pod.node is None or pod.node in self.survey.gone:
+            if pod.node is None and pod.unschedulable:
+                refused.append(number)
+            elif pod.node is None or pod.node in self.survey.gone:
                 (spare if pod.key in self._spare else waiting).append(number)
-        attempt = self._settle(waiting)
+        first, second = self._settle(refused), self._settle(waiting)
         self._settle(spare)
-        return attempt
+        return (*self.placements(first), *self.placements(second))
 
     def _settle(self, pods: list[int]) -> Attempt:
         attempt = self.packer.attempt(pods)

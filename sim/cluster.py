@@ -6,13 +6,15 @@ from typing import Final
 
 from core.capacity import NOTHING, Amount
 from core.marks import mark_of
-from core.model import Cluster, Node, Pod, Resources
+from core.model import Cluster, Node, Placing, Pod, Resources, Toleration
 
 NONZERO_CPU_MILLIS: Final = 100
 NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
 """What kube-scheduler's scores assume of a pod that asks for nothing."""
 DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
 """One agent runs on every node."""
+EVERYWHERE: Final = Placing(tolerations=(Toleration(operator="Exists"),))
+"""As agents of nodes do, it tolerates every taint."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class State:
             requests=DAEMON_REQUESTS,
             owner_kind="DaemonSet",
             owner_name="agent",
+            placing=EVERYWHERE,
             daemon=True,
         )
         self.pods[agent.key] = agent

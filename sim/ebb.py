@@ -13,6 +13,7 @@ from extender import wire
 from extender.view import View
 from sim.cluster import State
 from webhook.controller import Controller
+from webhook.view import ClusterView
 
 
 class Peers(Protocol):
@@ -49,13 +50,18 @@ class Ebb:
         self._loop = asyncio.new_event_loop()
         self._store: Callable[[Node], None] = lambda _: None
         self._state = State()
-        self._controller = Controller(config, self, owner="simulation", metrics=Metrics())
+        self._news = ClusterView()
+        self.restart(config)
         for resource in ("nodes", "pods"):
             view.alive(resource, 0.0)
 
     def close(self) -> None:
         """Release what the passes ran on."""
         self._loop.close()
+
+    def restart(self, config: Config) -> None:
+        """Let another replica lead, which knows what stands on the Nodes and nothing else."""
+        self._controller = Controller(config, self, owner="simulation", metrics=Metrics())
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Answer a prioritize call."""
@@ -64,25 +70,34 @@ class Ebb:
     def node_changed(self, node: Node) -> None:
         """Hear of a new or changed node."""
         self._view.apply_node(node)
+        self._news.nodes[node.name] = node
 
     def node_gone(self, name: str) -> None:
         """Hear of a deleted node."""
         self._view.delete_node(name)
+        self._news.nodes.pop(name, None)
 
     def pod_changed(self, pod: Pod) -> None:
         """Hear of a new or changed pod."""
         self._view.apply_pod(pod)
+        self._news.take_pod(pod)
 
     def pod_gone(self, pod: Pod) -> None:
         """Hear of a pod that ended."""
         self._view.delete_pod(pod.key)
+        self._news.pods.pop(pod.key, None)
 
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""
         return self._peers.mutate(before, after)
 
+    def urgent(self) -> bool:
+        """Say whether something has happened that cannot wait for the engine's interval."""
+        return self._news.urgent.is_set()
+
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one pass of the engine."""
+        self._news.urgent.clear()
         self._state, self._store = state, write
         cluster: Cluster = state.snapshot()
         self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))

@@ -35,6 +35,9 @@ class Compactor(Scorer, Protocol):
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""
 
+    def urgent(self) -> bool:
+        """Say whether a pass cannot wait for the interval; a pass changes that."""
+
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one pass of the engine."""
 
@@ -108,6 +111,7 @@ class World:
             at_ms, _, act = heapq.heappop(self._queue)
             self._pass_time(at_ms)
             act()
+            self._hurry()
         self._pass_time(self._workload.duration_ms)
         for since in self.state.pending.values():
             self.result.pending_ms += self._now - since
@@ -193,6 +197,11 @@ class World:
             self._compactor.tick(self.state, self.write, self._now)
             self._schedule_waiting()
 
+    def _hurry(self) -> None:
+        """Run the passes that do not wait for the interval."""
+        while self._compactor is not None and self._compactor.urgent():
+            self._tick()
+
     # Pods
 
     def _arrive(self, arrival: Arrival) -> None:
@@ -213,7 +222,7 @@ class World:
         waiting = self.state.refuse(pod.key)
         if self._compactor is not None:
             self._compactor.pod_changed(waiting)
-            self._tick()  # it does not wait for the interval with this
+            self._hurry()
         self._autoscaler.unschedulable(waiting)
 
     def _blame(self, pod: Pod) -> None:

@@ -4,19 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from core import engine
+from core.config import Config
 from core.harden import refusals, wanted
 from core.marks import TAINT_KEY, Mark
 from core.model import (
     Cluster,
     Company,
+    Effect,
     Node,
     Placing,
     Pod,
     PodSelector,
     SpreadConstraint,
+    Taint,
     Toleration,
 )
-from tests.support.builders import node, pod
+from tests.support.builders import UNLIMITED, node, pod
 from tests.support.strategies import marked
 
 EVERYBODY = PodSelector(None, ())
@@ -63,3 +67,23 @@ def test_it_is_opt_in_and_takes_time(after: int | None, age: int, mark: Mark) ->
     assert wanted((), after, age) is mark
     against = refusals(Cluster.of(nodes(), [DAEMON]), TAINT_KEY)["n0"]
     assert wanted(against, after, age) is Mark.SOFT
+
+
+def test_a_pod_that_every_node_has_refused_comes_before_those_with_a_choice() -> None:
+    """Else a pod of a node that is going would take the room, and the mark would stay hard."""
+    only = Placing(node_selector=(("only", "m"),))
+    going = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+    found = Cluster.of(
+        [
+            marked(node("m", 2000, labels={"only": "m"}), Mark.HARD, 1),
+            node("going", taints=(going,)),
+            node("n", 6000),
+        ],
+        [
+            pod("has-a-choice", "going", 2000, 100),
+            replace(pod("waits", None, 1900, 100, placing=only), unschedulable=True),
+        ],
+    )
+    plan = engine.plan(found, Config(budgets=UNLIMITED))
+    assert plan.marked_infeasible == ("m",)
+    assert dict(plan.pending) == {"d/waits": "m", "d/has-a-choice": "n"}

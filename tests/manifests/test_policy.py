@@ -71,6 +71,7 @@ def test_a_variable_uses_earlier_ones_only() -> None:
         owner=st.text(),
         policy=st.text(),
         reason=st.text(),
+        order=st.integers(0),
     )
 )
 def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:

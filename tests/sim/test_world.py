@@ -34,6 +34,9 @@ class Marker:
     def admit(self, before: Node, after: Node) -> Node:  # noqa: ARG002
         return replace(after, taints=desired_taints(after))
 
+    def urgent(self) -> bool:
+        return False
+
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
         if not self._done:
             for place in list(state.places.values()):

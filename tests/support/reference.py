@@ -14,7 +14,7 @@ from core.capacity import Amount, Share, capacity, derive_usability, usable_capa
 from core.config import Config, UsabilityMode
 from core.fit import affinity_met, node_selected, refusal, selects, taints_tolerated
 from core.guards import node_blockers, pod_blockers
-from core.marks import Mark, going, mark_of, marked_since, without_our_taint
+from core.marks import Mark, going, mark_of, mark_order, without_our_taint
 from core.model import ANY_IP, Cluster, Node, Pod, Resources, SpreadConstraint
 from core.packing import dominant_share
 from core.stickiness import stickiness
@@ -353,7 +353,11 @@ class Reference:
     def run(self) -> list[tuple[str, Moves]]:
         waiting = self._candidates()
         displaced = [pod for p in self.order if going(p.node) for pod in p.pods]
-        settled, _ = self.pack([*self.loose, *displaced], None)
+        refused = [pod for pod in self.loose if pod.unschedulable]
+        for pod, place in self.pack(refused, None)[0]:
+            place.pods.append(pod)
+        loose = [pod for pod in self.loose if not pod.unschedulable]
+        settled, _ = self.pack([*loose, *displaced], None)
         for place in self.order:
             if going(place.node):
                 place.pods = []
@@ -376,7 +380,7 @@ class Reference:
         def rank(place: Place) -> tuple[object, ...]:
             node = place.node
             if mark_of(node.labels) is not None:
-                return (0, marked_since(node, self.config.taint_key), node.name)
+                return (0, *mark_order(node, self.config.taint_key), node.name)
             original = Resources()
             sticky = 0
             for pod in self.cluster.pods:

@@ -130,13 +130,22 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
     return found if mark is None else marked(found, mark, since=draw(st.integers(1, 3)))
 
 
-def marked(found: Node, mark: Mark, since: int) -> Node:
+def marked(found: Node, mark: Mark, since: int, order: int = 0) -> Node:
     """Return the node as it is after the engine and the webhook have marked it."""
-    details = Details(since=since, deadline=since + 3600, owner="me", policy="p", reason="r")
+    details = Details(
+        since=since, deadline=since + 3600, owner="me", policy="p", reason="r", order=order
+    )
     annotations = {**found.annotations, DETAILS_ANNOTATION: encode_details(details)}
     labels = {**found.labels, MARK_LABEL: mark.value}
     bare = replace(found, labels=labels, annotations=annotations)
     return replace(bare, taints=desired_taints(bare))
+
+
+def unmarked(found: Node) -> Node:
+    """Return the node as it was before the engine and the webhook have marked it."""
+    labels = {key: value for key, value in found.labels.items() if key != MARK_LABEL}
+    annotations = {k: v for k, v in found.annotations.items() if k != DETAILS_ANNOTATION}
+    return replace(without_our_taint(found), labels=labels, annotations=annotations)
 
 
 @st.composite
@@ -168,6 +177,7 @@ def clusters(draw: st.DrawFn, most: int = 8, companies: Sequence[Company] = COMP
         )
         if not made.daemon and draw(_of_ten(1)):
             made = replace(made, owner_kind=draw(st.sampled_from(("", "StatefulSet", "Job"))))
+        made = replace(made, unschedulable=draw(st.booleans()))
         if made.unsupported and social:
             made = replace(made, company=Company(disks=(Disk(ANY_DRIVER, made.name),)))
         target = draw(st.sampled_from(places))
@@ -196,4 +206,4 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
     ):
         return made
     left[target.name] = (cpu - asked.cpu_millis, memory - asked.memory_bytes, slots - 1)
-    return replace(made, node=target.name)
+    return replace(made, node=target.name, unschedulable=False)

@@ -1,0 +1,460 @@
+"""What must hold whatever a cluster looks like, whatever it is asked for, whatever breaks."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from core import engine
+from core.brakes import ZONE_LABEL, Pace
+from core.budgets import Backoff, Budget, Budgets, Limit, Pool
+from core.config import Config, HandOver, Mode, Thresholds, UsabilityMode
+from core.edge.metrics import Metrics
+from core.marks import KEEP_ANNOTATION, MARK_LABEL, Mark, mark_of
+from core.model import Cluster, Effect, Taint
+from core.programs import ExtenderConfig, ScoreMode
+from extender.view import View
+from sim import workload
+from sim.autoscaler import TO_BE_DELETED, ScaleDown
+from sim.ebb import Direct, Ebb
+from sim.workload import HOUR_MS, Workload, amount
+from tests.support.admission import Json, NodeApi, merge, node_json
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.faults import Day, Fault, Trouble
+from tests.support.replay import Replay
+from tests.support.restraints import BUDGETS, PACE
+from tests.support.standing import Standing
+from tests.support.strategies import clusters, marked, unmarked
+from webhook.controller import Controller, TickReport
+from webhook.decide import WriteKind
+from webhook.view import ClusterView
+
+SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
+GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    cpu, memory = draw(SHARES), draw(SHARES)
+    return Config(
+        mode=Mode.ENFORCE,
+        thresholds=Thresholds(cpu=cpu, memory=memory),
+        leave_thresholds=draw(
+            st.sampled_from((None, Thresholds(cpu=Fraction(1), memory=Fraction(1))))
+        ),
+        usability=draw(st.sampled_from((UsabilityMode.AUTO, UsabilityMode.NONE))),
+        budgets=replace(draw(BUDGETS), window_seconds=120),
+        delay_seconds=60,
+        deadline_seconds=7 * 24 * 3600,
+        hard_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
+        hand_over=HandOver(guard_seconds=300),
+    )
+
+
+def leader(config: Config, writer: Standing | NodeApi) -> Controller:
+    return Controller(config, writer, owner="me", metrics=Metrics())
+
+
+async def tick(standing: Standing, controller: Controller, now: int) -> TickReport:
+    standing.now = now
+    report = await controller.tick(standing.cluster, now)
+    assert report.failed == 0
+    return report
+
+
+# No plan exceeds a threshold or a budget.
+
+
+@st.composite
+def partly_going(draw: st.DrawFn) -> Cluster:
+    """Some nodes are already being deleted by an autoscaler."""
+    found = draw(clusters())
+    gone = draw(st.sets(st.sampled_from([one.name for one in found.nodes]), max_size=2))
+    nodes = (
+        replace(one, taints=(*one.taints, GOING)) if one.name in gone else one
+        for one in found.nodes
+    )
+    return replace(found, nodes=tuple(nodes))
+
+
+def zones_out_of_step() -> Cluster:
+    """Return a cluster in which only nodes of one of two equal zones may go."""
+    keep = {KEEP_ANNOTATION: "true"}
+    return Cluster.of(
+        [
+            node(f"{zone}{n}", labels={ZONE_LABEL: zone}, annotations=keep if zone == "b" else {})
+            for n, zone in enumerate("aaaabbbb")
+        ],
+        [],
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(partly_going(), configs(), PACE)
+@example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), Pace())
+def test_no_plan_exceeds_a_threshold_or_a_budget(
+    cluster: Cluster, config: Config, held: Pace
+) -> None:
+    plan = engine.plan(cluster, config, pace=held)
+    replay = Replay(cluster, config, held)
+    replay.where |= dict(plan.pending)
+    for removal in plan.removals:
+        one = replay.remove(removal.node, removal.placements)
+        replay.check_counts(one)
+        replay.check_sums(one)
+        if one in replay.new:
+            replay.check_zones(one)
+            assert held.frozen == ()
+            assert one.name not in held.backing_off
+
+
+@settings(max_examples=50, deadline=None)
+@given(clusters(), configs(), st.integers(1, 3), st.sets(st.integers(0, 24)))
+async def test_no_window_holds_more_marks_than_it_may(
+    cluster: Cluster, config: Config, limit: int, elections: set[int]
+) -> None:
+    """Whoever leads: marks stand on the nodes, and a new leader counts them."""
+    budget = Budget(max_in_window=Limit(limit), max_marked=Limit(2 * limit))
+    config = replace(config, budgets=replace(UNLIMITED, cluster=budget, window_seconds=500))
+    standing = Standing(replace(cluster, nodes=tuple(map(unmarked, cluster.nodes))))
+    controller = leader(config, standing)
+    for number in range(25):
+        if number in elections:
+            controller = leader(config, standing)
+        await tick(standing, controller, 120 * number)
+    marks = [when for when, _, marked in standing.turns if marked]
+    for begin in marks:
+        assert sum(begin <= when < begin + 500 for when in marks) <= limit
+    assert sum(mark_of(one.labels) is not None for one in standing.cluster.nodes) <= 2 * limit
+
+
+# A released node carries nothing of ours.
+
+FOREIGN_TAINTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(
+                ("a", "a.example/b", "status-taint.cluster-autoscaler.kubernetes.io/x")
+            ),
+            "effect": st.sampled_from([one.value for one in Effect]),
+        },
+        optional={
+            "value": st.just("v"),
+            "timeAdded": st.just("2026-01-01T00:00:00Z"),
+        },
+    ),
+    max_size=3,
+    unique_by=lambda taint: (taint["key"], taint["effect"]),
+)
+FOREIGN_WORDS = st.dictionaries(
+    st.sampled_from(
+        ("a", "kube-ebb.io/other", "cluster-autoscaler.kubernetes.io/x", "b.example/c")
+    ),
+    st.sampled_from(("", "true", "x")),
+    max_size=3,
+)
+CAUSES = ("load", "observe", "pools", "keep", "cordon", "deadline", "label")
+NOWHERE = Pool(name="none", node_selector=(("no", "where"),), budget=Budget())
+LIGHT = replace(UNLIMITED, backoff=Backoff(first_seconds=100, max_seconds=200))
+NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
+
+
+class Fate(NamedTuple):
+    """What else happens to a node that is marked and released; passes count from 0."""
+
+    hard_after: int | None
+    empties: bool
+    elections: set[int]
+    """Passes before which another replica begins to lead."""
+    outages: set[int]
+    """Passes in which the webhook does not answer."""
+
+
+class Released:
+    """Three nodes; n1 is marked, others write on it too, and then it is released."""
+
+    def __init__(self, given: Json, fate: Fate) -> None:
+        self.api = NodeApi(merge(node_json("n1"), given), node_json("n2"), node_json("n3"))
+        self.fate, self.passes, self.now = fate, 0, 1_767_225_600
+        self.config = Config(
+            mode=Mode.ENFORCE,
+            delay_seconds=600,
+            deadline_seconds=3600,
+            hard_after_seconds=fate.hard_after,
+            usability=UsabilityMode.NONE,
+            budgets=LIGHT,
+        )
+        asked = (("p1", "n1", 500), ("p2", "n2", 2000), ("p3", "n3", 2000))
+        self.pods = [pod(name, on, cpu, 1000) for name, on, cpu in asked]
+        self.controller = leader(self.config, self.api)
+
+    async def tick(self, seconds: int) -> TickReport:
+        self.now += seconds
+        self.api.webhook_up = self.passes not in self.fate.outages
+        if self.passes in self.fate.elections:
+            self.controller = leader(self.config, self.api)
+        self.passes += 1
+        nodes = [self.api.node(name) for name in self.api.nodes]
+        report = await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
+        assert report.failed == 0
+        return report
+
+    def change(self, patch: Json) -> None:
+        self.api.store("n1", merge(self.api.nodes["n1"], patch))
+
+    def carried(self) -> tuple[Json, Json, list[Json], bool]:
+        found = self.api.nodes["n1"]
+        metadata, spec = found["metadata"], found["spec"]
+        cordoned = spec.get("unschedulable", False)
+        return metadata["labels"], metadata["annotations"], spec.get("taints") or [], cordoned
+
+    def release(self, cause: str) -> None:
+        """Give the reason; marking goes on only where that leaves the node alone."""
+        budgets = {
+            "deadline": NO_MORE,
+            "label": NO_MORE,
+            "pools": replace(LIGHT, pools=(NOWHERE,)),
+        }
+        self.config = replace(self.config, budgets=budgets.get(cause, LIGHT))
+        if cause == "observe":
+            self.config = replace(self.config, mode=Mode.OBSERVE)
+        if cause == "load":
+            self.pods += [pod(f"more-{on}", on, 1900, 1000) for on in ("n2", "n3")]
+        if cause == "keep":
+            self.change({"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
+        if cause == "label":
+            self.change({"metadata": {"labels": {MARK_LABEL: None}}})
+        if cause == "cordon":
+            self.change({"spec": {"unschedulable": True}})
+        self.controller.configure(self.config)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    FOREIGN_TAINTS,
+    FOREIGN_WORDS,
+    FOREIGN_WORDS,
+    st.sampled_from(CAUSES),
+    st.builds(
+        Fate,
+        hard_after=st.sampled_from((None, 60)),
+        empties=st.booleans(),
+        elections=st.sets(st.integers(2, 18), max_size=2),
+        outages=st.sets(st.integers(0, 18)),
+    ),
+)
+async def test_a_released_node_carries_nothing_of_ours(
+    taints: list[Json], labels: Json, annotations: Json, cause: str, fate: Fate
+) -> None:
+    """Whatever others have written on it stays, whenever they wrote it, whoever leads."""
+    found = {"labels": labels, "annotations": annotations}
+    world = Released({"metadata": found, "spec": {"taints": taints}}, fate)
+    await world.tick(0)
+    await world.tick(601)
+    assert MARK_LABEL in world.carried()[0]
+    await world.tick(61)
+    if fate.empties:
+        world.pods.pop(0)
+        await world.tick(1)
+    late: Json = {"key": "late", "effect": "NoSchedule"}
+    world.change({"spec": {"taints": [late, *world.carried()[2]]}})
+    world.change({"metadata": {"annotations": {"late": "yes"}}})
+    world.release(cause)
+    await world.tick(3600 if cause == "deadline" else 1)
+    assert MARK_LABEL not in world.carried()[0]
+    for _ in range(12):
+        await world.tick(100)
+    words = annotations | {"late": "yes"} | ({KEEP_ANNOTATION: "true"} if cause == "keep" else {})
+    assert world.carried() == (labels, words, [late, *taints], cause == "cordon")
+    writes = (await world.tick(100)).writes
+    assert all(write.node != "n1" or write.kind is WriteKind.MARK for write in writes)
+
+
+# No oscillation.
+
+
+def packed_two_ways() -> Cluster:
+    """Return a cluster in which n1 and then n0 can go, but in the other order n0 alone."""
+    asked = ("n0", 1000), ("n0", 1000), ("n1", 1500), ("n2", 2500), ("n3", 1000), ("n3", 1000)
+    return Cluster.of(
+        [node(f"n{number}") for number in range(4)],
+        [pod(f"p{number}", on, cpu, 100) for number, (on, cpu) in enumerate(asked)],
+    )
+
+
+FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), configs(), st.sampled_from(Mark))
+@example(
+    packed_two_ways(),
+    Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=UNLIMITED),
+    Mark.SOFT,
+)
+def test_a_plan_that_is_carried_out_is_planned_again(
+    cluster: Cluster, config: Config, mark: Mark
+) -> None:
+    """All its marks have one second: the order that the packing rests on must stand beside it."""
+    cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
+    plan = engine.plan(cluster, config)
+    orders = {removal.node: removal.order for removal in plan.removals}
+    nodes = (
+        marked(one, mark, since=7, order=orders[one.name]) if one.name in orders else one
+        for one in cluster.nodes
+    )
+    again = engine.plan(replace(cluster, nodes=tuple(nodes)), config)
+    assert again.removals == plan.removals
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), configs(), st.booleans(), st.booleans())
+async def test_a_constant_load_comes_to_rest(
+    cluster: Cluster, config: Config, inherited: bool, webhook_up: bool
+) -> None:
+    """A node is marked once and stays so; a mark of another time may be released before."""
+    if not inherited:
+        cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
+    standing = Standing(cluster, webhook_up=webhook_up)
+    controller = leader(config, standing)
+    # Marks of the generated clusters end after an hour; else there is half a day.
+    step, end = (120, 3500) if inherited else (1800, 12 * 3600)
+    for now in range(10, end, step):
+        report = await tick(standing, controller, now)
+        assert now < end // 3 * 2 or report.writes == ()
+    for one in cluster.nodes:
+        turns = [became for _, name, became in standing.turns if name == one.name]
+        if mark_of(one.labels) is None:
+            assert turns in ([], [True])
+        else:
+            assert turns in ([], [False], [False, True])
+
+
+# The order of arrival never matters.
+
+
+def told(cluster: Cluster, chance: random.Random) -> Cluster:
+    """Return the cluster as the view knows it after its objects have come in any order."""
+    view = ClusterView()
+    takes = [
+        *(partial(view.nodes.__setitem__, one.name, one) for one in cluster.nodes),
+        *(partial(view.take_pod, one) for one in cluster.pods),
+    ]
+    chance.shuffle(takes)
+    for take in takes:
+        take()
+    return replace(view.snapshot()(), attach_limits=cluster.attach_limits)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), configs(), st.randoms(use_true_random=False))
+async def test_the_order_of_arrival_never_matters(
+    cluster: Cluster, config: Config, chance: random.Random
+) -> None:
+    """Not for what is planned, remembered and held back, nor for what is written."""
+    pods = (replace(one, unschedulable=one.node is None) for one in cluster.pods)
+    cluster = replace(cluster, pods=tuple(pods))
+    both = Standing(cluster), Standing(cluster)
+    leaders = [leader(config, standing) for standing in both]
+    for now in range(10, 1000, 150):
+        reports = []
+        for standing, controller in zip(both, leaders, strict=True):
+            cluster = standing.cluster if standing is both[0] else told(standing.cluster, chance)
+            reports.append(await controller.tick(cluster, now))
+        assert reports[0] == reports[1]
+    assert both[0].cluster == both[1].cluster
+
+
+# A day of random load, faults and restarts.
+
+SHAPES = (amount(4000, 8192, 0, 110), amount(8000, 16_384, 0, 110))
+ROWS = st.tuples(
+    st.builds(
+        amount,
+        st.sampled_from((250, 500, 1000, 2000)),
+        st.sampled_from((256, 1024, 4096)),
+        st.just(0),
+    ),
+    st.sampled_from((600_000, 3_600_000, 14_400_000)),
+)
+TROUBLES = st.builds(
+    Trouble,
+    st.sampled_from([None, *Fault]),
+    at_ms=st.integers(0, 20 * HOUR_MS),
+    for_ms=st.integers(0, 2 * HOUR_MS),
+)
+BLOCK_MS = 3 * HOUR_MS
+UNSHRUNK = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+"""A smaller day tells little more and takes minutes to find."""
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> Workload:
+    """Draw small nodes, and arrivals of which fewer come in some hours than in others."""
+    nodes = draw(st.lists(st.sampled_from(SHAPES), min_size=10, max_size=16))
+    rows = draw(st.lists(ROWS, min_size=2, max_size=5))
+    percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=8, max_size=8))
+    seed = draw(st.integers(0, 2**16))
+    whole = workload.bootstrap(
+        nodes, rows, seed=seed, days=1, at_once=draw(st.sampled_from((12, 24)))
+    )
+    chance = random.Random(seed)
+    arrivals = tuple(
+        one
+        for one in whole.arrivals[:600]
+        if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
+    )
+    return replace(whole, arrivals=arrivals, tick_ms=120_000)
+
+
+def day(
+    load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
+) -> Day:
+    """Play it; in the last hours nothing fails any more and the last configuration holds."""
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
+    world = Day(load, how, ebb, config, troubles)
+    world.configure(22 * HOUR_MS + 1, last)
+    try:
+        world.run()
+    finally:
+        ebb.close()
+    return world
+
+
+@pytest.mark.parametrize("hard_after", [None, 300])
+@pytest.mark.parametrize("how", ScaleDown)
+@settings(max_examples=5, deadline=None, phases=UNSHRUNK)
+@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(ScoreMode), st.booleans())
+def test_a_day_ends_well_whatever_breaks(
+    how: ScaleDown,
+    hard_after: int | None,
+    load: Workload,
+    troubles: list[Trouble],
+    score: ScoreMode,
+    observed: bool,
+) -> None:
+    config = Config(
+        mode=Mode.ENFORCE,
+        deadline_seconds=3600,
+        hard_after_seconds=hard_after,
+        budgets=Budgets(backoff=Backoff(first_seconds=300, max_seconds=600)),
+        extender=ExtenderConfig(score=score),
+    )
+    none = replace(
+        config.budgets,
+        cluster=Budget(max_marked=Limit(0)),
+        backoff=Backoff(first_seconds=60, max_seconds=60),
+    )
+    last = replace(config, mode=Mode.OBSERVE) if observed else replace(config, budgets=none)
+    world = day(load, how, config, troubles, last)
+    assert how is ScaleDown.UTILIZATION or world.result.evicted == 0
+    assert world.disturbed == []
+    assert world.kept_waiting == set()
+    assert hard_after is not None or world.result.pending_by_mark == 0
+    assert world.traces() == []

@@ -1,0 +1,207 @@
+"""A simulated day with troubles, and what must hold at every moment of it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from core.config import Config
+from core.errors import UnavailableError
+from core.marks import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    decode_details,
+    desired_taints,
+    going,
+    guarded_by_us,
+    mark_of,
+    without_our_taint,
+)
+from core.model import Node, Pod
+from sim.autoscaler import ScaleDown
+from sim.cluster import State
+from sim.ebb import Ebb
+from sim.scheduler import admits
+from sim.workload import Workload
+from sim.world import World
+
+OURS = (
+    MARK_LABEL,
+    TAINT_KEY,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    BACKOFF_ANNOTATION,
+)
+
+
+class Fault(StrEnum):
+    """What may go wrong for a while."""
+
+    STOPPED = "no replica runs the engine"
+    WEBHOOK_DOWN = "the webhook does not answer"
+    REFUSED = "writes of the engine fail"
+    UNHEARD = "writes of the engine are stored, and their answers get lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A fault from one moment to another; None: another replica begins to lead then."""
+
+    fault: Fault | None
+    at_ms: int
+    for_ms: int
+
+
+class Troubled:
+    """Ebb under faults; implements sim.world.Compactor."""
+
+    def __init__(self, ebb: Ebb) -> None:
+        self.ebb = ebb
+        self.faults: Counter[Fault] = Counter()
+        self.sound = False
+        """Whether the last pass could do all that it wanted, and nothing is in its way since."""
+
+    def begin(self, fault: Fault) -> None:
+        self.faults[fault] += 1
+        self.sound &= fault is Fault.WEBHOOK_DOWN  # the engine makes up for the webhook
+
+    def end(self, fault: Fault) -> None:
+        self.faults[fault] -= 1
+
+    def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
+        return self.ebb.scores(pod, names)
+
+    def node_changed(self, node: Node) -> None:
+        self.ebb.node_changed(node)
+
+    def node_gone(self, name: str) -> None:
+        self.ebb.node_gone(name)
+
+    def pod_changed(self, pod: Pod) -> None:
+        self.ebb.pod_changed(pod)
+
+    def pod_gone(self, pod: Pod) -> None:
+        self.ebb.pod_gone(pod)
+
+    def admit(self, before: Node, after: Node) -> Node:
+        return after if self.faults[Fault.WEBHOOK_DOWN] else self.ebb.admit(before, after)
+
+    def urgent(self) -> bool:
+        return not self.faults[Fault.STOPPED] and self.ebb.urgent()
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+        if self.faults[Fault.STOPPED]:
+            return
+
+        def troubled(node: Node) -> None:
+            if self.faults[Fault.REFUSED]:
+                raise UnavailableError("the API server does not answer")
+            write(node)
+            if self.faults[Fault.UNHEARD]:
+                raise UnavailableError("the answer got lost")
+
+        self.ebb.tick(state, troubled, now_ms)
+        self.sound = not (self.faults[Fault.REFUSED] or self.faults[Fault.UNHEARD])
+
+
+class Day(World):
+    """A world that plays troubles and checks its nodes after every pass that was sound."""
+
+    def __init__(
+        self, load: Workload, how: ScaleDown, ebb: Ebb, config: Config, troubles: Sequence[Trouble]
+    ) -> None:
+        self._troubled, self._config = Troubled(ebb), config
+        super().__init__(load, how, self._troubled, seed=1)
+        self.disturbed: list[str] = []
+        """Pods that were evicted from a marked node, or too soon after its release."""
+        self.released: dict[str, int] = {}
+        """When each node was released (ms), as long as it has been below the autoscaler's
+        threshold at every look since: one above it needs no guard."""
+        self.kept_waiting: set[str] = set()
+        """Pods for which a marked node had room, were it not for our taint, and that waited on
+        after a pass, or without one."""
+        for trouble in troubles:
+            self._play(trouble)
+
+    def _play(self, trouble: Trouble) -> None:
+        fault = trouble.fault
+        if fault is None:
+            self.after(trouble.at_ms, lambda: self._troubled.ebb.restart(self._config))
+            return
+        self.after(trouble.at_ms, lambda: self._troubled.begin(fault))
+        self.after(trouble.at_ms + trouble.for_ms, lambda: self._troubled.end(fault))
+
+    def configure(self, at_ms: int, config: Config) -> None:
+        """Go on with another configuration from then on."""
+
+        def act() -> None:
+            self._config = config
+            self._troubled.ebb.restart(config)
+
+        self.after(at_ms, act)
+
+    def write(self, node: Node) -> None:
+        before = self.state.places[node.name].node
+        super().write(node)
+        if mark_of(before.labels) is not None and mark_of(node.labels) is None:
+            self.released[node.name] = self.now_ms()
+        elif guarded_by_us(before) and GUARD_OURS_ANNOTATION not in node.annotations:
+            self.released.pop(node.name, None)
+
+    def evict(self, pod: Pod) -> None:
+        name = pod.node or ""
+        since = self.released.get(name, -self._guard_ms)
+        marked = mark_of(self.state.places[name].node.labels) is not None
+        if self._troubled.sound and (marked or self.now_ms() < since + self._guard_ms):
+            self.disturbed.append(pod.key)
+        super().evict(pod)
+
+    @property
+    def _guard_ms(self) -> int:
+        return 1000 * self._config.hand_over.guard_seconds
+
+    def _tick(self) -> None:
+        super()._tick()
+        if self._troubled.sound:
+            for place in self.state.places.values():
+                if not going(place.node):
+                    self._check(place.node, occupied=bool(place.pods))
+            self._check_waiting()
+
+    def _wait(self, pod: Pod) -> None:
+        super()._wait(pod)
+        if self._troubled.sound:
+            self._check_waiting()
+
+    def _check(self, node: Node, *, occupied: bool) -> None:
+        assert node.taints == desired_taints(node, self._config.taint_key)
+        if mark_of(node.labels) is None:
+            return
+        details = decode_details(node.annotations)
+        assert details is not None
+        assert details.deadline > self.now_ms() // 1000
+        # A pod that the pass itself gave a place to asks for the next one at once.
+        assert guarded_by_us(node) or not occupied or self._troubled.urgent()
+
+    def _check_waiting(self) -> None:
+        for key in self.state.pending:
+            pod = self.state.pods[key]
+            for place in self.state.marked():
+                bare = replace(place, node=without_our_taint(place.node))
+                if admits(bare, pod) and not admits(place, pod):
+                    self.kept_waiting.add(key)
+
+    def traces(self) -> list[str]:
+        """Return everything of ours that stands on the nodes, but for those that are going."""
+        return [
+            f"{node.name}: {key}"
+            for node in (place.node for place in self.state.places.values())
+            if not going(node)
+            for key in (*node.labels, *node.annotations, *(taint.key for taint in node.taints))
+            if key in OURS
+        ]
