@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.budgets import Budget, Pool
+from core.budgets import Budget
 from core.capacity import NOTHING, Amount
 from core.config import Config
 from core.fit import refusal
 from core.guards import Blocker
 from core.marks import backoff_of, going, mark_of, marked_since, without_our_taint
-from core.model import Cluster, Node, Pod
+from core.model import Cluster, Node, Placing, Pod, Resources
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
@@ -60,8 +60,7 @@ def remember(memory: Memory, cluster: Cluster, config: Config, now_seconds: int)
     new = memory.nodes and not names <= memory.nodes
     waiting = {
         pod.key: memory.waiting.get(pod.key, now_seconds)
-        for pod in cluster.pods
-        if pod.unschedulable and pod.node is None and _hosts(cluster.nodes, pod, config.taint_key)
+        for pod in _hosted(cluster, config.taint_key)
     }
     begun = [since for key, since in waiting.items() if key not in memory.waiting]
     opened = now_seconds - budgets.window_seconds
@@ -106,18 +105,29 @@ def demand(cluster: Cluster) -> Amount:
     return Amount(cpu, memory)
 
 
-def _hosts(nodes: Iterable[Node], pod: Pod, taint_key: str) -> bool:
-    """Say whether some node would admit the pod if it were empty and not marked."""
-    return any(
-        pod.requests.fits_in(node.allocatable)
-        and refusal(without_our_taint(node, taint_key), pod.placing) is None
-        for node in nodes
-    )
+def _hosted(cluster: Cluster, taint_key: str) -> Iterable[Pod]:
+    """Yield the unschedulable pods that some node would admit if it were empty and not marked.
+
+    Pods of one template are judged once: thousands may wait for what no node offers.
+    """
+    bare: list[Node] = []
+    judged: dict[tuple[Placing, Resources], bool] = {}
+    for pod in cluster.pods:
+        if pod.unschedulable and pod.node is None:
+            bare = bare or [without_our_taint(node, taint_key) for node in cluster.nodes]
+            alike = pod.placing, pod.requests
+            if alike not in judged:
+                judged[alike] = any(
+                    pod.requests.fits_in(node.allocatable) and refusal(node, pod.placing) is None
+                    for node in bare
+                )
+            if judged[alike]:
+                yield pod
 
 
 def pace(memory: Memory, cluster: Cluster, config: Config, now_seconds: int) -> Pace:
-    """Return what follows now from what has happened."""
-    now = demand(cluster)
+    """Return what follows now from what has happened; *memory* has seen the cluster last."""
+    now = memory.demand[-1][1] if memory.demand else NOTHING
     peak_cpu = max((amount.cpu_millis for _, amount in memory.demand), default=0)
     peak_memory = max((amount.memory_bytes for _, amount in memory.demand), default=0)
     in_window: dict[str, int] = {"": len(memory.marked)}
@@ -174,27 +184,26 @@ class Brakes:
             pool.name: _Scope(f"pool {pool.name}", pool.budget, in_window.get(pool.name, 0))
             for pool in config.budgets.pools
         }
+        self._scopes = {node.name: self._scopes_of(node) for node in cluster.nodes}
         for node in cluster.nodes:
             if not going(node):
-                for scope in self._scopes(node):
+                for scope in self._scopes[node.name]:
                     scope.nodes += 1
                     scope.marked += mark_of(node.labels) is not None
                     if zone := node.labels.get(ZONE_LABEL):
                         scope.zones[zone] = scope.zones.get(zone, 0) + 1
 
-    def _scopes(self, node: Node) -> list[_Scope]:
-        pool = self._pool(node)
-        return [self._whole] if pool is None else [self._whole, self._pools[pool.name]]
-
-    def _pool(self, node: Node) -> Pool | None:
-        return self._budgets.pool_of(node.labels) if self._budgets.pools else None
+    def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
+        pool = self._budgets.pool_of(node.labels) if self._budgets.pools else None
+        return (self._whole,) if pool is None else (self._whole, self._pools[pool.name])
 
     def refusals(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
         found = []
-        if self._budgets.pools and self._pool(node) is None:
+        scopes = self._scopes[node.name]
+        if self._budgets.pools and len(scopes) == 1:
             found.append(Blocker("no-pool", "it is in none of the configured pools"))
-        for scope in self._scopes(node):
+        for scope in scopes:
             left = scope.nodes - scope.gone - 1
             if left < scope.budget.min_nodes:
                 message = f"{scope.name} would have {left} nodes, fewer than minNodes"
@@ -210,7 +219,7 @@ class Brakes:
         zone = node.labels.get(ZONE_LABEL)
         if zone is None or not self._budgets.balance_zones:
             return
-        scope = self._scopes(node)[-1]
+        scope = self._scopes[node.name][-1]
         left = scope.zones[zone] - 1
         most = max((n for other, n in scope.zones.items() if other != zone), default=left)
         if left < most - ZONE_SKEW_MAX:
@@ -221,7 +230,7 @@ class Brakes:
         if until := pace.backing_off.get(node.name):
             message = f"it did not empty in time: it is left alone until {until} (unix seconds)"
             yield Blocker("backoff", message)
-        for scope in self._scopes(node):
+        for scope in self._scopes[node.name]:
             marked, window = scope.budget.max_marked, scope.budget.max_in_window
             if marked is not None and scope.marked >= marked.of(scope.nodes):
                 message = f"{scope.name} has {scope.marked} marked nodes, maxMarked is {marked}"
@@ -233,7 +242,7 @@ class Brakes:
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
         new = mark_of(node.labels) is None
-        for scope in self._scopes(node):
+        for scope in self._scopes[node.name]:
             scope.gone += 1
             scope.marked += new
             scope.in_window += new
