@@ -21,6 +21,8 @@ TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
 EXPENDABLE_PRIORITY: Final = -10
 """Pods below this are none to Cluster Autoscaler."""
+MARKS_A_PASS_MAX: Final = 200
+"""About ten milliseconds each; the next pass marks the others."""
 REASON: Final = "the cluster can do without it"
 OTHERS_RELEASE: Final = "somebody else took the mark away"
 """It is a release like any other."""
@@ -40,6 +42,9 @@ class WriteKind(StrEnum):
     REPAIR = "repair"
     FORGET = "forget"
     """A node's back-off, long after it has ended."""
+
+
+PRESSING: Final = (WriteKind.RELEASE, WriteKind.GUARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +84,24 @@ def _write(
 def decide(
     cluster: Cluster, plan: Plan, config: Config, *, now_seconds: int, owner: str
 ) -> tuple[Write, ...]:
-    """Return the writes that bring the Nodes to where the plan wants them, by node name.
+    """Return the writes that bring the Nodes to where the plan wants them.
 
-    Releases come first: what must not be marked any more matters more than what could be.
+    First, by node name, what keeps pods from waiting and from being evicted, then the rest; last
+    the new marks, in the plan's order: any first part of a plan is one. They are so few that what
+    cannot wait comes soon after.
     """
     maker = _Maker(cluster, plan, config, now_seconds, owner)
     writes = [write for node in cluster.nodes if not marks.going(node) for write in maker.of(node)]
-    releases = [write for write in writes if write.kind is WriteKind.RELEASE]
-    return (*releases, *(write for write in writes if write.kind is not WriteKind.RELEASE))
+    order = {removal.node: removal.order for removal in plan.removals}
+    found = sorted(
+        (write for write in writes if write.kind is WriteKind.MARK),
+        key=lambda write: order[write.node],
+    )
+    others = sorted(
+        (write for write in writes if write.kind is not WriteKind.MARK),
+        key=lambda write: write.kind not in PRESSING,
+    )
+    return (*others, *found[:MARKS_A_PASS_MAX])
 
 
 class _Maker:

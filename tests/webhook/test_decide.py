@@ -22,7 +22,7 @@ from core.marks import (
 )
 from core.model import Cluster, Effect, Node, Pod, Resources, Taint
 from core.plan import Plan, Removal
-from webhook.decide import Write, WriteKind, decide
+from webhook.decide import MARKS_A_PASS_MAX, Write, WriteKind, decide
 
 NOW = 1_767_225_600
 
@@ -264,8 +264,8 @@ def of_mark(value: str, *taints: Taint) -> Node:
         (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, LEFT), (POD,), False, []),
-        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.MARK, WriteKind.UNGUARD]),
-        (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.MARK, WriteKind.REPAIR]),
+        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.UNGUARD, WriteKind.MARK]),
+        (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.REPAIR, WriteKind.MARK]),
         (CONFIG, node(None, OVER), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, [WriteKind.FORGET]),
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
@@ -311,3 +311,12 @@ def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
     busy = replace(POD, requests=Resources(cpu, 0, 0, 1))
     found = decided(CONFIG, node(None, LEFT), busy, wanted=False)
     assert [one.kind for one in found] == kinds
+
+
+def test_a_pass_marks_a_first_part_of_the_plan() -> None:
+    names = [f"n{number:03}" for number in range(MARKS_A_PASS_MAX + 1)]
+    removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))
+    plan = replace(a_plan(wanted=False), removals=removals)
+    cluster = Cluster.of([replace(node(), name=name) for name in names], [])
+    found = decide(cluster, plan, CONFIG, now_seconds=NOW, owner="me")
+    assert [one.node for one in found] == names[:0:-1]
