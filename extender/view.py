@@ -30,7 +30,9 @@ class View:
         self._pods: dict[str, Pod] = {}
         self._requests: dict[str, Resources] = {}
         self._marks: dict[str, tuple[Mark, int]] = {}
-        self._fragments: dict[str, bytes] = {}
+        self._unknown = score_pack(Resources(), Resources()) if self._pack else SCORE_MAX
+        self._fragments = wire.Fragments(self._unknown)
+        self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
         self._news: dict[str, float] = {}
         self._needed = ("nodes", "pods") if self._pack else ("nodes",)
@@ -61,9 +63,8 @@ class View:
             return (self._short if known else wire.EMPTY), known
         names = wire.node_names(body)
         if not known:
-            return wire.answer(names, {}, NEUTRAL), False
-        unknown = score_pack(Resources(), Resources()) if self._pack else SCORE_MAX
-        return wire.answer(names, self._fragments, unknown), True
+            return wire.answer(names, self._neutral), False
+        return wire.answer(names, self._fragments), True
 
     def replace_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a whole list: what is not in it is gone."""
@@ -71,7 +72,7 @@ class View:
         self._marks = {}
         for node in self._nodes.values():
             self._note_mark(node)
-        self._fragments = {}
+        self._fragments = wire.Fragments(self._unknown)
         self._score(self._nodes)
         self._score_marks()
 

@@ -4,7 +4,7 @@ Source: k8s.io/kube-scheduler extender/v1. The Go types carry no JSON tags, so n
 capitalised on the wire; Go reads any casing, and so do we.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -36,6 +36,10 @@ class _Args(msgspec.Struct, gc=False):
 
 _DECODER: Final = msgspec.json.Decoder(_Args)
 EMPTY: Final = b"[]"
+FRAGMENTS_MAX: Final = 50_000
+"""More than the nodes of any cluster; about 200 bytes each."""
+NAME_CHARACTERS_MAX: Final = 253
+"""Of a Kubernetes object."""
 
 
 def node_names(body: bytes) -> list[str]:
@@ -61,13 +65,26 @@ def fragment(name: str, score: int) -> bytes:
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
-def answer(names: Iterable[str], fragments: Mapping[str, bytes], score: int) -> bytes:
-    """Return a HostPriorityList for all *names*; those without a fragment get *score*."""
-    try:
-        return b"[%b]" % b",".join([fragments[name] for name in names])
-    except KeyError:
-        parts = [fragments.get(name) or fragment(name, score) for name in names]
-        return b"[%b]" % b",".join(parts)
+class Fragments(dict[str, bytes]):
+    """HostPriorities by node, ready to be joined; a node that is not there gets *score*.
+
+    What has been asked for is kept, within bounds: the scheduler asks for the same names again.
+    """
+
+    def __init__(self, score: int) -> None:
+        super().__init__()
+        self._score = score
+
+    def __missing__(self, name: str) -> bytes:
+        made = fragment(name, self._score)
+        if len(self) < FRAGMENTS_MAX and len(name) <= NAME_CHARACTERS_MAX:
+            self[name] = made
+        return made
+
+
+def answer(names: Iterable[str], fragments: Fragments) -> bytes:
+    """Return a HostPriorityList for all *names*."""
+    return b"[%b]" % b",".join(map(fragments.__getitem__, names))
 
 
 class _Score(msgspec.Struct, gc=False):

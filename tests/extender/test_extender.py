@@ -77,10 +77,31 @@ def test_what_is_no_call_is_refused_with_the_reason(body: bytes) -> None:
 def test_joined_fragments_are_the_json_that_json_writes(
     known: dict[str, int], others: list[str]
 ) -> None:
-    fragments = {name: wire.fragment(name, score) for name, score in known.items()}
+    fragments = wire.Fragments(7)
+    fragments.update((name, wire.fragment(name, score)) for name, score in known.items())
     names = [*known, *others]
     plain = [{"Host": name, "Score": known.get(name, 7)} for name in names]
-    assert json.loads(wire.answer(names, fragments, 7)) == plain
+    for _ in range(2):  # made, and remembered
+        assert json.loads(wire.answer(names, fragments)) == plain
+
+
+def test_what_is_remembered_of_names_has_bounds() -> None:
+    fragments = wire.Fragments(7)
+    long = "n" * (wire.NAME_CHARACTERS_MAX + 1)
+    names = [long, *map(str, range(wire.FRAGMENTS_MAX + 1))]
+    assert len(json.loads(wire.answer(names, fragments))) == len(names)
+    assert len(fragments) == wire.FRAGMENTS_MAX
+    assert long not in fragments
+
+
+def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
+    asked = view()
+    asked.replace_nodes([])
+    assert ask(asked, ["n"]) == {"n": 10}
+    asked.apply_node(marked("n", since=1))
+    assert ask(asked, ["n"]) == {"n": 0}
+    asked.delete_node("n")
+    assert ask(asked, ["n"]) == {"n": 10}
 
 
 def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> None:
