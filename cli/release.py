@@ -1,6 +1,7 @@
 """`ebb release`: takes everything of Ebb's off nodes and pods; the only command that writes."""
 
 import argparse
+import asyncio
 from typing import Any
 
 from cli import source
@@ -47,6 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     def tell(name: str, what: str) -> None:
         out.print(f"{name}  {would}: {what}")
 
-    done = sweep.release(kubeconfig, names, config, tell, dry_run=arguments.dry_run)
+    done = asyncio.run(sweep.release(kubeconfig, names, config, tell, dry_run=arguments.dry_run))
     out.print(f"{done.nodes} nodes and {done.pods} pods {would}")
     return 0

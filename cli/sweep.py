@@ -1,6 +1,5 @@
 """Takes what is ours off the Nodes and Pods of a live cluster."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +11,8 @@ from core.edge.kube.client import Client
 from core.edge.kube.pods import PodStore
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model import Cluster
-from core.scalein import CostWrite, cost_traces, decide_costs
+from core.scalein import CostWrite, decide_costs
+from webhook.scalein import write_as_seen
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
@@ -29,7 +29,7 @@ class Done:
     pods: int = 0
 
 
-def release(
+async def release(
     kubeconfig: str | None,
     names: frozenset[str] | None,
     config: Config,
@@ -42,17 +42,6 @@ def release(
     Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
     that fails: what was written until then stays written, and can be gone on with.
     """
-    return asyncio.run(_release(kubeconfig, names, config, tell, dry_run=dry_run))
-
-
-async def _release(
-    kubeconfig: str | None,
-    names: frozenset[str] | None,
-    config: Config,
-    tell: Tell,
-    *,
-    dry_run: bool,
-) -> Done:
     done = Done()
     async with await Client.connect(kubeconfig) as client:
         cluster = await live.listed(client)
@@ -65,9 +54,10 @@ async def _release(
                     await _clean_node(client, node.name, config.taint_key)
                 tell(f"node {node.name}", _what(found))
                 done.nodes += 1
+        store = PodStore(client)
         for write in _costs(cluster, names):
             if not dry_run:
-                await _clean_pod(PodStore(client), write)
+                await write_as_seen(store, write)
             tell(f"pod {write.key}", "deletion cost")
             done.pods += 1
     return done
@@ -97,14 +87,6 @@ async def _clean_node(client: Client, name: str, taint_key: str) -> None:
     node, _ = await client.get_node(name)
     if cleanup(node, taint_key) is not None:
         raise UnavailableError(f"node {name}: somebody else writes it all the time")
-
-
-async def _clean_pod(store: PodStore, write: CostWrite) -> None:
-    """Write it if the pod still is what was seen; a pod that has changed is asked once more."""
-    found = await store.get_pod(write.namespace, write.name)
-    if found is None or cost_traces(found[0]) != write.seen:
-        return
-    await store.patch_pod(write.namespace, write.name, write.merge_patch(found[1]))
 
 
 def _what(found: Cleanup) -> str:

@@ -29,8 +29,8 @@ class Memory:
     nodes: frozenset[str] = frozenset()
     added: int | None = None
     """Unix seconds of the last node that came; None: none since the first look."""
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    """Since when pods are unschedulable that some node would admit."""
+    waiting: frozenset[str] = frozenset()
+    """Pods (namespace/name) that are unschedulable and that some node would admit."""
     waited: int | None = None
     """When the last of them began to wait."""
     marked: Mapping[str, tuple[int, str]] = field(default_factory=dict)
@@ -58,11 +58,7 @@ def remember(memory: Memory, cluster: Cluster, config: Config, now_seconds: int)
     budgets = config.budgets
     names = frozenset(node.name for node in cluster.nodes)
     new = memory.nodes and not names <= memory.nodes
-    waiting = {
-        pod.key: memory.waiting.get(pod.key, now_seconds)
-        for pod in _hosted(cluster, config.taint_key)
-    }
-    begun = [since for key, since in waiting.items() if key not in memory.waiting]
+    waiting = frozenset(pod.key for pod in _hosted(cluster, config.taint_key))
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark[0] > opened}
     for node in cluster.nodes:
@@ -75,7 +71,7 @@ def remember(memory: Memory, cluster: Cluster, config: Config, now_seconds: int)
         nodes=names,
         added=now_seconds if new else memory.added,
         waiting=waiting,
-        waited=max([*begun, memory.waited or 0], default=0) or None,
+        waited=memory.waited if waiting <= memory.waiting else now_seconds,
         marked=marked,
         demand=_demand(memory, cluster, budgets.peak_window_seconds, now_seconds),
     )

@@ -92,10 +92,9 @@ def decide(
     """
     maker = _Maker(cluster, plan, config, now_seconds, owner)
     writes = [write for node in cluster.nodes if not marks.going(node) for write in maker.of(node)]
-    order = {removal.node: removal.order for removal in plan.removals}
     found = sorted(
         (write for write in writes if write.kind is WriteKind.MARK),
-        key=lambda write: order[write.node],
+        key=lambda write: maker.order[write.node],
     )
     others = sorted(
         (write for write in writes if write.kind is not WriteKind.MARK),
@@ -112,7 +111,7 @@ class _Maker:
     ) -> None:
         self._config, self._now, self._owner = config, now_seconds, owner
         self._policy = plan.policy
-        self._wanted = {removal.node: removal.order for removal in plan.removals}
+        self.order = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
         self._occupied = _occupied(cluster.pods)
         self._busy = _busy(cluster, config)
@@ -122,7 +121,7 @@ class _Maker:
     def of(self, node: Node) -> Iterable[Write]:
         """Return the writes for one Node that no autoscaler is deleting."""
         mark = mark_of(node.labels)
-        wanted = node.name in self._wanted
+        wanted = node.name in self.order
         if mark is None:
             if wanted:
                 yield self._mark(node, Mark.SOFT)
@@ -155,7 +154,7 @@ class _Maker:
             owner=self._owner,
             policy=self._policy,
             reason=REASON,
-            order=self._wanted[node.name],
+            order=self.order[node.name],
         )
         annotations: dict[str, str | None] = {
             marks.DETAILS_ANNOTATION: marks.encode_details(details)
@@ -237,7 +236,11 @@ def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
 
 def _busy(cluster: Cluster, config: Config) -> frozenset[str]:
     """Return the released nodes that their autoscaler would not take for underutilized."""
-    released = [node for node in cluster.nodes if marks.guarded_by_us(node)]
+    released = [
+        node
+        for node in cluster.nodes
+        if mark_of(node.labels) is None and marks.guarded_by_us(node)
+    ]
     if not released:
         return frozenset()
     used, share = cluster.used(), config.hand_over.utilization

@@ -93,7 +93,9 @@ class ScaleIn:
 
     async def _carry_out(self, write: CostWrite) -> bool:
         try:
-            done = await self._write_as_seen(write)
+            done = await write_as_seen(self._writer, write)
+        except ConflictError:
+            done = False
         except UnavailableError as fault:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels("failed").inc()
@@ -102,16 +104,17 @@ class ScaleIn:
         self._metrics.pod_writes.labels(write.kind.value if done else "outdated").inc()
         return True
 
-    async def _write_as_seen(self, write: CostWrite) -> bool:
-        """Write if the pod still is as it was when this was decided; else the next pass will."""
-        found = await self._writer.get_pod(write.namespace, write.name)
-        if found is None or cost_traces(found[0]) != write.seen:
-            return False
-        try:
-            await self._writer.patch_pod(write.namespace, write.name, write.merge_patch(found[1]))
-        except ConflictError:
-            return False
-        return True
+
+async def write_as_seen(writer: PodWriter, write: CostWrite) -> bool:
+    """Write if the pod still is as it was when this was decided; say whether it was.
+
+    Raises: ConflictError when it changes at that moment.
+    """
+    found = await writer.get_pod(write.namespace, write.name)
+    if found is None or cost_traces(found[0]) != write.seen:
+        return False
+    await writer.patch_pod(write.namespace, write.name, write.merge_patch(found[1]))
+    return True
 
 
 def _tell(what: str, writes: Sequence[CostWrite]) -> None:
