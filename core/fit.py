@@ -17,11 +17,11 @@ from core.model import (
     Placing,
     Pod,
     PodSelector,
-    Reach,
     Requirement,
     SelectorTerm,
     Taint,
     Toleration,
+    VolumeReach,
 )
 
 Target_ = TypeVar("Target_")
@@ -169,7 +169,7 @@ class NodeKinds:
         self._members: dict[object, list[int]] = {}
         self._nodes = nodes
         self._admitted: dict[Placing, frozenset[int]] = {}
-        self._reached: dict[Reach, frozenset[int]] = {}
+        self._reached: dict[VolumeReach, frozenset[int]] = {}
         self._labelled: dict[str, dict[str, list[int]]] = {}
         for number, node in enumerate(nodes):
             told_apart = (
@@ -194,7 +194,7 @@ class NodeKinds:
             admitted = self._admitted[plain] = frozenset(self._of_kinds(plain, rules))
         return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
 
-    def _reaching(self, reach: Reach) -> frozenset[int]:
+    def _reaching(self, reach: VolumeReach) -> frozenset[int]:
         found = self._reached.get(reach)
         if found is None:
             alone = Placing(volumes=(reach,))
@@ -205,7 +205,7 @@ class NodeKinds:
             )
         return found
 
-    def _near(self, reach: Reach) -> Iterable[int]:
+    def _near(self, reach: VolumeReach) -> Iterable[int]:
         """Return the nodes that can reach it at most, by one label that they must have."""
         terms = reach.affinity or ()
         wanted = (

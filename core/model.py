@@ -22,12 +22,12 @@ from core.wants import (
     Placing,
     PodAffinityTerm,
     PodSelector,
-    Reach,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
     Ties,
     Toleration,
+    VolumeReach,
 )
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "Pod",
     "PodAffinityTerm",
     "PodSelector",
-    "Reach",
     "Requirement",
     "Resources",
     "SelectorTerm",
@@ -53,6 +52,7 @@ __all__ = [
     "Taint",
     "Ties",
     "Toleration",
+    "VolumeReach",
 ]
 
 

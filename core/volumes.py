@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from core.model import Cluster, DisruptionBudget, Node, Pod
-from core.wants import ALONE, ANY_DRIVER, EVERYWHERE, ClaimUse, Company, Disk, Placing, Reach
+from core.wants import ALONE, ANY_DRIVER, EVERYWHERE, ClaimUse, Company, Disk, Placing, VolumeReach
 
 CLAIMS_FIELD: Final = "spec.volumes[*].persistentVolumeClaim"
 """In Pod.unsupported: claims that are not looked up, or not known well enough."""
@@ -52,7 +52,7 @@ class Volume:
     name: str
     disk: Disk | None = None
     """What is attached to a node; None: nothing is, or nothing that is counted."""
-    reach: Reach = EVERYWHERE
+    reach: VolumeReach = EVERYWHERE
     fault: str = ""
     """Why it cannot be evaluated; empty: it can."""
 
@@ -125,7 +125,7 @@ class _Lookup:
         self, storage: Storage, users: Mapping[str, int], unlimited: frozenset[str]
     ) -> None:
         self._storage, self._users, self._unlimited = storage, users, unlimited
-        self._placings: dict[tuple[Placing, tuple[Reach, ...]], Placing] = {}
+        self._placings: dict[tuple[Placing, tuple[VolumeReach, ...]], Placing] = {}
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with what stands behind its claims, as far as it is known."""

@@ -40,7 +40,7 @@ class SelectorTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class VolumeReach:
     """The nodes from which a volume can be reached."""
 
     affinity: tuple[SelectorTerm, ...] | None = None
@@ -49,7 +49,7 @@ class Reach:
     """Its zone and region labels: (key, allowed values); a node without any such label is in."""
 
 
-EVERYWHERE: Final = Reach()
+EVERYWHERE: Final = VolumeReach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Placing:
     affinity: tuple[SelectorTerm, ...] | None = None
     """Required node affinity: any term suffices. None: none asked; empty: nothing matches."""
     tolerations: tuple[Toleration, ...] = ()
-    volumes: tuple[Reach, ...] = ()
+    volumes: tuple[VolumeReach, ...] = ()
     """Of the volumes behind the pod's claims that not every node reaches (core.volumes)."""
 
 

@@ -15,7 +15,7 @@ from core.edge.templates import node_terms
 from core.edge.terms import NodeSelector
 from core.fit import ZONE_LABELS
 from core.volumes import Claim, CsiNode, Volume
-from core.wants import EVERYWHERE, Disk, Reach
+from core.wants import EVERYWHERE, Disk, VolumeReach
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """On a claim: the volume that it names is its own, for good."""
@@ -143,7 +143,7 @@ def volume(obj: VolumeObject) -> Volume:
     """Make a Volume. Raises: InvalidInputError with the field."""
     spec = obj.spec
     required = spec.node_affinity.required if spec.node_affinity else None
-    reach = Reach(
+    reach = VolumeReach(
         affinity=None if required is None else node_terms(required),
         zones=_zones(obj.metadata.labels or {}),
     )
@@ -155,7 +155,7 @@ def volume(obj: VolumeObject) -> Volume:
     )
 
 
-def _fault(spec: VolumeSpec, reach: Reach) -> str:
+def _fault(spec: VolumeSpec, reach: VolumeReach) -> str:
     """Say why a volume cannot be evaluated; empty: it can."""
     if any(term.fields for term in reach.affinity or ()):
         return "has matchFields in its node affinity"
@@ -178,7 +178,7 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @lru_cache(maxsize=REACHES_MAX)
-def _same(reach: Reach) -> Reach:
+def _same(reach: VolumeReach) -> VolumeReach:
     """Return one object for equal ones."""
     return EVERYWHERE if reach == EVERYWHERE else reach
 

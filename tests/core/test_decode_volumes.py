@@ -8,7 +8,7 @@ from core import engine
 from core.edge import decode
 from core.model import DisruptionBudget, PodSelector, Requirement
 from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
-from core.wants import UNTIED, ClaimUse, Disk, Reach, SelectorTerm, Ties
+from core.wants import UNTIED, ClaimUse, Disk, SelectorTerm, Ties, VolumeReach
 from tests.support.builders import thesis_config
 from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, pod
 
@@ -96,7 +96,7 @@ class TestVolume:
     def test_what_is_read(self) -> None:
         zones = (("topology.kubernetes.io/zone", ("a",)),)
         term = SelectorTerm((Requirement("zone", "In", ("a",)),))
-        assert volume() == Volume(name="pv-1", disk=EBS, reach=Reach((term,), zones))
+        assert volume() == Volume(name="pv-1", disk=EBS, reach=VolumeReach((term,), zones))
 
     @pytest.mark.parametrize(
         ("labels", "zones"),

@@ -19,12 +19,12 @@ from core.volumes import (
     Volume,
     cluster_of,
 )
-from core.wants import ANY_DRIVER, ClaimUse, Disk, Reach, Requirement, SelectorTerm, Ties
+from core.wants import ANY_DRIVER, ClaimUse, Disk, Requirement, SelectorTerm, Ties, VolumeReach
 from tests.support.builders import node, pod, thesis_config
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 DISK = Disk("ebs", "vol-1")
-IN_A = Reach(affinity=(SelectorTerm((Requirement("zone", "In", ("a",)),)),))
+IN_A = VolumeReach(affinity=(SelectorTerm((Requirement("zone", "In", ("a",)),)),))
 LIMITS = {name: CsiNode(name=name, limits={"ebs": 2}) for name in ("n1", "n2", "n3")}
 
 
@@ -144,7 +144,7 @@ class TestLookUp:
             claim("a", "x"),
             claim("b", "y"),
             Volume(name="x", reach=IN_A),
-            Volume(name="y", reach=Reach(affinity=IN_A.affinity)),
+            Volume(name="y", reach=VolumeReach(affinity=IN_A.affinity)),
         )
         cluster = cluster_of(
             [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], (), storage
@@ -174,7 +174,7 @@ class TestReach:
         ],
     )
     def test_zone_labels(self, key: str, at: Node, admits: bool) -> None:
-        placing = Placing(volumes=(Reach(zones=((key, ("a", "b")),)),))
+        placing = Placing(volumes=(VolumeReach(zones=((key, ("a", "b")),)),))
         assert refusal(at, placing) == (None if admits else "volume-zone")
         assert NodeKinds([at], [placing]).allowing(placing) == ([0] if admits else [])
 
@@ -182,16 +182,17 @@ class TestReach:
         ("reach", "ids"),
         [
             (IN_A, [0, 2]),
-            (Reach(affinity=()), []),
-            (Reach(affinity=(SelectorTerm(),)), []),
-            (Reach(affinity=(SelectorTerm((Requirement("zone", "NotIn", ("a",)),)),)), [1]),
-            (Reach(affinity=(*(IN_A.affinity or ()), SelectorTerm((Requirement("x", "Exists"),)))),
+            (VolumeReach(affinity=()), []),
+            (VolumeReach(affinity=(SelectorTerm(),)), []),
+            (VolumeReach(affinity=(SelectorTerm((Requirement("zone", "NotIn", ("a",)),)),)), [1]),
+            (VolumeReach(
+                affinity=(*(IN_A.affinity or ()), SelectorTerm((Requirement("x", "Exists"),)))),
              [0, 1, 2]),
-            (Reach(affinity=(SelectorTerm((Requirement("zone", "In", ("a", "b")),
+            (VolumeReach(affinity=(SelectorTerm((Requirement("zone", "In", ("a", "b")),
                                            Requirement("x", "Exists"))),)), [1]),
         ],
     )  # fmt: skip
-    def test_node_affinity(self, reach: Reach, ids: list[int]) -> None:
+    def test_node_affinity(self, reach: VolumeReach, ids: list[int]) -> None:
         nodes = [
             node("1", labels={"zone": "a"}),
             node("2", labels={"zone": "b", "x": ""}),
@@ -202,7 +203,7 @@ class TestReach:
         assert [n for n, one in enumerate(nodes) if refusal(one, placing) is None] == ids
 
     def test_every_volume_must_be_reached(self) -> None:
-        in_x = Reach(affinity=(SelectorTerm((Requirement("x", "Exists"),)),))
+        in_x = VolumeReach(affinity=(SelectorTerm((Requirement("x", "Exists"),)),))
         nodes = [node("1", labels={"zone": "a"}), node("2", labels={"zone": "a", "x": ""})]
         placing = Placing(node_selector=(("zone", "a"),), volumes=(IN_A, in_x))
         assert NodeKinds(nodes, [placing]).allowing(placing) == [1]
@@ -293,7 +294,7 @@ class TestPlan:
         assert planned(held).pending == ()
 
     def test_volumes_on_a_nodes_own_disk_stay_there(self) -> None:
-        on_n1 = Reach(affinity=(SelectorTerm((Requirement("host", "In", ("n1",)),)),))
+        on_n1 = VolumeReach(affinity=(SelectorTerm((Requirement("host", "In", ("n1",)),)),))
         storage = stored(claim(), Volume(name="pv", reach=on_n1))
         plan = planned(self.cluster(storage, using("p", "n1", "c")))
         assert moves(plan) == {}

@@ -27,12 +27,12 @@ from core.model import (
     Pod,
     PodAffinityTerm,
     PodSelector,
-    Reach,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
     Taint,
     Toleration,
+    VolumeReach,
 )
 from core.wants import ANY_DRIVER
 from tests.support.builders import node, pod, select
@@ -42,12 +42,14 @@ PLACINGS = (
     Placing(),
     Placing(node_selector=(("zone", "a"),)),
     Placing(tolerations=(Toleration(key="batch", operator="Exists"),)),
-    Placing(volumes=(Reach(zones=((ZONE_LABEL, ("a",)),)),)),
+    Placing(volumes=(VolumeReach(zones=((ZONE_LABEL, ("a",)),)),)),
     Placing(
         node_selector=(("zone", "a"),),
         volumes=(
-            Reach(affinity=(SelectorTerm((Requirement("host", "In", ("n00", "n01", "n02")),)),)),
-            Reach(affinity=(SelectorTerm((Requirement("zone", "Exists"),)), SelectorTerm())),
+            VolumeReach(
+                affinity=(SelectorTerm((Requirement("host", "In", ("n00", "n01", "n02")),)),)
+            ),
+            VolumeReach(affinity=(SelectorTerm((Requirement("zone", "Exists"),)), SelectorTerm())),
         ),
     ),
 )
