@@ -25,6 +25,7 @@ from core.survey import Survey
 
 NOT_READY: Final = "not-ready"
 GOING: Final = "being-deleted"
+UNREADABLE: Final = "unreadable"
 """What refuses a pod beside core.fit's rules: nodes that take none."""
 
 
@@ -236,8 +237,8 @@ class _Rooms:
             return NOT_READY
         if (rule := refusal(node, self._pod.placing)) is not None:
             return rule
-        if node.unschedulable:
-            return "cordoned"
+        if node.name in self._survey.closed:
+            return "cordoned" if node.unschedulable else UNREADABLE
         lacking = _lacking(self._pod.requests, free)
         if lacking:
             return f"too little {', '.join(lacking)}"

@@ -26,6 +26,10 @@ class Blocker(NamedTuple):
     """namespace/name of the pod that it is about, if it is about one."""
 
 
+def _unreadable(node: Node) -> str | None:
+    return f"it could not be read: {node.unreadable}" if node.unreadable else None
+
+
 def _being_deleted(node: Node) -> str | None:
     return "an autoscaler is already deleting it" if going(node) else None
 
@@ -54,6 +58,7 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node], str | None]], ...]] = (
     ("cordoned", _cordoned),
     ("not-ready", _not_ready),
     ("control-plane", _control_plane),
+    ("unreadable", _unreadable),
 )
 
 
@@ -72,6 +77,11 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     The engine never guesses: a constraint that it cannot evaluate blocks.
     """
     found = []
+    if pod.unreadable:
+        message = f"could not be read: {pod.unreadable}"
+        found.append(Blocker("pod-unreadable", message, pod.key))
+    if pod.too_much:
+        found.append(Blocker("asks-too-much", f"asks for {pod.too_much}", pod.key))
     if CLAIMS_FIELD in pod.unsupported:
         message = "it holds devices by resource claims (DRA), which Ebb cannot place"
         found.append(Blocker("pod-resource-claims", message, pod.key))

@@ -157,6 +157,12 @@ class Pod:
     """Of a DaemonSet, or declared so to the autoscaler: goes with its node."""
     unsupported: tuple[str, ...] = ()
     """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
+    too_much: str = ""
+    """What it asks more of than is evaluated for one pod: nothing of that is, and the pod is not
+    movable; empty: nothing."""
+    unreadable: str = ""
+    """Why it could not be read: what stands here is all that is known of it, and neither it nor
+    another pod can be placed beside it; empty: it could."""
     company: Company = ALONE
     """Of a pod that lives and goes with its node: only what others feel, `apart`, ports, disks."""
     ties: Ties = UNTIED
@@ -172,6 +178,11 @@ class Pod:
     def key(self) -> str:
         """Return namespace/name, unique in a cluster."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def evaluable(self) -> bool:
+        """Say whether all that it asks is known and can be judged; if not, it is not movable."""
+        return not (self.unsupported or self.too_much or self.unreadable)
 
     @property
     def stays_with_node(self) -> bool:
@@ -192,6 +203,9 @@ class Node:
     unschedulable: bool = False
     allocatable: Resources
     ready: bool = True
+    unreadable: str = ""
+    """Why it could not be read: what stands here is all that is known of it, so it stays and
+    takes nothing; empty: it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

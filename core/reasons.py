@@ -57,6 +57,30 @@ STAYS: Final = (
         "the label is gone",
     ),
     Reason(
+        "unreadable",
+        "The Node could not be read, or its status has neither allocatable nor capacity, so "
+        "nobody knows what it could hold: it stays and takes nothing.",
+        "kubectl get node {node} -o yaml (the field is in the message); a kubelet that is "
+        "restarted writes its status anew",
+        "the field in the message is what the API says it must be",
+    ),
+    Reason(
+        "pod-unreadable",
+        "A pod of the node could not be read, so nobody knows what it asks for: it does not move, "
+        "and its node takes nothing.",
+        "kubectl -n {namespace} get pod {name} -o yaml (the field is in the message); replace it",
+        "the pod is gone, or the field in the message is what the API says it must be",
+    ),
+    Reason(
+        "asks-too-much",
+        "A pod asks for more terms, constraints or labels than Ebb evaluates for one pod, or for "
+        "the pods of one namespace together; so it counts as not movable, and what it asks of "
+        "other pods is not evaluated.",
+        "let the pod's owner ask for less (the message says of what); or move the pod yourself: "
+        "kubectl -n {namespace} delete pod {name}",
+        "the pod has finished, runs elsewhere, or asks for less",
+    ),
+    Reason(
         "pod-resource-claims",
         "A pod holds devices by resource claims (DRA), whose place Ebb cannot choose.",
         "kubectl -n {namespace} delete pod {name}, at a time when that does no harm",

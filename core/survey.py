@@ -1,6 +1,6 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from core.account import Account
@@ -20,9 +20,7 @@ class Survey:
         self.usability = _usability(cluster, config)
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that an autoscaler is already deleting."""
-        self.closed = frozenset(
-            node.name for node in cluster.nodes if node.unschedulable or not node.ready
-        )
+        self.closed = frozenset(_closed(cluster))
         """Nodes that take no pods."""
         self.blockers: dict[str, list[Blocker]] = {
             node.name: node_blockers(node) for node in cluster.nodes
@@ -51,7 +49,7 @@ class Survey:
                     sums[2] += pod.requests.cpu_millis
                     sums[3] += pod.requests.memory_bytes
                     continue
-            if not pod.unsupported:
+            if pod.evaluable:
                 self.movable.append(pod)
             elif pod.node is not None:
                 self.blockers[pod.node] += pod_blockers(pod)
@@ -71,6 +69,16 @@ class Survey:
         """Return the requests on the node that do not go with it."""
         cpu, memory, daemon_cpu, daemon_memory = self._used.get(node, (*NOTHING, *NOTHING))
         return Amount(cpu - daemon_cpu, memory - daemon_memory)
+
+
+def _closed(cluster: Cluster) -> Iterable[str]:
+    """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
+    for node in cluster.nodes:
+        if node.unschedulable or not node.ready or node.unreadable:
+            yield node.name
+    for pod in cluster.pods:
+        if pod.unreadable and pod.node is not None:
+            yield pod.node
 
 
 def _usability(cluster: Cluster, config: Config) -> Usability | None:
