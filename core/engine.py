@@ -4,7 +4,7 @@ Pure: same cluster, same configuration, same answer. The steps are those of thes
 4.7, extended to a joint plan: what one removal moves is committed before the next is judged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from core.brakes import Pace
@@ -16,6 +16,11 @@ from core.survey import Survey
 from core.work import Work
 
 
+def always() -> bool:
+    """Say that there is time: for those who wait for a whole plan."""
+    return True
+
+
 def plan(
     cluster: Cluster,
     config: Config,
@@ -23,13 +28,15 @@ def plan(
     due: frozenset[str] | None = None,
     removals_max: int | None = None,
     pace: Pace | None = None,
+    in_time: Callable[[], bool] = always,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go.
 
     Nodes that already carry a mark are judged first, in the order of their marks, and need not be
     due. *due* names the others whose delay has elapsed; None: all. At most *removals_max* nodes
     go, the marked ones among them; None: no limit. *pace* is what holds back at this moment; None:
-    what could go in the long run, under the lasting limits alone.
+    what could go in the long run, under the lasting limits alone. Once *in_time* says no, no
+    further node is tried that is not marked: any first part of a plan is a plan.
 
     A node that is not marked goes if the cluster stays within the thresholds without it; one that
     is marked, if it stays within the leave thresholds: a load that moves a little changes nothing.
@@ -37,7 +44,7 @@ def plan(
     Candidates are tried in order (price, pods to move, utilization, name) until none of those
     that are left can go. Raises: nothing; "no" stands in Plan.kept.
     """
-    work = Work(cluster, config, due=due, pace=pace)
+    work = Work(cluster, config, due=due, pace=pace, in_time=in_time)
     before = work.account.totals()
     pending = work.settle()
     work.account.requests = work.account.requests.plus(work.reserve)

@@ -201,6 +201,14 @@ STAYS: Final = (
         "the time in its annotation kube-ebb.io/backoff has passed",
     ),
     Reason(
+        "time-box",
+        "The pass had no time left for the node, because the cluster asks much of it or because "
+        "something came up that could not wait; what else speaks against it was not looked for.",
+        "nothing to do: the next pass judges it; if that goes on, "
+        "ebb_engine_pass_timeouts_total grows, and the engine needs a faster processor",
+        "a pass reaches the node in time",
+    ),
+    Reason(
         "limit",
         "As many other nodes go in this plan as may go at a time.",
         "wait for those to go; or allow more (`ebb plan --max-removals`)",

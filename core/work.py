@@ -4,7 +4,7 @@ The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what o
 committed before the next is judged.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from core.account import Account, excess
@@ -23,7 +23,13 @@ class Work:
     """Packer, sums and brakes side by side, by the same ids of nodes."""
 
     def __init__(
-        self, cluster: Cluster, config: Config, *, due: frozenset[str] | None, pace: Pace | None
+        self,
+        cluster: Cluster,
+        config: Config,
+        *,
+        due: frozenset[str] | None,
+        pace: Pace | None,
+        in_time: Callable[[], bool],
     ) -> None:
         self.survey = Survey(cluster, config)
         spare = headroom(cluster, config.budgets.headroom)
@@ -44,7 +50,7 @@ class Work:
             if mark_of(node.labels) is not None and node.name not in self.survey.gone
         }
         self.pending_amount = Amount(0, 0)
-        self._due = due
+        self._due, self._in_time = due, in_time
         self._delay_seconds = config.delay_seconds
         self._order = self._candidates(config)
 
@@ -121,7 +127,7 @@ class Work:
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
         """
         name = self._name(node)
-        if self.survey.blockers[name] or not self._is_due(name):
+        if self.survey.blockers[name] or not self._is_due(name) or self._too_late(name):
             return None
         if not self.account.nominated(node, self._thresholds(node)):
             return None
@@ -159,6 +165,9 @@ class Work:
         blockers += self._brakes.refusals(self.packer.nodes[node])
         over_sums = self._sum_blockers(node)
         blockers += over_sums
+        if self._too_late(name):
+            message = "the pass ran out of time before the node, or all that speaks against it,"
+            return [*blockers, Blocker("time-box", f"{message} was judged")]
         attempt = self.packer.attempt(self.packer.on[node], node)
         blockers += (self._no_room(pod, node) for pod in attempt.unplaced)
         # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
@@ -204,6 +213,10 @@ class Work:
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked
+
+    def _too_late(self, name: str) -> bool:
+        """Say whether the node must wait for the next plan; marked ones never do."""
+        return name not in self.marked and not self._in_time()
 
     def _name(self, node: int) -> str:
         return self.packer.nodes[node].name

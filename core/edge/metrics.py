@@ -129,3 +129,13 @@ class Metrics:
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
             registry=self.registry,
         )
+        self.pass_failures = Counter(
+            "ebb_engine_pass_failures_total",
+            "Passes of the engine that ended with an exception; the log has it.",
+            registry=self.registry,
+        )
+        self.pass_timeouts = Counter(
+            "ebb_engine_pass_timeouts_total",
+            "Passes of the engine that ran out of time before they had judged every node.",
+            registry=self.registry,
+        )
