@@ -7,6 +7,7 @@ Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity,
 bound claims) and VolumeZone.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
@@ -27,6 +28,7 @@ from core.model import (
 Target_ = TypeVar("Target_")
 
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
+_DIGITS: Final = re.compile(r"(?a)[+-]?\d{1,64}")
 _REPELLING: Final = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 
@@ -96,12 +98,16 @@ def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    try:
-        (bound,) = requirement.values
-        have, limit = int(value or ""), int(bound)
-    except ValueError:
+    have, *limits = (_number(text) for text in (value or "", *requirement.values))
+    if have is None or len(limits) != 1 or limits[0] is None:
         return False  # as the scheduler: not a number, no match
-    return have > limit if requirement.operator == "Gt" else have < limit
+    return have > limits[0] if requirement.operator == "Gt" else have < limits[0]
+
+
+def _number(text: str) -> int | None:
+    """Read a number as the scheduler does (Go's ParseInt): `1_0` is a label, and no number."""
+    found = int(text) if _DIGITS.fullmatch(text) else None
+    return None if found is None or not -(2**63) <= found < 2**63 else found
 
 
 def volumes_reached(node: Node, placing: Placing) -> bool:

@@ -1,0 +1,302 @@
+"""Random mixed clusters from a seed: pools behind taints and labels, nodes that are no machines,
+nodes in every state, marks, prices, devices, zones; small, but with everything in them.
+
+Half of the pods stand where a scheduler would have put them; some stand where their constraints
+would not let them any more, and some nodes hold more than they have: both happen.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from core.marks import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY, Details, encode_details
+from core.model import (
+    ALONE,
+    Cluster,
+    Company,
+    Disk,
+    HostPort,
+    Node,
+    Placing,
+    Pod,
+    PodAffinityTerm,
+    Requirement,
+    Resources,
+    SelectorTerm,
+    SpreadConstraint,
+    Taint,
+    Ties,
+    Toleration,
+    VolumeReach,
+)
+from tests.support.builders import MB, select
+from tests.support.reference_fit import ZONE, admits, has_room
+
+T = TypeVar("T")
+GPU = Taint("gpu", "true", "NoSchedule")
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+HOST = "kubernetes.io/hostname"
+SHAPES = ((4000, 8000), (8000, 8000), (2000, 16_000))
+SIZES = (
+    (0, 0),
+    (0, 200),
+    (100, 0),
+    (100, 200),
+    (500, 300),
+    (500, 2000),
+    (1500, 1000),
+    (2000, 6000),
+)
+LEAVING = (
+    Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),
+    Taint("karpenter.sh/disrupted", "", "NoSchedule"),
+    Taint("karpenter.sh/disruption", "disrupting", "NoSchedule"),
+    Taint("node.kubernetes.io/out-of-service", "x", "NoExecute"),
+)
+PASSING = (
+    Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),
+    Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
+    Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
+    Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),
+)
+TOLERATE_GPU = (Toleration("gpu", "Exists"),)
+A, B = select("a"), select("b")
+COMPANIES = (
+    Company(apart=(PodAffinityTerm(A, HOST),)),
+    Company(apart=(PodAffinityTerm(B, ZONE),)),
+    Company(near=(PodAffinityTerm(A, ZONE),)),
+    Company(spread=(SpreadConstraint(A, ZONE, 1),)),
+    Company(spread=(SpreadConstraint(A, HOST, 1, honor_taints=True),)),
+    Company(host_ports=(HostPort(80),)),
+    Company(disks=(Disk("ebs", "v1"),)),
+    Company(sole=("d/one",)),
+)
+
+
+def _expression(key: str, operator: str, *values: str) -> Placing:
+    return Placing(affinity=(SelectorTerm((Requirement(key, operator, values),)),))
+
+
+PLACINGS = (
+    *(Placing(),) * 8,
+    *(Placing(node_selector=(("pool", "batch"),)),) * 2,
+    *(Placing(node_selector=(("pool", "gpu"),), tolerations=TOLERATE_GPU),) * 2,
+    Placing(tolerations=TOLERATE_GPU),
+    Placing(tolerations=(Toleration(operator="Exists"),)),
+    Placing(tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists"),)),
+    Placing(node_selector=((ZONE, "a"),)),
+    Placing(
+        node_selector=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)
+    ),
+    _expression(ZONE, "In", "a", "b"),
+    _expression(ZONE, "NotIn", "b"),
+    _expression("pool", "Exists"),
+    _expression("pool", "DoesNotExist"),
+    _expression("rank", "Gt", "1"),
+    _expression("rank", "Lt", "2"),
+    Placing(affinity=()),
+    Placing(affinity=(SelectorTerm((), (Requirement("metadata.name", "In", ("n00",)),)),)),
+    Placing(affinity=(SelectorTerm((), (Requirement("metadata.name", "NotIn", ("n01",)),)),)),
+    Placing(volumes=(VolumeReach(zones=((ZONE, ("a",)),)),)),
+    Placing(
+        node_selector=(("pool", "batch"),),
+        volumes=(VolumeReach(affinity=(SelectorTerm((Requirement(ZONE, "In", ("b",)),)),)),),
+    ),
+)
+
+
+def general(chance: random.Random, node: Node) -> Node:
+    """Return a worker that every pod may enter, in one of two pools by label."""
+    label = chance.choice(({}, {"pool": "batch"}, {"pool": "general"}))
+    return replace(node, labels={**node.labels, **label})
+
+
+def gpu(_: random.Random, node: Node) -> Node:
+    """Return a worker with devices, behind a taint."""
+    room = replace(node.allocatable, extended=(("gpu", 2),))
+    labels = {**node.labels, "pool": "gpu"}
+    return replace(node, labels=labels, taints=(GPU,), allocatable=room)
+
+
+def control_plane(_: random.Random, node: Node) -> Node:
+    """Return a node of the control plane, behind its taint."""
+    labels = {**node.labels, CONTROL_PLANE: ""}
+    return replace(node, labels=labels, taints=(Taint(CONTROL_PLANE, "", "NoSchedule"),))
+
+
+def virtual(chance: random.Random, node: Node) -> Node:
+    """Return a node that is no machine: endless room, sometimes without a taint."""
+    kind = chance.choice(
+        ({"type": "virtual-kubelet"}, {"eks.amazonaws.com/compute-type": "fargate"})
+    )
+    taints = chance.choice(((), (Taint("virtual-kubelet.io/provider", "x", "NoSchedule"),)))
+    room = Resources(10_000_000, 80_000_000 * MB, 0, 5000)
+    return replace(node, labels={**node.labels, **kind}, taints=taints, allocatable=room)
+
+
+def forsaken(_: random.Random, node: Node) -> Node:
+    """Return a node that hardly any pod tolerates."""
+    return replace(node, taints=(Taint("nobody", "", "NoExecute"),))
+
+
+def windows(_: random.Random, node: Node) -> Node:
+    """Return a node of another system."""
+    labels = {**node.labels, "kubernetes.io/os": "windows"}
+    return replace(node, labels=labels, taints=(Taint("os", "windows", "NoSchedule"),))
+
+
+KINDS: tuple[Callable[[random.Random, Node], Node], ...] = (
+    *(general,) * 8,
+    *(gpu,) * 2,
+    control_plane,
+    virtual,
+    forsaken,
+    windows,
+)
+
+
+def node(chance: random.Random, name: str) -> Node:
+    """Return a node of any kind in any state."""
+    cpu, memory = chance.choice(SHAPES)
+    zone = chance.choice(("a", "a", "b", "b", "c", ""))
+    made = Node(
+        name=name,
+        labels={
+            "kubernetes.io/os": "linux",
+            HOST: name,
+            "rank": chance.choice(("0", "1", "2", "1_0", "x")),
+            **({ZONE: zone} if chance.random() < 0.8 else {}),
+        },
+        allocatable=Resources(cpu, memory * MB, 0, chance.choice((3, 10, 110))),
+    )
+    return state(chance, chance.choice(KINDS)(chance, made))
+
+
+def tainted(made: Node, taint: Taint) -> Node:
+    """Return the node with one more taint."""
+    return replace(made, taints=(*made.taints, taint))
+
+
+def state(chance: random.Random, made: Node) -> Node:
+    """Return the node in good order, marked, or in some trouble."""
+    mark = chance.choice(("soft", "hard"))
+    states = (
+        (45, made),
+        (29, marked(made, mark, chance.randint(1, 3), chance.randint(0, 2))),
+        (6, replace(tainted(made, CORDON), unschedulable=True)),
+        (5, replace(tainted(made, NOT_READY), ready=False)),
+        (7, tainted(made, chance.choice(LEAVING))),
+        (4, tainted(made, chance.choice(PASSING))),
+        (3, replace(made, annotations={"kube-ebb.io/keep": "true"})),
+        (1, replace(made, unreadable="status")),
+    )
+    return weighed(chance, states)
+
+
+def weighed(chance: random.Random, found: Sequence[tuple[int, T]]) -> T:
+    """Return one of them, by weight."""
+    number = chance.randrange(sum(weight for weight, _ in found))
+    for weight, one in found:
+        number -= weight
+        if number < 0:
+            return one
+    raise AssertionError
+
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
+
+
+def marked(made: Node, mark: str, since: int, order: int = 0) -> Node:
+    """Return the node as it is after the engine and the webhook have marked it."""
+    details = Details(
+        since=since, deadline=since + 3600, owner="me", policy="p", reason="r", order=order
+    )
+    effect = "NoSchedule" if mark == "hard" else "PreferNoSchedule"
+    return replace(
+        made,
+        labels={**made.labels, MARK_LABEL: mark},
+        annotations={**made.annotations, DETAILS_ANNOTATION: encode_details(details)},
+        taints=(*made.taints, Taint(TAINT_KEY, str(since), effect)),
+    )
+
+
+def cluster(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:
+    """Return a cluster; not *social*: no pod asks anything of other pods."""
+    nodes = [node(chance, f"n{number:02}") for number in range(chance.randint(1, most))]
+    wishes = chance.choice((0.0, 0.0, 0.1, 0.5)) if social else 0.0
+    apps = [app(chance, wishes) for _ in range(chance.randint(2, 8))]
+    pods = [daemon(chance, one) for one in nodes if chance.random() < 0.5]
+    left = {one.name: one.allocatable for one in nodes}
+    for number in range(chance.randint(0, 5 * len(nodes))):
+        made = replace(chance.choice(apps), name=f"p{number:02}")
+        pods.append(bound(chance, odd(chance, made), nodes, left))
+    limits = {one.name: chance.choice(({"ebs": 1}, {"ebs": None}, {})) for one in nodes}
+    return replace(Cluster.of(nodes, pods), attach_limits=limits)
+
+
+def app(chance: random.Random, wishes: float) -> Pod:
+    """Return a template."""
+    cpu, memory = chance.choice(SIZES)
+    placing = chance.choice(PLACINGS)
+    gpus = (("gpu", 1),) if placing.tolerations == TOLERATE_GPU and chance.random() < 0.6 else ()
+    return Pod(
+        namespace=chance.choice(("d", "d", "e")),
+        name="",
+        requests=Resources(cpu, memory * MB, 0, 1, gpus),
+        placing=placing,
+        labels={"app": chance.choice("abc")},
+        company=chance.choice(COMPANIES) if chance.random() < wishes else ALONE,
+        owner_kind=chance.choice(("ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "Job")),
+    )
+
+
+def daemon(chance: random.Random, on: Node) -> Pod:
+    """Return a pod that goes with its node; a few of them are static pods."""
+    cpu, memory = chance.choice(SIZES[:6])
+    static = chance.random() < 0.2
+    return Pod(
+        namespace="kube-system",
+        name=f"agent-{on.name}",
+        node=on.name,
+        requests=Resources(cpu, memory * MB, 0, 1),
+        placing=Placing(tolerations=(Toleration(operator="Exists"),)),
+        owner_kind="Node" if static else "DaemonSet",
+        mirror=static,
+        daemon=not static,
+    )
+
+
+def odd(chance: random.Random, made: Pod) -> Pod:
+    """Return the pod, or one of which something keeps people from moving it."""
+    notes = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),)
+    return weighed(
+        chance,
+        (
+            (80, made),
+            (2, replace(made, unsupported=("spec.volumes",))),
+            (1, replace(made, too_much="terms")),
+            (1, replace(made, unreadable="spec")),
+            (4, replace(made, terminating=True)),
+            (4, replace(made, owner_kind="")),
+            (4, replace(made, ties=Ties(notes=notes))),
+            (4, replace(made, priority=-20)),
+        ),
+    )
+
+
+def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, Resources]) -> Pod:
+    """Bind the pod where it fits, rarely where it does not, or let it wait."""
+    careless = chance.random() < 0.04
+    fitting = [
+        one
+        for one in nodes
+        if careless
+        or (admits(one, made.placing, TAINT_KEY) and has_room(made.requests, left[one.name]))
+    ]
+    if not fitting or chance.random() < 0.05:
+        return replace(made, unschedulable=chance.random() < 0.5)
+    target = chance.choice(fitting)
+    left[target.name] -= made.requests
+    return replace(made, node=target.name)

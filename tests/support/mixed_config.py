@@ -1,0 +1,80 @@
+"""Random configurations for random mixed clusters, and what may hold the engine back."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+from core.brakes import Pace
+from core.budgets import Budget, Budgets, Limit, Pool
+from core.capacity import Amount
+from core.config import Config, Price, Thresholds, UsabilityMode
+from core.guards import Blocker
+from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
+from tests.support.reference_fit import ZONE
+
+SHARES = (Fraction(1, 2), Fraction(7, 10), Fraction(4, 5), Fraction(4, 5), Fraction(1))
+
+
+def config(chance: random.Random) -> Config:
+    """Return a configuration."""
+    cpu, memory = chance.choice(SHARES), chance.choice(SHARES)
+    leave = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+    return Config(
+        thresholds=Thresholds(cpu=cpu, memory=memory),
+        leave_thresholds=chance.choice((None, None, leave)),
+        usability=chance.choice(
+            (UsabilityMode.AUTO, UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY)
+        ),
+        budgets=budgets(chance),
+        prices=chance.choice(((), PRICES)),
+    )
+
+
+PRICES = (
+    Price(node_selector=(("pool", "gpu"),), price=Fraction(9)),
+    Price(node_selector=((ZONE, "a"),), price=Fraction(3)),
+    Price(node_selector=(("pool", "batch"),), price=Fraction(7, 2)),
+)
+
+
+def budgets(chance: random.Random) -> Budgets:
+    """Return what the configuration says of numbers."""
+    if chance.random() < 0.5:
+        return replace(UNLIMITED, headroom=chance.choice((0, 1)))
+    return Budgets(
+        cluster=budget(chance),
+        pools=() if chance.random() < 0.7 else pools(chance),
+        balance_zones=chance.random() < 0.6,
+        headroom=chance.choice((0, 1, 1, 3)),
+    )
+
+
+def budget(chance: random.Random) -> Budget:
+    """Return limits of the cluster or of a pool."""
+    some = (None, None, Limit(1), Limit(3), Limit(None, Fraction(1, 2)))
+    return Budget(
+        max_marked=chance.choice(some),
+        max_in_window=chance.choice(some),
+        min_nodes=chance.choice((0, 0, 1, 3)),
+    )
+
+
+def pools(chance: random.Random) -> tuple[Pool, ...]:
+    """Return pools, with thresholds of their own or without."""
+    return tuple(
+        Pool(name=name, node_selector=(("pool", name),), budget=budget(chance))
+        for name in ("batch", "general", "gpu")
+    )
+
+
+def pace(chance: random.Random) -> Pace | None:
+    """Return what holds back at a moment; None: nothing."""
+    if chance.random() < 0.6:
+        return None
+    cooldown = Blocker("cooldown", "a node was added")
+    return Pace(
+        frozen=(cooldown,) if chance.random() < 0.1 else (),
+        in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
+        backing_off=chance.choice(({}, {"n00": 7})),
+        reserve=chance.choice((Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB))),
+    )

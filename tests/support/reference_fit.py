@@ -1,0 +1,324 @@
+"""May one pod stand on one node, beside the pods that stand somewhere: asked plainly, every time.
+
+Written from what kube-scheduler documents, from the objects alone: nothing of the product but its
+values. A name in *mutant* leaves that rule out, so that tests can show that it would be missed.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.model import (
+    Cluster,
+    HostPort,
+    Node,
+    Placing,
+    Pod,
+    PodSelector,
+    Requirement,
+    Resources,
+    SelectorTerm,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+OLD_REGION = "failure-domain.beta.kubernetes.io/region"
+LEAVING = (
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.kubernetes.io/out-of-service",
+)
+"""Taints of nodes that somebody takes away."""
+PASSING = (
+    *LEAVING,
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/unschedulable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "DeletionCandidateOfClusterAutoscaler",
+)
+"""Taints that come and go: what a pod can reach does not depend on them."""
+INT64 = re.compile(r"(?a)[+-]?\d{1,64}")
+
+
+def matches(wanted: Requirement, labels: Mapping[str, str]) -> bool:
+    """Evaluate one expression; numbers as Go reads them: digits and nothing else, 64 bits."""
+    has = wanted.key in labels
+    value = labels.get(wanted.key, "")
+    if wanted.operator == "In":
+        return has and value in wanted.values
+    if wanted.operator == "NotIn":
+        return not (has and value in wanted.values)
+    if wanted.operator == "Exists":
+        return has
+    if wanted.operator == "DoesNotExist":
+        return not has
+    numbers = [number(text) for text in (value, *wanted.values)]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        return False
+    return wanted.operator == {-1: "Lt", 1: "Gt"}.get(compared(numbers[0], numbers[1]))
+
+
+def compared(one: int, other: int) -> int:
+    """Return -1, 0 or 1."""
+    return (one > other) - (one < other)
+
+
+def number(text: str) -> int | None:
+    """Read a whole number of 64 bits; None: it is none."""
+    if not INT64.fullmatch(text):
+        return None
+    found = int(text)
+    return found if -(2**63) <= found < 2**63 else None
+
+
+def selects(selector: PodSelector, pod: Pod) -> bool:
+    """Say whether the selector is about the pod."""
+    there = selector.namespaces is None or pod.namespace in selector.namespaces
+    return there and all(matches(one, pod.labels) for one in selector.requirements)
+
+
+def term_selects(term: SelectorTerm, node: Node) -> bool:
+    """Say whether the node has all that the term asks; a term that asks nothing finds no node."""
+    name = {"metadata.name": node.name}
+    asked = len(term.labels) + len(term.fields)
+    return (
+        asked > 0
+        and all(matches(one, node.labels) for one in term.labels)
+        and all(matches(one, name) for one in term.fields)
+    )
+
+
+def stands(toleration: Toleration, taint: Taint) -> bool:
+    """Say whether the toleration is one for this taint."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    equal = toleration.operator in ("", "Equal")
+    return equal and toleration.key == taint.key and toleration.value == taint.value
+
+
+def stands_taints(node: Node, placing: Placing, aside: Iterable[str]) -> bool:
+    """Say whether all taints that keep pods away are tolerated, but for those set *aside*."""
+    keys = tuple(aside)
+    return all(
+        taint.key in keys or any(stands(one, taint) for one in placing.tolerations)
+        for taint in node.taints
+        if taint.effect in ("NoSchedule", "NoExecute")
+    )
+
+
+def labelled(node: Node, placing: Placing) -> bool:
+    """Ask for the labels of nodeSelector."""
+    return set(placing.node_selector) <= set(node.labels.items())
+
+
+def liked(node: Node, placing: Placing) -> bool:
+    """Ask for one term of the required node affinity."""
+    return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
+
+
+def volumes_reach(node: Node, placing: Placing) -> bool:
+    """Ask for one term of the affinity of each volume."""
+    return all(
+        any(term_selects(one, node) for one in volume.affinity)
+        for volume in placing.volumes
+        if volume.affinity is not None
+    )
+
+
+def volumes_zoned(node: Node, placing: Placing) -> bool:
+    """Ask for the zones and regions of the volumes of a node that is in one itself."""
+    newer = {OLD_ZONE: ZONE, OLD_REGION: REGION}
+    if not any(key in node.labels for key in (ZONE, REGION, OLD_ZONE, OLD_REGION)):
+        return True
+    return all(
+        node.labels.get(key, node.labels.get(newer.get(key, key), None)) in values
+        for volume in placing.volumes
+        for key, values in volume.zones
+    )
+
+
+def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
+    """Say whether the pod's hard constraints admit the node, whatever its state."""
+    passing = () if mutant == "passing taints count" else (taint_key, *PASSING)
+    return (
+        (labelled(node, placing) or mutant == "no selectors")
+        and (liked(node, placing) or mutant == "no node affinity")
+        and (stands_taints(node, placing, passing) or mutant == "no taints")
+    )
+
+
+def admits(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
+    """Say whether the node as it is admits the pod; every real taint counts but ours."""
+    rules: dict[str, Callable[[], bool]] = {
+        "no selectors": lambda: labelled(node, placing),
+        "no node affinity": lambda: liked(node, placing),
+        "no taints": lambda: stands_taints(node, placing, (taint_key,)),
+        "no volume affinity": lambda: volumes_reach(node, placing),
+        "no volume zones": lambda: volumes_zoned(node, placing),
+    }
+    return all(rule() for name, rule in rules.items() if name != mutant)
+
+
+def has_room(asked: Resources, free: Resources, mutant: str = "") -> bool:
+    """Compare as the scheduler does: of what a pod does not ask, nothing needs to be there."""
+    have = dict(free.extended)
+    pairs = {
+        "no cpu": (asked.cpu_millis, free.cpu_millis),
+        "no memory": (asked.memory_bytes, free.memory_bytes),
+        "no storage": (asked.ephemeral_bytes, free.ephemeral_bytes),
+        "no pod count": (asked.pods, free.pods),
+    }
+    extended = [(amount, have.get(name, 0)) for name, amount in asked.extended]
+    if mutant == "no devices":
+        extended = []
+    of_all = [pair for name, pair in pairs.items() if name != mutant]
+    return all(not want or want <= room for want, room in [*of_all, *extended])
+
+
+Standing = Sequence[tuple[Pod, Node]]
+"""Pods and the nodes that they stand on."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """May the pod join those that stand there, as kube-scheduler's documentation puts it?"""
+
+    pod: Pod
+    node: Node
+    standing: Standing
+    cluster: Cluster
+    taint_key: str
+    mutant: str = ""
+
+    def fits(self) -> bool:
+        """Ask all rules."""
+        rules: dict[str, Callable[[], bool]] = {
+            "no ports": self.ports_free,
+            "no sole claims": self.claims_free,
+            "no attach limits": self.attachable,
+            "no own anti-affinity": self.no_enemy_there,
+            "no anti-affinity of others": self.nobody_minds,
+            "no affinity": self.friends_there,
+            "no spread": lambda: all(map(self.even, self.pod.company.spread)),
+        }
+        return all(rule() for name, rule in rules.items() if name != self.mutant)
+
+    def together(self, key: str, other: Node) -> bool:
+        """Say whether the other node is at the same place of this topology."""
+        return key in self.node.labels and self.node.labels[key] == other.labels.get(key)
+
+    def ports_free(self) -> bool:
+        """Nobody on the node has one of the pod's ports."""
+        return not any(
+            clash(want, have)
+            for want in self.pod.company.host_ports
+            for other, at in self.standing
+            if at is self.node
+            for have in other.company.host_ports
+        )
+
+    def claims_free(self) -> bool:
+        """Nobody in the cluster uses a claim that one pod alone may use."""
+        return not any(
+            claim in other.company.sole
+            for claim in self.pod.company.sole
+            for other, _ in self.standing
+        )
+
+    def attachable(self) -> bool:
+        """The node takes the different volumes of each driver, unless all are there already."""
+        limits = self.cluster.attach_limits.get(self.node.name, {})
+        for driver in {disk.driver for disk in self.pod.company.disks}:
+            mine = {disk.handle for disk in self.pod.company.disks if disk.driver == driver}
+            there = {
+                disk.handle
+                for other, at in self.standing
+                if at is self.node
+                for disk in other.company.disks
+                if disk.driver in (driver, "")  # "": a volume that nobody knows
+            }
+            if self.mutant == "no shared disks":
+                there = {f"another's {handle}" for handle in there}
+            limit = limits.get(driver, 0)
+            if limit is not None and mine - there and len(mine | there) > limit:
+                return False
+        return True
+
+    def no_enemy_there(self) -> bool:
+        """Nobody whom the pod does not stand is at its place."""
+        return not any(
+            selects(term.selector, other) and self.together(term.topology_key, at)
+            for term in self.pod.company.apart
+            for other, at in self.standing
+        )
+
+    def nobody_minds(self) -> bool:
+        """Nobody at the place does not stand the pod."""
+        return not any(
+            selects(term.selector, self.pod) and self.together(term.topology_key, at)
+            for other, at in self.standing
+            for term in other.company.apart
+        )
+
+    def friends_there(self) -> bool:
+        """Somebody whom all terms select is at the place of each, or the pod is the first."""
+        terms = self.pod.company.near
+        if not all(term.topology_key in self.node.labels for term in terms):
+            return False
+        friends = [
+            at
+            for other, at in self.standing
+            if terms and all(selects(term.selector, other) for term in terms)
+        ]
+        if all(any(self.together(t.topology_key, at) for at in friends) for t in terms):
+            return True
+        first = not any(term.topology_key in at.labels for term in terms for at in friends)
+        alike = all(selects(term.selector, self.pod) for term in terms)
+        return first and alike and self.mutant != "no first pod"
+
+    def even(self, asked: SpreadConstraint) -> bool:
+        """The pod's domain gets at most so many more than the emptiest."""
+        pod, key = self.pod, asked.topology_key
+        if key not in self.node.labels:
+            return False
+        counts: dict[str, int] = {}
+        for node in self.cluster.nodes:
+            if not all(one.topology_key in node.labels for one in pod.company.spread):
+                continue
+            if asked.honor_affinity and not (
+                labelled(node, pod.placing) and liked(node, pod.placing)
+            ):
+                continue
+            if asked.honor_taints and not stands_taints(node, pod.placing, (self.taint_key,)):
+                continue
+            counts.setdefault(node.labels[key], 0)
+            for other, at in self.standing:
+                if at is node and selects(asked.selector, other) and not other.terminating:
+                    counts[node.labels[key]] += 1
+        if self.node.labels[key] not in counts:
+            return False
+        least = min(counts.values()) if len(counts) >= asked.min_domains else 0
+        if self.mutant == "no domains":
+            least = min(counts.values())
+        own = 1 if selects(asked.selector, pod) else 0
+        return counts[self.node.labels[key]] + own - least <= asked.max_skew
+
+
+def clash(one: HostPort, other: HostPort) -> bool:
+    """Say whether both cannot be on one node; 0.0.0.0 is every address."""
+    everywhere = "0.0.0.0"
+    same_place = one.ip == other.ip or everywhere in (one.ip, other.ip)
+    return one.port == other.port and one.protocol == other.protocol and same_place

@@ -1,0 +1,323 @@
+"""The joint plan written plainly and slowly, from the documented order alone.
+
+Nothing is shared with what it judges: what it takes from the product are values, the cluster, the
+configuration, what holds back now. The parts: reference_fit (one pod, one node), reference_rules
+(who may go, in which order, how many), reference_sums (how full a set of nodes is),
+reference_state (what stands where); here is the order of the steps.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from core.config import Config
+from core.model import Cluster, Node, Pod, Resources
+from tests.support.reference_fit import Beside, admits, has_room
+from tests.support.reference_rules import (
+    Shares,
+    guarded,
+    is_marked,
+    is_sticky,
+    leaving,
+    limits,
+    mark_rank,
+    price_of,
+    virtual,
+)
+from tests.support.reference_state import Members, State, is_spare, plain_key
+from tests.support.reference_sums import Pair, Sums, Useful, asked, dominant, offered, plus, within
+
+if TYPE_CHECKING:
+    from core.brakes import Pace
+
+Moves = list[tuple[str, str]]
+"""Pods, by namespace/name, and where they would go."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What is said of one set of nodes."""
+
+    thresholds: Shares
+    before: Sums
+    after: Sums
+    exempt: bool
+    usability: Useful | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer."""
+
+    removals: list[tuple[str, Moves]]
+    pending: Moves
+    before: Sums
+    after: Sums
+    reaches: list[Reach]
+
+
+class Reference(State):
+    """One plan; `run` makes it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        mutant: str = "",
+        pace: "Pace | None" = None,
+        *,
+        due: frozenset[str] | None = None,
+        key: Callable[[Members], str] = plain_key,
+    ) -> None:
+        """Look at the cluster, and order nodes before anything moves."""
+        super().__init__(cluster, config, mutant, pace, key=key)
+        self.due = due
+        self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
+        self.order = sorted((n for n in cluster.nodes if not leaving(n)), key=self.rank)
+        """Candidates in the order in which they are tried."""
+
+    # Order.
+
+    def fullest_first(self, node: Node) -> tuple[int, str]:
+        """Order nodes for packing, as they stand at the start."""
+        used = Resources.total(pod.requests for pod in self.on(node.name))
+        return -dominant(used, node.allocatable), node.name
+
+    def largest_first(self, pod: Pod) -> tuple[object, ...]:
+        """Order pods for packing: by share of what is reached, whole request, template, name."""
+        everywhere = self.mutant == "shares of all nodes"
+        whole = Resources.total(
+            n.allocatable for n in self.cluster.nodes if everywhere or n.name in self.reached
+        )
+        share = dominant(pod.requests, whole)
+        sign = 1 if self.mutant == "smallest first" else -1
+        amounts = [-amount for amount in self.amounts(pod)]
+        return sign * share, amounts, repr(pod.placing), pod.namespace, pod.name
+
+    def amounts(self, pod: Pod) -> list[int]:
+        """Return the whole request in the order of weight: devices by name from the last on."""
+        names = sorted({name for one in self.cluster.pods for name, _ in one.requests.extended})
+        one, devices = pod.requests, dict(pod.requests.extended)
+        found = [devices.get(name, 0) for name in reversed(names)]
+        return [*found, one.ephemeral_bytes, one.pods, one.memory_bytes, one.cpu_millis]
+
+    def dearness(self, node: Node) -> tuple[object, ...]:
+        """Return the node's class; those of a smaller one are tried first after every removal."""
+        unreached = node.name not in self.reached
+        if is_marked(node):
+            return 0, unreached
+        if self.mutant == "cheapest first":
+            return 1, unreached, price_of(self.config, node)
+        return 1, unreached, -price_of(self.config, node)
+
+    def rank(self, node: Node) -> tuple[object, ...]:
+        """Order candidates."""
+        if is_marked(node):
+            return *self.dearness(node), *mark_rank(node, self.config.taint_key)
+        pods = self.on(node.name)
+        used = Resources.total(pod.requests for pod in pods)
+        sticky = sum(map(is_sticky, pods)) if self.mutant != "no stickiness" else 0
+        moving = len([pod for pod in pods if pod.key in self.moves])
+        share = dominant(used, node.allocatable)
+        return *self.dearness(node), sticky, moving, share, node.name
+
+    # Steps.
+
+    def pack(self, pods: Iterable[Pod], away: str = "") -> tuple[list[tuple[Pod, Node]], bool]:
+        """Say where the pods would go, first-fit decreasing, and whether all found a place."""
+        ordered = sorted(pods, key=self.largest_first)
+        lifted = {pod.key for pod in ordered}
+        takes = [n for n in self.first_fit if self.open(n) and n.name != away]
+        free = {
+            n.name: n.allocatable - Resources.total(pod.requests for pod in self.on(n.name))
+            for n in takes
+        }
+        standing = [
+            (self.pods[key], self.nodes[name])
+            for key, name in self.at.items()
+            if key not in lifted
+        ]
+        placed: list[tuple[Pod, Node]] = []
+        for pod in ordered:
+            for node in takes:
+                if (
+                    admits(node, pod.placing, self.config.taint_key, self.mutant)
+                    and has_room(pod.requests, free[node.name], self.mutant)
+                    and self.beside(pod, node, standing)
+                ):
+                    free[node.name] -= pod.requests
+                    placed.append((pod, node))
+                    standing.append((pod, node))
+                    break
+        return placed, len(placed) == len(ordered)
+
+    def beside(self, pod: Pod, node: Node, standing: list[tuple[Pod, Node]]) -> bool:
+        """Say whether the pod may join the others."""
+        return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
+
+    def settle(self) -> Moves:
+        """Place what waits, what must leave anyway, then the headroom; some may find no place."""
+        pending = [pod for pod in self.movable if pod.node is None]
+        refused = [pod for pod in pending if pod.unschedulable]
+        others = [pod for pod in pending if not pod.unschedulable]
+        displaced = [p for p in self.movable if p.node and leaving(self.nodes[p.node])]
+        self.spare = self.headroom()
+        self.pods |= {pod.key: pod for pod in self.spare}
+        settled = []
+        for group in (refused, [*others, *displaced], self.spare):
+            placed, _ = self.pack(group)
+            self.at |= {pod.key: node.name for pod, node in placed}
+            settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
+        return settled
+
+    def headroom(self) -> list[Pod]:
+        """Make pods like the largest of each reach, with what it asks of its node alone."""
+        made = []
+        for number, members in enumerate(self.all_reaches):
+            own = [pod for pod in self.movable if self.reach[pod.key] == members]
+            if len(members) > 1:
+                largest = min(own, key=self.headroom_rank)
+                names = [f"headroom-{number}-{n}" for n in range(self.config.budgets.headroom)]
+                made += [like(largest, name) for name in names]
+        if self.mutant == "headroom of one reach":
+            return made[: self.config.budgets.headroom]
+        return made
+
+    def headroom_rank(self, pod: Pod) -> tuple[object, ...]:
+        """Order the pods of a reach: most CPU, most memory, most of the rest, packing order."""
+        amounts = [-amount for amount in self.amounts(pod)]
+        one = pod.requests
+        return -one.cpu_millis, -one.memory_bytes, amounts, self.largest_first(pod)
+
+    def may_go(self, node: Node) -> bool:
+        """Say whether the node may go at all, before its pods are asked."""
+        moves = [p for p in self.on(node.name) if not p.stays_with_node and not is_spare(p)]
+        stuck = [pod for pod in moves if pod.key not in self.moves]
+        due = self.due is None or node.name in self.due or is_marked(node)
+        if self.mutant == "virtual nodes are machines" and virtual(node):
+            return due and not self.counts.hold(node)
+        return not guarded(node) and not stuck and due and not self.counts.hold(node)
+
+    def remove(self, node: Node) -> Moves | None:
+        """Let the node go, and say where its pods go; None: it must stay, and nothing changes."""
+        if not self.may_go(node):
+            return None
+        here = self.on(node.name)
+        moving = [pod for pod in here if not pod.stays_with_node]
+        placed, complete = self.pack(moving, node.name)
+        if not complete:
+            return None
+        residents = asked(pod for pod in here if pod.stays_with_node)
+        if not self.sums_pass(node, residents):
+            return None
+        before = dict(self.at)
+        self.at |= {pod.key: to.name for pod, to in placed}
+        self.gone.append(node.name)
+        touched = {node.name, *(to.name for pod, to in placed if not is_spare(pod))}
+        if self.usable_passes(node, touched):
+            self.counts.gone.append(node)
+            return [(pod.key, to.name) for pod, to in placed if not is_spare(pod)]
+        self.at = before
+        self.gone.pop()
+        return None
+
+    def sums_pass(self, node: Node, residents: Pair) -> bool:
+        """Hold the requests without the node's residents against the capacity without the node."""
+        if node.name not in self.reached:
+            return True
+        whole, own = self.whole(), offered(node)
+        requests = plus(whole.requests, self.reserve(None))
+        left = whole.capacity[0] - own[0], whole.capacity[1] - own[1]
+        requests = requests[0] - residents[0], requests[1] - residents[1]
+        return within(requests, limits(self.config, marked=is_marked(node)), left)
+
+    def usable_passes(self, node: Node, touched: set[str]) -> bool:
+        """Hold requests against what is usable, with the node gone and its pods elsewhere."""
+        marked = is_marked(node) and self.mutant != "no leave thresholds"
+        if node.name in self.reached:
+            whole = self.whole()
+            requests = plus(whole.requests, self.reserve(None))
+            if not within(requests, limits(self.config, marked=marked), whole.usable):
+                return False
+        for members in self.all_reaches:
+            if len(members) < 2 or not members & touched or self.mutant == "the whole alone":
+                continue
+            if self.mutant == "receivers are not asked" and node.name not in members:
+                continue
+            found = self.sums(members, self.useful[members])
+            requests = plus(found.requests, self.reserve(members))
+            shares = self.thresholds(members, marked=marked)
+            if not within(requests, shares, found.usable):
+                return False
+        return True
+
+    def run(self, removals_max: int | None = None) -> Found:
+        """Make the plan."""
+        pending = self.settle()
+        before, reaches_before = self.whole(), self.reach_sums()
+        removals = self.remove_all(removals_max)
+        after, reaches_after = self.whole(), self.reach_sums()
+        found = [
+            Reach(
+                thresholds=self.thresholds(members, marked=False),
+                before=reaches_before[members],
+                after=reaches_after[members],
+                exempt=len(members) < 2,
+                usability=self.useful[members],
+            )
+            for members in self.all_reaches
+        ]
+        return Found(removals, pending, before, after, found)
+
+    def reach_sums(self) -> dict[Members, Sums]:
+        """Add up each reach."""
+        return {one: self.sums(one, self.useful[one]) for one in self.all_reaches}
+
+    def remove_all(self, removals_max: int | None) -> list[tuple[str, Moves]]:
+        """Remove nodes one by one; the next is always the dearest that can go now.
+
+        Among equally dear ones the search goes on after the last that was tried, and around; a
+        removal sends it back to the beginning of all that are dearer.
+        """
+        removals: list[tuple[str, Moves]] = []
+        refused: dict[str, int] = {}
+        """How many had gone when the node was last refused."""
+        tried: dict[object, str] = {}
+        """By class, the node that was tried last; none: the beginning."""
+        while len(removals) != removals_max:
+            node = self.next_to_try(refused, tried, len(removals))
+            if node is None:
+                break
+            kind = self.dearness(node)
+            tried[kind] = node.name
+            moves = self.remove(node)
+            if moves is None:
+                refused[node.name] = len(removals)
+                continue
+            removals.append((node.name, moves))
+            if self.mutant != "no way back":
+                for other in [one for one in tried if one < kind]:  # type: ignore[operator]
+                    del tried[other]
+        return removals
+
+    def next_to_try(
+        self, refused: dict[str, int], tried: dict[object, str], gone: int
+    ) -> Node | None:
+        """Return the dearest node that was not yet refused as things stand."""
+        left = [n for n in self.order if n.name not in self.gone and refused.get(n.name) != gone]
+        if self.mutant == "no way back":
+            left = [n for n in left if n.name not in refused]
+        if not left:
+            return None
+        kind = min(self.dearness(node) for node in left)
+        names = [node.name for node in self.order]
+        last = names.index(tried[kind]) if kind in tried else -1
+        alike = [node for node in left if self.dearness(node) == kind]
+        later = [node for node in alike if names.index(node.name) > last]
+        return (later or alike)[0]
+
+
+def like(pod: Pod, name: str) -> Pod:
+    """Return a pod that asks for as much, and of its node the same; of others nothing."""
+    placing = replace(pod.placing, volumes=())
+    return Pod(namespace="", name=name, requests=pod.requests, placing=placing)

@@ -1,0 +1,233 @@
+"""Which nodes and pods may go at all, in which order, and how many: written out plainly.
+
+From the documented words on Nodes and Pods; nothing of the product but its values.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from core.model import Cluster, Node, Pod
+from tests.support.reference_fit import LEAVING, ZONE
+
+if TYPE_CHECKING:
+    from core.brakes import Pace
+    from core.budgets import Budget, Limit, Pool
+    from core.config import Config
+
+MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
+DETAILS = "kube-ebb.io/drain"
+KEEP = ("kube-ebb.io/keep", "karpenter.sh/do-not-disrupt")
+GUARD, GUARD_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "kube-ebb.io/guard"
+CONTROL_PLANE = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)
+ROUTINE_OWNERS = ("ReplicaSet", "ReplicationController", "Job")
+Shares = tuple[Fraction, Fraction]
+
+
+def virtual(node: Node) -> bool:
+    """Say whether it is no machine."""
+    return (
+        node.labels.get("type") == "virtual-kubelet"
+        or node.labels.get("eks.amazonaws.com/compute-type") == "fargate"
+    )
+
+
+def leaving(node: Node) -> bool:
+    """Say whether somebody takes the node away."""
+    return any(taint.key in LEAVING for taint in node.taints)
+
+
+def is_open(node: Node, pods: Sequence[Pod]) -> bool:
+    """Say whether the node takes pods, given those on it."""
+    known = not node.unreadable and not any(pod.unreadable for pod in pods)
+    standing = not virtual(node) and not leaving(node)
+    return standing and node.ready and not node.unschedulable and known
+
+
+def guarded(node: Node) -> bool:
+    """Say whether the node's own words or its state keep it."""
+    annotations = node.annotations
+    ours = annotations.get(GUARD) == "true" and GUARD_OURS in annotations
+    return (
+        virtual(node)
+        or leaving(node)
+        or bool(node.unreadable)
+        or node.unschedulable
+        or not node.ready
+        or any(annotations.get(key) == "true" for key in KEEP)
+        or (GUARD in annotations and not ours)
+        or any(label in node.labels for label in CONTROL_PLANE)
+    )
+
+
+def is_marked(node: Node) -> bool:
+    """Say whether the node carries a mark."""
+    return node.labels.get(MARK) in ("soft", "hard")
+
+
+def mark_rank(node: Node, taint_key: str) -> tuple[int, int, str]:
+    """Return what marked nodes are ordered by: second, place in the plan, name."""
+    try:
+        details = json.loads(node.annotations[DETAILS])
+        return details["since"], details["order"], node.name
+    except (KeyError, ValueError):
+        values = [t.value for t in node.taints if t.key == taint_key and t.value.isdecimal()]
+        return int(values[0]) if values else 0, 0, node.name
+
+
+def is_sticky(pod: Pod) -> bool:
+    """Say whether the pod rarely leaves by itself, as far as is known without a clock."""
+    notes = dict(pod.ties.notes)
+    evict = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict")
+    if pod.stays_with_node or pod.priority < -10 or pod.terminating or evict == "on-completion":
+        return False
+    safe = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes", "").split(",")
+    return (
+        notes.get("karpenter.sh/do-not-disrupt") == "true"
+        or evict == "false"
+        or pod.owner_kind not in ROUTINE_OWNERS
+        or pod.namespace == "kube-system"
+        or pod.priority >= 2_000_000_000
+        or not set(pod.ties.local_volumes) <= set(safe)
+    )
+
+
+def price_of(config: "Config", node: Node) -> Fraction:
+    """Return the price of the first entry whose labels the node carries."""
+    for entry in config.prices:
+        if set(entry.node_selector) <= set(node.labels.items()):
+            return entry.price
+    return Fraction(0)
+
+
+def pool_of(config: "Config", node: Node) -> "Pool | None":
+    """Return the first pool whose labels the node carries."""
+    for pool in config.budgets.pools:
+        if set(pool.node_selector) <= set(node.labels.items()):
+            return pool
+    return None
+
+
+def limit_of(limit: "Limit", nodes: int) -> int:
+    """Return how many of so many nodes: a share is rounded down, but to one at least."""
+    if limit.share is None:
+        return limit.number or 0
+    return max(1, int(nodes * limit.share))
+
+
+def limits(config: "Config", *, marked: bool) -> Shares:
+    """Return the thresholds of the configuration; those to leave are five points higher."""
+    enter, leave = config.thresholds, config.leave_thresholds
+    if not marked:
+        return enter.cpu, enter.memory
+    if leave is not None:
+        return leave.cpu, leave.memory
+    return loosened((enter.cpu, enter.memory))
+
+
+def loosened(enter: Shares) -> Shares:
+    """Return five points more, up to all."""
+    more, most = Fraction(5, 100), Fraction(1)
+    return min(enter[0] + more, most), min(enter[1] + more, most)
+
+
+def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
+    """Return the thresholds of the node's pool where it has its own, else the configuration's."""
+    pool = pool_of(config, node)
+    enter = getattr(pool, "thresholds", None)
+    if enter is None:
+        return limits(config, marked=marked)
+    if not marked:
+        return enter.cpu, enter.memory
+    leave = getattr(pool, "leave_thresholds", None)
+    if leave is None:
+        return loosened((enter.cpu, enter.memory))
+    return max(leave.cpu, enter.cpu), max(leave.memory, enter.memory)
+
+
+Reaches = Mapping[frozenset[str], str]
+"""Sets of nodes, by name, each with the reach's key."""
+
+
+class Counts:
+    """How many nodes the brakes still let go, as nodes go one after the other."""
+
+    def __init__(
+        self, cluster: Cluster, config: "Config", pace: "Pace | None", found: Reaches
+    ) -> None:
+        """Take all reaches of the cluster."""
+        self.config, self.pace, self.reaches = config, pace, found
+        self.reached = frozenset().union(*found)
+        self.all = [n for n in cluster.nodes if not virtual(n) and not leaving(n)]
+        self.gone: list[Node] = []
+
+    def pool_name(self, node: Node) -> str:
+        """Return the name of the node's pool; empty: it is in none."""
+        pool = pool_of(self.config, node)
+        return pool.name if pool else ""
+
+    def scopes(self, node: Node) -> list[tuple[str, "Budget", list[Node]]]:
+        """Return the cluster and the node's pool: its name, its budget, its nodes.
+
+        Of a reached node only reached nodes count.
+        """
+        among = [n for n in self.all if node.name not in self.reached or n.name in self.reached]
+        found = [("", self.config.budgets.cluster, among)]
+        pool = pool_of(self.config, node)
+        if pool is not None:
+            mine = [n for n in among if self.pool_name(n) == pool.name]
+            found.append((pool.name, pool.budget, mine))
+        return found
+
+    def hold(self, node: Node) -> bool:
+        """Say whether the node must stay."""
+        scopes = self.scopes(node)
+        if self.config.budgets.pools and not self.pool_name(node):
+            return True
+        for _, budget, members in scopes:
+            if len([n for n in members if n not in self.gone]) - 1 < budget.min_nodes:
+                return True
+        if is_marked(node):
+            return False
+        if self.config.budgets.balance_zones and self.unbalances(node):
+            return True
+        return self.pace is not None and self.too_fast(node, scopes, self.pace)
+
+    def unbalances(self, node: Node) -> bool:
+        """Say whether the node's zone would fall behind in the narrowest reach with zones."""
+        mine = node.labels.get(ZONE)
+        if not mine:
+            return False
+        for members in sorted(self.reaches, key=lambda one: (len(one), self.reaches[one])):
+            zoned = [
+                n
+                for n in self.all
+                if n.name in members
+                and n.labels.get(ZONE)
+                and self.pool_name(n) == self.pool_name(node)
+            ]
+            if node.name in members and len({n.labels[ZONE] for n in zoned}) > 1:
+                left = [n.labels[ZONE] for n in zoned if n not in self.gone]
+                most = max((left.count(zone) for zone in left if zone != mine), default=0)
+                return left.count(mine) - 1 < most - 1
+        return False
+
+    def too_fast(
+        self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"
+    ) -> bool:
+        """Say whether it must wait for its turn."""
+        if pace.frozen or node.name in pace.backing_off:
+            return True
+        for name, budget, members in scopes:
+            new = len([n for n in self.gone if n in members and not is_marked(n)])
+            marked = len([n for n in members if is_marked(n)]) + new
+            window = pace.in_window.get(name, 0) + new
+            if budget.max_marked and marked >= limit_of(budget.max_marked, len(members)):
+                return True
+            if budget.max_in_window and window >= limit_of(budget.max_in_window, len(members)):
+                return True
+        return False

@@ -1,0 +1,194 @@
+"""What the plain plan knows at a moment: where every pod stands, the reaches, and their sums.
+
+Nothing is indexed or remembered: every question is answered by walking over everything.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from core.config import Config, UsabilityMode
+from core.model import Cluster, Node, Pod
+from tests.support.reference_fit import reaches
+from tests.support.reference_rules import (
+    Counts,
+    Shares,
+    is_open,
+    limits,
+    limits_at,
+    virtual,
+)
+from tests.support.reference_sums import (
+    NONE,
+    Pair,
+    Sums,
+    Useful,
+    asked,
+    derived,
+    given,
+    offered,
+    plus,
+    usable_of,
+)
+
+if TYPE_CHECKING:
+    from core.brakes import Pace
+
+REACHES_MAX = 256
+Moves = list[tuple[str, str]]
+Members = frozenset[str]
+"""Names of nodes."""
+
+
+def plain_key(members: Members) -> str:
+    """Name a set of nodes where nobody asks what the product calls it."""
+    return " ".join(sorted(members))
+
+
+class State:
+    """What stands where, and what follows from it; *key* names a reach as the product does."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        mutant: str = "",
+        pace: "Pace | None" = None,
+        *,
+        due: frozenset[str] | None = None,
+        key: Callable[[Members], str] = plain_key,
+    ) -> None:
+        """Look at the cluster as it stands."""
+        self.cluster, self.config, self.mutant = cluster, config, mutant
+        self.pace, self.due, self.key = pace, due, key
+        self.nodes = {node.name: node for node in cluster.nodes}
+        self.pods = {pod.key: pod for pod in cluster.pods}
+        self.at = {p.key: p.node for p in cluster.pods if p.node in self.nodes}
+        """Where every pod stands now, by key; pending ones stand nowhere."""
+        self.gone: list[str] = []
+        self.spare: list[Pod] = []
+        movable = [pod for pod in cluster.pods if self.might_move(pod)]
+        self.reach = {pod.key: self.reach_of(pod) for pod in movable}
+        self.all_reaches = self.told_apart(movable)
+        self.movable = [
+            p for p in movable if self.reach[p.key] in (*self.all_reaches, frozenset())
+        ]
+        self.moves = {pod.key for pod in self.movable}
+        self.reached: Members = frozenset().union(*self.all_reaches)
+        named = {members: key(members) for members in self.all_reaches}
+        if mutant == "all nodes count":
+            named = {frozenset(self.nodes): ""}
+        self.counts = Counts(cluster, config, pace, named)
+        self.useful = {members: self.usability(members) for members in self.all_reaches}
+        self.useful_whole = self.usability(None)
+
+    # Who is there.
+
+    def might_move(self, pod: Pod) -> bool:
+        """Say whether the engine can place the pod: it is bound to a machine, or pending."""
+        known = not (pod.unsupported or pod.too_much or pod.unreadable)
+        if pod.node is None:
+            return known and not pod.stays_with_node
+        node = self.nodes.get(pod.node)
+        if node is None or (virtual(node) and self.mutant != "virtual nodes are machines"):
+            return False
+        return known and not pod.stays_with_node
+
+    def reach_of(self, pod: Pod) -> Members:
+        """Return the machines that the pod's hard constraints admit."""
+        return frozenset(
+            node.name
+            for node in self.cluster.nodes
+            if (not virtual(node) or self.mutant == "virtual nodes are machines")
+            and reaches(node, pod.placing, self.config.taint_key, self.mutant)
+        )
+
+    def told_apart(self, pods: list[Pod]) -> list[Members]:
+        """Return the reaches; of too many, each namespace's commonest before anyone's second."""
+        counts: dict[str, dict[Members, int]] = {}
+        for pod in pods:
+            if members := self.reach[pod.key]:
+                mine = counts.setdefault(pod.namespace, {})
+                mine[members] = mine.get(members, 0) + 1
+        ranks: dict[Members, list[int]] = {}
+        for mine in counts.values():
+            ordered = sorted(mine, key=lambda one: (-mine[one], self.key(one)))
+            for rank, members in enumerate(ordered):
+                ranks.setdefault(members, []).append(rank)
+
+        def order(members: Members) -> tuple[int, int, str]:
+            total = sum(mine.get(members, 0) for mine in counts.values())
+            return min(ranks[members]), -total, self.key(members)
+
+        return sorted(ranks, key=order)[:REACHES_MAX]
+
+    def usability(self, members: Members | None) -> Useful | None:
+        """Return what is of use to the pods whose own reach it is; None: to all that move."""
+        if self.config.usability is UsabilityMode.NONE:
+            return None
+        if self.config.usability is not UsabilityMode.AUTO:
+            return given(self.config.usability)
+        everyone = members is None or self.mutant == "one usability"
+        pods = [pod for pod in self.movable if everyone or self.reach[pod.key] == members]
+        return derived(pods, smallest=self.mutant == "the one smallest pod")
+
+    def on(self, name: str) -> list[Pod]:
+        """Return all pods on the node as it stands, those among them that do not exist."""
+        return [pod for key, pod in self.pods.items() if self.at.get(key) == name]
+
+    def open(self, node: Node) -> bool:
+        """Say whether the node takes pods."""
+        if node.name in self.gone:
+            return False
+        if self.mutant == "virtual nodes are machines" and virtual(node):
+            return True
+        return is_open(node, self.on(node.name))
+
+    # Sums.
+
+    def sums(self, members: Members, useful: Useful | None) -> Sums:
+        """Add up what stands on the nodes now; what does not exist is no load."""
+        nodes, capacity, requests, usable = 0, NONE, NONE, NONE
+        for node in self.cluster.nodes:
+            if node.name not in members or node.name in self.gone:
+                continue
+            load = self.mutant == "headroom is load"
+            pods = [pod for pod in self.on(node.name) if not is_spare(pod) or load]
+            if self.open(node) or self.mutant == "closed nodes give capacity":
+                used = asked(pods)
+                nodes += 1
+                capacity = plus(capacity, offered(node))
+                usable = plus(usable, usable_of(offered(node), used, useful))
+            else:
+                used = asked(pod for pod in pods if not pod.stays_with_node)
+            if self.mutant == "closed nodes ask nothing" and not self.open(node):
+                used = NONE
+            requests = plus(requests, used)
+        return Sums(nodes, capacity, requests, usable)
+
+    def whole(self) -> Sums:
+        """Add up all nodes that somebody reaches."""
+        everywhere = self.mutant == "the whole is every node"
+        members = frozenset(self.nodes) if everywhere else self.reached
+        return self.sums(members, self.useful_whole)
+
+    def reserve(self, members: Members | None) -> Pair:
+        """Return what the busiest moment needed beyond what is asked for now."""
+        if self.pace is None or self.mutant == "no peak":
+            return NONE
+        if members is None:
+            found = self.pace.reserve
+        else:
+            found = getattr(self.pace, "reserves", {}).get(self.key(members), NONE)
+        return found[0], found[1]
+
+    def thresholds(self, members: Members, *, marked: bool) -> Shares:
+        """Return the smallest that any node of the reach has."""
+        each = [limits_at(self.config, self.nodes[name], marked=marked) for name in members]
+        if self.mutant == "no thresholds of pools":
+            each = [limits(self.config, marked=marked)]
+        return min(cpu for cpu, _ in each), min(memory for _, memory in each)
+
+
+def is_spare(pod: Pod) -> bool:
+    """Say whether the pod does not exist and room is kept for it."""
+    return not pod.namespace

@@ -1,0 +1,112 @@
+"""How much there is, is asked for and is of use: pairs of CPU and memory, added up plainly."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.model import Node, Pod, Resources
+
+if TYPE_CHECKING:
+    from core.capacity import Usability
+
+Pair = tuple[int, int]
+"""Millicores and bytes."""
+NONE: Pair = (0, 0)
+
+
+class Useful(NamedTuple):
+    """When free capacity is of use: so much of both at least, and the one beside the other."""
+
+    least: Pair
+    cpu_per_memory: Fraction
+    """Cores per 10^9 bytes."""
+    memory_per_cpu: Fraction
+
+
+class Sums(NamedTuple):
+    """Of a set of nodes."""
+
+    nodes: int
+    capacity: Pair
+    requests: Pair
+    usable: Pair
+
+
+def plus(one: Pair, other: Pair) -> Pair:
+    """Add both resources."""
+    return one[0] + other[0], one[1] + other[1]
+
+
+def asked(pods: Iterable[Pod]) -> Pair:
+    """Add up what pods ask for."""
+    total = NONE
+    for pod in pods:
+        total = plus(total, (pod.requests.cpu_millis, pod.requests.memory_bytes))
+    return total
+
+
+def offered(node: Node) -> Pair:
+    """Return what the node has for pods."""
+    return node.allocatable.cpu_millis, node.allocatable.memory_bytes
+
+
+def within(used: Pair, shares: tuple[Fraction, Fraction], whole: Pair) -> bool:
+    """Say whether both shares are kept; of nothing there is no share."""
+    return all(
+        have > 0 and Fraction(part, have) <= share
+        for part, share, have in zip(used, shares, whole, strict=True)
+    )
+
+
+def usable_of(whole: Pair, used: Pair, useful: Useful | None) -> Pair:
+    """Return what is used, and what of the rest a pod could use; overcommitted: what is used."""
+    cpu, memory = whole[0] - used[0], whole[1] - used[1]
+    if cpu < 0 or memory < 0:
+        return used
+    if useful is None:
+        return whole
+    if cpu < useful.least[0] or memory < useful.least[1]:
+        return used
+    cpu_bound = Fraction(memory, 10**9) * useful.cpu_per_memory * 1000
+    memory_bound = Fraction(cpu, 1000) * useful.memory_per_cpu * 10**9
+    return plus(used, (min(cpu, int(cpu_bound)), min(memory, int(memory_bound))))
+
+
+def derived(pods: Sequence[Pod], *, smallest: bool = False) -> Useful | None:
+    """Derive the four numbers from pods that ask for both resources; None: there are none.
+
+    Just under what all but one in twenty ask for; *smallest*: under what any of them asks for.
+    """
+    pairs = [asked([pod]) for pod in pods]
+    pairs = [(cpu, memory) for cpu, memory in pairs if cpu > 0 and memory > 0]
+    if not pairs:
+        return None
+    place = 0 if smallest else -(-len(pairs) * 5 // 100) - 1
+    cpu = sorted(cpu for cpu, _ in pairs)[place]
+    memory = sorted(memory for _, memory in pairs)[place]
+    return Useful(
+        least=(cpu * 9 // 10, memory * 9 // 10),
+        cpu_per_memory=max(Fraction(c, 1000) / Fraction(m, 10**9) for c, m in pairs),
+        memory_per_cpu=max(Fraction(m, 10**9) / Fraction(c, 1000) for c, m in pairs),
+    )
+
+
+def given(usability: "Usability") -> Useful:
+    """Read the configuration's four numbers."""
+    return Useful(
+        least=(usability.min_cpu_millis, usability.min_memory_bytes),
+        cpu_per_memory=usability.max_cpu_per_gb,
+        memory_per_cpu=usability.max_gb_per_cpu,
+    )
+
+
+def dominant(requests: Resources, whole: Resources) -> int:
+    """Return the largest share in CPU, memory or a device, in parts of 2^40, rounded down."""
+    have = {"cpu": whole.cpu_millis, "memory": whole.memory_bytes, **dict(whole.extended)}
+    want = {"cpu": requests.cpu_millis, "memory": requests.memory_bytes, **dict(requests.extended)}
+    shares = [
+        amount * 2**40 // max(have[name], 1)
+        for name, amount in want.items()
+        if have.get(name) or name in ("cpu", "memory")
+    ]
+    return max(shares)
