@@ -13,7 +13,7 @@ from cli.terminal import printable, table, written
 from core.account import percent
 from core.explain import NodeAnswer, PodAnswer
 from core.guards import Blocker
-from core.marks import going
+from core.leaving import why_leaving
 from core.model import Pod
 from core.quantity import format_bytes, format_millis
 from core.reasons import advice
@@ -97,8 +97,8 @@ def _node_facts(
 
 
 def _verdict(answer: NodeAnswer) -> str:
-    if going(answer.node):
-        return "counts as gone: an autoscaler is deleting it"
+    if (why := why_leaving(answer.node)) is not None:
+        return f"counts as gone: {why}"
     if answer.order is not None:
         return f"would go, as number {answer.order} of the plan"
     codes = list(dict.fromkeys(blocker.code for blocker in answer.blockers))

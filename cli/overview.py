@@ -16,9 +16,9 @@ class Status:
     found: Found
     plan: Plan
     marked: tuple[Standing, ...]
-    """Nodes with a mark that no autoscaler is deleting yet, the oldest mark first."""
+    """Nodes with a mark that are not leaving yet, the oldest mark first."""
     going: int
-    """Nodes that an autoscaler is already deleting."""
+    """Nodes that are leaving (core.leaving)."""
     reasons: tuple[tuple[str, int], ...]
     """(code, nodes that stay for it), most first; a node with several codes counts in each."""
     stray: tuple[str, ...]

@@ -8,7 +8,8 @@ from enum import StrEnum
 from core import marks
 from core.marks import Backoff, Details, Mark
 from core.model import Cluster, Node, Pod
-from webhook.decide import EXPENDABLE_PRIORITY, GUARD_WHILE_MARKED
+from webhook.decide import GUARD_WHILE_MARKED
+from webhook.emptiness import EXPENDABLE_PRIORITY
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -40,7 +41,7 @@ class Standing:
     taints_right: bool
     """Whether it carries exactly the taint that its mark asks for."""
     going: bool
-    """Whether an autoscaler is already deleting it."""
+    """Whether it is leaving (core.leaving)."""
     backoff: Backoff | None
     """How often it did not empty in time, and until when it is left alone for that."""
 

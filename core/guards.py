@@ -5,15 +5,26 @@ add, never rename.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, NamedTuple
 
-from core.marks import going, opted_out
+from core.leaving import why_leaving
+from core.marks import opted_out
 from core.model import Node, Pod
 from core.volumes import CLAIMS_FIELD as VOLUME_CLAIMS_FIELD
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/controlplane",  # RKE
+    "node-role.kubernetes.io/etcd",  # K3s, RKE, RKE2
+    "node-role.kubernetes.io/api-server",  # kOps
+    "node.kubernetes.io/microk8s-controlplane",
+)
+"""The presence counts, whatever the value. Kubelets may not write those of node-role."""
+CONTROL_PLANE_ROLES: Final = (
+    ("kubernetes.io/role", "master"),  # kOps, before 1.24
+    ("node.k0sproject.io/role", "control-plane"),
 )
 
 
@@ -30,8 +41,8 @@ def _unreadable(node: Node) -> str | None:
     return f"it could not be read: {node.unreadable}" if node.unreadable else None
 
 
-def _being_deleted(node: Node) -> str | None:
-    return "an autoscaler is already deleting it" if going(node) else None
+def _virtual(node: Node) -> str | None:
+    return "it is a virtual node: it stands for no machine" if node.virtual else None
 
 
 def _kept(node: Node) -> str | None:
@@ -48,12 +59,15 @@ def _not_ready(node: Node) -> str | None:
 
 
 def _control_plane(node: Node) -> str | None:
-    label = next((key for key in CONTROL_PLANE_LABELS if key in node.labels), None)
+    plain = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
+    roles = (f"{key}={role}" for key, role in CONTROL_PLANE_ROLES if node.labels.get(key) == role)
+    label = next(chain(plain, roles), None)
     return f"it belongs to the control plane (label {label})" if label else None
 
 
 NODE_RULES: Final[tuple[tuple[str, Callable[[Node], str | None]], ...]] = (
-    ("being-deleted", _being_deleted),
+    ("virtual-node", _virtual),
+    ("being-deleted", why_leaving),
     ("opted-out", _kept),
     ("cordoned", _cordoned),
     ("not-ready", _not_ready),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from core.leaving import being_deleted, why_leaving
 from core.model import Effect, Node, Resources, Taint
 
 MARK_LABEL: Final = "kube-ebb.node-restriction.kubernetes.io/drain"
@@ -28,13 +29,6 @@ KEEP_ANNOTATION: Final = "kube-ebb.io/keep"
 KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
 BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"
 """How often the node did not empty before its deadline, and until when it is left alone."""
-GOING_TAINT_KEYS: Final = frozenset(
-    {
-        "ToBeDeletedByClusterAutoscaler",
-        "karpenter.sh/disrupted",
-    }
-)
-"""Taints of autoscalers that are already deleting the node: it counts as gone."""
 
 SCORE_MAX: Final = 10
 SCORE_MARKED_SOFT_MAX: Final = 1
@@ -187,8 +181,8 @@ def opted_out(node: Node) -> str | None:
 
 
 def going(node: Node) -> bool:
-    """Say whether an autoscaler is already deleting the node."""
-    return any(taint.key in GOING_TAINT_KEYS for taint in node.taints)
+    """Say whether the node is leaving: it counts as gone."""
+    return why_leaving(node) is not None
 
 
 def traces(node: Node) -> tuple[str | None, ...]:
@@ -207,7 +201,7 @@ def traces(node: Node) -> tuple[str | None, ...]:
                 BACKOFF_ANNOTATION,
             )
         ),
-        "going" if going(node) else None,
+        "being deleted" if being_deleted(node) else why_leaving(node),
     )
 
 

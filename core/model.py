@@ -206,6 +206,10 @@ class Node:
     unreadable: str = ""
     """Why it could not be read: what stands here is all that is known of it, so it stays and
     takes nothing; empty: it could."""
+    deleting: bool = False
+    """Its object has a deletionTimestamp, and a finalizer that still holds it."""
+    virtual: bool = False
+    """It stands for no machine (core.virtual): it never goes and takes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,18 @@ class Advice(NamedTuple):
 STAYS: Final = (
     Reason(
         "being-deleted",
-        "An autoscaler has tainted the node for deletion, so Ebb counts it as gone already.",
-        "nothing to do: the autoscaler is at work; if it is stuck, its own log says why",
-        "the autoscaler has deleted the node, or has taken its taint back",
+        "The node is leaving: its object is being deleted, or an autoscaler, a notice of the "
+        "cloud or a person has tainted it. Ebb counts it as gone and places its pods first.",
+        "nothing to do: somebody is at work; if it is stuck, whoever set the taint in the message "
+        "says why in its own log",
+        "the node is gone, or the taint has been taken back",
+    ),
+    Reason(
+        "virtual-node",
+        "The node stands for no machine (a virtual kubelet, Fargate): there is nothing to save, "
+        "so it never goes, takes no pods in a plan and is in no sum.",
+        "nothing to do; if it is a machine, take away the label or taint that says otherwise",
+        "neither its labels, nor its taints, nor its providerID say that it is virtual",
     ),
     Reason(
         "opted-out",

@@ -19,7 +19,7 @@ class Survey:
         self.thresholds = Share(config.thresholds.cpu, config.thresholds.memory)
         self.usability = _usability(cluster, config)
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
-        """Nodes that an autoscaler is already deleting."""
+        """Nodes that are leaving."""
         self.closed = frozenset(_closed(cluster))
         """Nodes that take no pods."""
         self.blockers: dict[str, list[Blocker]] = {
@@ -74,7 +74,7 @@ class Survey:
 def _closed(cluster: Cluster) -> Iterable[str]:
     """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
     for node in cluster.nodes:
-        if node.unschedulable or not node.ready or node.unreadable:
+        if node.unschedulable or not node.ready or node.virtual or node.unreadable:
             yield node.name
     for pod in cluster.pods:
         if pod.unreadable and pod.node is not None:

@@ -11,7 +11,8 @@ from core.config import Config, Mode
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.errors import ConflictError, UnavailableError
-from core.marks import desired_taints, going, mark_of, traces
+from core.leaving import being_deleted
+from core.marks import desired_taints, mark_of, traces
 from core.model import Cluster, Node, Taint
 from core.plan import Plan
 from core.scalein import CostWrite
@@ -167,7 +168,7 @@ class Controller:
     async def _repair(self, node: Node, version: str) -> None:
         for _ in range(TRIES_MAX):
             wanted = desired_taints(node, self.config.taint_key)
-            if wanted == node.taints or going(node):
+            if wanted == node.taints or being_deleted(node):
                 return
             try:
                 await self._writer.replace_taints(node.name, wanted, version)

@@ -12,15 +12,16 @@ from enum import StrEnum
 from typing import Any, Final
 
 from core import harden, marks
+from core.cleanup import cleanup
 from core.config import Config, Mode
-from core.marks import Backoff, Details, Mark, mark_of
-from core.model import Cluster, Node, Pod
+from core.leaving import being_deleted, why_leaving
+from core.marks import BACKOFF_ANNOTATION, Backoff, Details, Mark, mark_of
+from core.model import Cluster, Node
 from core.plan import Plan
+from webhook.emptiness import busy, occupied
 
 TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
-EXPENDABLE_PRIORITY: Final = -10
-"""Pods below this are none to Cluster Autoscaler."""
 MARKS_A_PASS_MAX: Final = 200
 """About ten milliseconds each; the next pass marks the others."""
 REASON: Final = "the cluster can do without it"
@@ -91,7 +92,7 @@ def decide(
     cannot wait comes soon after.
     """
     maker = _Maker(cluster, plan, config, now_seconds, owner)
-    writes = [write for node in cluster.nodes if not marks.going(node) for write in maker.of(node)]
+    writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = sorted(
         (write for write in writes if write.kind is WriteKind.MARK),
         key=lambda write: maker.order[write.node],
@@ -113,13 +114,19 @@ class _Maker:
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
-        self._occupied = _occupied(cluster.pods)
-        self._busy = _busy(cluster, config)
+        self._occupied = occupied(cluster.pods)
+        self._busy = busy(cluster, config.hand_over.utilization)
         asked = config.hard_after_seconds is not None
         self._against_hard = harden.refusals(cluster, config.taint_key) if asked else {}
 
     def of(self, node: Node) -> Iterable[Write]:
-        """Return the writes for one Node that no autoscaler is deleting."""
+        """Return the writes for one Node; none on one that an autoscaler is deleting."""
+        why = why_leaving(node)
+        if why is None:
+            return self._judged(node)
+        return () if being_deleted(node) else self._let_go(node, why)
+
+    def _judged(self, node: Node) -> Iterable[Write]:
         mark = mark_of(node.labels)
         wanted = node.name in self.order
         if mark is None:
@@ -186,6 +193,22 @@ class _Maker:
             annotations[marks.BACKOFF_ANNOTATION] = str(backoff)
         return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
 
+    def _let_go(self, node: Node, why: str) -> Iterable[Write]:
+        """Take mark and guard off a node that leaves by itself: whoever collects it may at once.
+
+        If it comes back it is judged like any other.
+        """
+        found = cleanup(node, self._config.taint_key)
+        if found is None:
+            return
+        annotations = dict.fromkeys(one for one in found.annotations if one != BACKOFF_ANNOTATION)
+        if found.labels:
+            yield _write(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
+        elif annotations:
+            yield _write(WriteKind.UNGUARD, node, {}, annotations, why)
+        else:
+            yield from _repair(node, self._config)
+
     def _overdue(self, node: Node) -> bool:
         details = marks.decode_details(node.annotations)
         return details is not None and self._now >= details.deadline
@@ -223,36 +246,6 @@ class _Maker:
             yield _unguard(node, "released long enough ago")
         elif node.name in self._busy:
             yield _unguard(node, "released, and above the autoscaler's threshold")
-
-
-def _occupied(pods: Iterable[Pod]) -> frozenset[str]:
-    """Return the nodes that are not empty, as Cluster Autoscaler counts."""
-    return frozenset(
-        pod.node
-        for pod in pods
-        if pod.node is not None and not pod.stays_with_node and pod.priority >= EXPENDABLE_PRIORITY
-    )
-
-
-def _busy(cluster: Cluster, config: Config) -> frozenset[str]:
-    """Return the released nodes that their autoscaler would not take for underutilized."""
-    released = [
-        node
-        for node in cluster.nodes
-        if mark_of(node.labels) is None and marks.guarded_by_us(node)
-    ]
-    if not released:
-        return frozenset()
-    used, share = cluster.used(), config.hand_over.utilization
-    return frozenset(
-        node.name
-        for node in released
-        for have, whole in (
-            (used[node.name].cpu_millis, node.allocatable.cpu_millis),
-            (used[node.name].memory_bytes, node.allocatable.memory_bytes),
-        )
-        if have * share.denominator > share.numerator * whole
-    )
 
 
 _GUARDED: Final = {

@@ -23,6 +23,7 @@ from core.errors import InvalidInputError
 from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Pod, Taint, Ties
 from core.requests import resources
+from core.virtual import is_virtual
 from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
 NAME_MAX: Final = 253
@@ -42,15 +43,19 @@ def node(obj: NodeObject) -> Node:
     status, spec, meta = obj.status, obj.spec, obj.metadata
     conditions = (status.conditions if status else None) or []
     amounts = _allocatable(obj)
+    labels, taints = meta.labels or {}, tuple(map(_taint, (spec and spec.taints) or ()))
+    provider_id = (spec and spec.provider_id) or ""
     return Node(
         name=_shared(meta.name, "metadata.name"),
         uid=meta.uid,
-        labels=meta.labels or {},
+        labels=labels,
         annotations=meta.annotations or {},
-        taints=tuple(map(_taint, (spec and spec.taints) or ())),
+        taints=taints,
         unschedulable=bool(spec and spec.unschedulable),
         allocatable=resources(amounts, pods=amounts.get("pods", 0)),
         ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
+        deleting=meta.deletion_timestamp is not None,
+        virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
     )
 
 

@@ -39,6 +39,7 @@ class Meta(Struct):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
 
 
 class PodMeta(Struct):
@@ -180,6 +181,7 @@ class Taint(Struct):
 class NodeSpec(Struct):
     """A node's spec."""
 
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
     taints: list[Taint] | None = None
     unschedulable: bool | None = None
 

@@ -36,7 +36,6 @@ class ClaimMeta(Meta):
     """A claim's metadata."""
 
     owner_references: list[ClaimOwner] | None = None
-    deletion_timestamp: str | None = None
 
 
 class ClaimSpec(Struct):

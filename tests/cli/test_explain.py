@@ -164,7 +164,7 @@ class TestNode:
     ) -> None:
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
         file = of(tmp_path, node("m", spec={"taints": [taint]}), node("n"), pod("p", "m"))
-        assert "counts as gone: an autoscaler is deleting it" in table(capsys, file, "node", "m")
+        assert f"counts as gone: taint {taint['key']} says" in table(capsys, file, "node", "m")
         assert explained(capsys, file, "pod", "shop/p")["wouldGoTo"] == "n"
 
 

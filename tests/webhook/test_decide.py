@@ -31,7 +31,9 @@ LATER = str(NOW + CONFIG.hand_over.guard_seconds)
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
 GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
 MARKED = {MARK_LABEL: "soft"}
+BACKED_OFF = {BACKOFF_ANNOTATION: f"1 {NOW + 60}"}
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
 FOREIGN = {GUARD_ANNOTATION: "true"}
@@ -158,6 +160,31 @@ CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, 
         {GUARD_OURS_ANNOTATION: None},
     ),
     ("being deleted, wanted", node(None, None, GOING), (), True, None, {}),
+    ("machine stops, nothing of ours", node(None, FOREIGN, STOPPED), (), False, None, {}),
+    (
+        "machine stops, marked: nothing keeps its autoscaler from collecting it",
+        node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, STOPPED),
+        (POD,),
+        False,
+        WriteKind.RELEASE,
+        {DETAILS_ANNOTATION: None, **LIFTED},
+    ),
+    (
+        "machine stops, guarded after a release",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: LATER}, STOPPED),
+        (POD,),
+        False,
+        WriteKind.UNGUARD,
+        dict(LIFTED),
+    ),
+    (
+        "machine stops, taint left over",
+        node(None, BACKED_OFF, OURS, STOPPED),
+        (),
+        False,
+        WriteKind.REPAIR,
+        {},
+    ),
     ("being deleted, marked", node(MARKED, DETAILED, OURS, GOING), (POD,), False, None, {}),
     (
         "being deleted, guarded",

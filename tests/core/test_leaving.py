@@ -1,0 +1,140 @@
+"""Nodes that are no machines, nodes that leave, nodes of the control plane: from the wire on."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core import engine
+from core.config import Config, UsabilityMode
+from core.guards import node_blockers
+from core.leaving import LEAVING_TAINTS, PASSING_TAINTS, why_leaving
+from core.marks import TAINT_KEY, going, traces
+from core.model import Cluster, Node, Taint
+from tests.support import kube_json
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.kube_json import MISSING
+
+CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
+
+
+def written(
+    labels: dict[str, str] | None = None,
+    taint: str | None = None,
+    provider_id: Any = MISSING,
+    **changes: Any,
+) -> Node:
+    if provider_id is not MISSING:
+        changes["spec__providerID"] = provider_id
+    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
+    return kube_json.node(metadata__labels=labels or {}, spec__taints=taints, **changes)
+
+
+class TestVirtual:
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(written({"type": "virtual-kubelet"}), id="virtual-kubelet"),
+            pytest.param(written({"eks.amazonaws.com/compute-type": "fargate"}), id="Fargate"),
+            pytest.param(written(taint="eks.amazonaws.com/compute-type"), id="its taint"),
+            pytest.param(
+                written(provider_id="aws:///eu-west-1b/5ad2dd2b4c-0f3a/fargate-ip-10-0-1-2.internal"),
+                id="its providerID",
+            ),
+            pytest.param(written(taint="virtual-kubelet.io/provider"), id="a provider's taint"),
+            pytest.param(written({"liqo.io/type": "virtual-node"}), id="Liqo"),
+            pytest.param(written(provider_id="liqo://rome"), id="Liqo, providerID"),
+            pytest.param(written({"node.kubernetes.io/instance-type": "eklet"}), id="TKE"),
+            pytest.param(written({"node-role.kubernetes.io/virtual-node": ""}), id="OKE"),
+            pytest.param(written(provider_id="ocid1.virtualnode.oc1.aaaa"), id="OKE, providerID"),
+        ],
+    )  # fmt: skip
+    def test_what_platforms_write(self, found: Node) -> None:
+        assert found.virtual
+        assert "virtual-node" in {blocker.code for blocker in node_blockers(found)}
+
+    @pytest.mark.parametrize(
+        "found",
+        [
+            pytest.param(written({"type": "kwok", "liqo.io/type": "x"}), id="other values"),
+            pytest.param(written({"eks.amazonaws.com/compute-type": "ec2"}), id="EKS on EC2"),
+            pytest.param(written(provider_id="aws:///eu-west-1b/i-0b1234"), id="EC2"),
+            pytest.param(written(provider_id="gce://fargate-p/zone/gke-fargate-1"), id="a name"),
+            pytest.param(written(provider_id=None), id="null"),
+            pytest.param(written(), id="nothing"),
+        ],
+    )
+    def test_a_machine_is_none(self, found: Node) -> None:
+        assert not found.virtual
+
+    def test_it_never_goes_and_takes_nothing(self) -> None:
+        cloud = replace(node("cloud", 10_000_000, 10_000_000), virtual=True)
+        cluster = Cluster.of([node("a"), cloud], [pod("x", "a", 100, 100)])
+        plan = engine.plan(cluster, CONFIG)
+        assert not plan.removals
+        codes = {kept.node: {one.code for one in kept.blockers} for kept in plan.kept}
+        assert "virtual-node" in codes["cloud"]
+        assert "no-room" in codes["a"]
+
+
+class TestLeaving:
+    @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
+    def test_a_taint_says_so(self, key: str) -> None:
+        found = written(taint=key)
+        assert going(found)
+        assert key in (why_leaving(found) or "")
+        assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
+
+    def test_an_object_that_is_being_deleted_is_leaving(self) -> None:
+        found = written(metadata__deletionTimestamp="2026-01-01T00:00:00Z")
+        assert going(found)
+        assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
+
+    def test_what_was_decided_before_a_node_began_to_leave_is_not_written(self) -> None:
+        assert traces(node("a")) != traces(replace(node("a"), deleting=True))
+
+    @pytest.mark.parametrize(
+        "key",
+        [*sorted(PASSING_TAINTS - LEAVING_TAINTS), TAINT_KEY, "gpu", "karpenter.sh/unregistered"],
+    )
+    def test_other_taints_do_not(self, key: str) -> None:
+        assert not going(written(taint=key))
+
+    @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
+    def test_its_pods_are_placed_before_any_node_goes(self, key: str) -> None:
+        """With its 3,000m two of the three nodes are full; without them two could go."""
+        leaving = node("gone", taints=(Taint(key, "", "NoSchedule"),))
+        nodes = [node("a"), node("b"), node("c"), leaving]
+        pods = [pod(f"on-{name}", name, 1000, 100) for name in "abc"]
+        cluster = Cluster.of(nodes, [*pods, pod("moves", "gone", 3000, 100)])
+        plan = engine.plan(cluster, CONFIG)
+        assert "gone" not in {removal.node for removal in plan.removals}
+        assert all(p.node != "gone" for removal in plan.removals for p in removal.placements)
+        assert len(plan.removals) == 1
+
+
+class TestControlPlane:
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("node-role.kubernetes.io/control-plane", ""),
+            ("node-role.kubernetes.io/master", "true"),
+            ("node-role.kubernetes.io/controlplane", "true"),
+            ("node-role.kubernetes.io/etcd", "true"),
+            ("node-role.kubernetes.io/api-server", ""),
+            ("node.kubernetes.io/microk8s-controlplane", "microk8s-controlplane"),
+            ("kubernetes.io/role", "master"),
+            ("node.k0sproject.io/role", "control-plane"),
+        ],
+    )
+    def test_however_it_is_spelled(self, key: str, value: str) -> None:
+        (blocker,) = node_blockers(written({key: value}))
+        assert blocker.code == "control-plane"
+        assert key in blocker.message
+
+    @pytest.mark.parametrize(
+        "label",
+        [("kubernetes.io/role", "agent"), ("node-role.kubernetes.io/worker", "true")],
+    )
+    def test_workers_have_roles_too(self, label: tuple[str, str]) -> None:
+        assert not node_blockers(written(dict([label])))
