@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from core.capacity import Amount
+from core.fit import refusal
 from core.marks import GUARD_ANNOTATION, going
 from core.model import Effect, Node, Pod, Resources, Taint
 from core.policies.node_utilization import considered
@@ -55,6 +56,9 @@ class World(Protocol):
 
     def end_node(self, name: str) -> None:
         """Delete a Node."""
+
+    def template(self, shape: Resources) -> Node:
+        """Return what every new Node of a shape looks like."""
 
     def new_node(self, shape: Resources) -> str:
         """Create a Node that is not ready yet; return its name."""
@@ -102,8 +106,7 @@ class Autoscaler:
         state = self._world.state
         if key not in state.pending:
             return
-        requests = state.pods[key].requests
-        shape = next((s for s in self._shapes if requests.fits_in(s - DAEMON_REQUESTS)), None)
+        shape = self._shape_for(state.pods[key])
         if shape is None:
             return  # no node group has such nodes
         self._world.after(SCAN_MS, lambda: self._scale_up(key))
@@ -114,6 +117,14 @@ class Autoscaler:
         self.scale_ups += 1
         self._last_add_ms = self._now()
         self._world.after(self._chance.randint(*STARTUP_MS), lambda: self._arrive(name))
+
+    def _shape_for(self, pod: Pod) -> Resources | None:
+        """Return the smallest shape that an empty node must have to take the pod."""
+        for shape in self._shapes:
+            room = pod.requests.fits_in(shape - DAEMON_REQUESTS)
+            if room and refusal(self._world.template(shape), pod.placing) is None:
+                return shape
+        return None
 
     def _has_room_coming(self, key: str) -> bool:
         """Say whether nodes on their way will take the pod, after those that wait longer."""

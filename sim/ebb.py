@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from core.config import Config
 from core.edge.metrics import Metrics
+from core.errors import UnavailableError
 from core.marks import desired_taints
 from core.model import Cluster, Node, Pod, Taint
 from extender import wire
@@ -49,6 +50,8 @@ class Ebb:
         self._view, self._peers = view, peers
         self._loop = asyncio.new_event_loop()
         self._store: Callable[[Node], None] = lambda _: None
+        self.held: Cluster | None = None
+        """What the engine sees in place of what stands, as long as its watches bring no news."""
         self._state = State()
         self._news = ClusterView()
         self.restart(config)
@@ -99,14 +102,14 @@ class Ebb:
         """Run one pass of the engine."""
         self._news.urgent.clear()
         self._state, self._store = state, write
-        cluster: Cluster = state.snapshot()
+        cluster = self.held or state.snapshot()
         self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))
 
     # The API server, as the controller sees it
 
     async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
         """Merge-patch a Node's labels and annotations."""
-        node = self._state.places[name].node
+        node, _ = await self.get_node(name)
         metadata = patch["metadata"]
         self._store(
             replace(
@@ -119,7 +122,10 @@ class Ebb:
 
     async def get_node(self, name: str) -> tuple[Node, str]:
         """Return a Node as stored; there is one writer at a time, so versions do not matter."""
-        return self._state.places[name].node, "1"
+        place = self._state.places.get(name)
+        if place is None:
+            raise UnavailableError(f"no node {name}")
+        return place.node, "1"
 
     async def replace_taints(
         self,
@@ -128,7 +134,8 @@ class Ebb:
         resource_version: str,  # noqa: ARG002
     ) -> tuple[Node, str]:
         """Write the whole list of taints."""
-        self._store(replace(self._state.places[name].node, taints=tuple(taints)))
+        node, _ = await self.get_node(name)
+        self._store(replace(node, taints=tuple(taints)))
         return await self.get_node(name)
 
 

@@ -42,8 +42,9 @@ class Scheduler:
         totals = self._plugin_scores(pod, feasible)
         if self._scorer is not None:
             names = [place.node.name for place in feasible]
-            for name, score in self._scorer.scores(pod, names).items():
-                totals[name] += score * EXTENDER_WEIGHT * POINTS_PER_SCORE
+            scores = self._scorer.scores(pod, names)
+            for name in names:  # nodes that were not asked about may be answered too
+                totals[name] += scores.get(name, 0) * EXTENDER_WEIGHT * POINTS_PER_SCORE
         best = max(totals.values())
         winners = sorted(name for name, total in totals.items() if total == best)
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)

@@ -5,12 +5,12 @@ Units: milliseconds of virtual time, millicores, bytes, thousandths of a GPU.
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from core.model import Resources
+from core.model import ANYWHERE, Node, Placing, Resources
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
 
 GPU: Final = "gpu-milli"
@@ -31,6 +31,7 @@ class Arrival:
     name: str
     requests: Resources
     life_ms: int
+    placing: Placing = ANYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class Workload:
     duration_ms: int
     tick_ms: int
     """How often the engine looks; large clusters in virtual time are looked at less often."""
+    groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
+    """Labels and taints of the nodes of a shape; a shape that is not here has none."""
+
+    def template(self, shape: Resources) -> Node:
+        """Return what every new Node of a shape looks like."""
+        return self.groups.get(shape) or Node(name="", allocatable=shape)
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:

@@ -70,6 +70,7 @@ class Result:
     """Of all pods together, from arrival or eviction to binding."""
     scale_ups: int = 0
     marks: int = 0
+    releases: int = 0
     pods: int = 0
     samples: list[Sample] = field(default_factory=list)
 
@@ -151,11 +152,15 @@ class World:
 
     # Nodes
 
+    def template(self, shape: Resources) -> Node:
+        """Return what every new Node of a shape looks like."""
+        return self._workload.template(shape)
+
     def new_node(self, shape: Resources) -> str:
         """Create a Node that is not ready yet; return its name."""
         self._numbers += 1
         name = f"node-{self._numbers:06}"
-        node = Node(name=name, uid=name, allocatable=shape, ready=False)
+        node = replace(self.template(shape), name=name, uid=name, ready=False)
         agent = self.state.add_node(node, self._now)
         self._capacity_millis += shape.cpu_millis
         if self._compactor is not None:
@@ -175,6 +180,8 @@ class World:
             node = self._compactor.admit(before, node)
         if mark_of(before.labels) is None and mark_of(node.labels) is not None:
             self.result.marks += 1
+        if mark_of(before.labels) is not None and mark_of(node.labels) is None:
+            self.result.releases += 1
         self._store(node)
 
     def _store(self, node: Node) -> None:
@@ -211,6 +218,7 @@ class World:
             requests=arrival.requests,
             owner_kind="Job",
             owner_name=arrival.name,
+            placing=arrival.placing,
         )
         self.result.pods += 1
         self._lives[pod.key] = arrival.life_ms

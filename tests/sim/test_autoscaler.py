@@ -45,6 +45,9 @@ class Hands:
     def end_node(self, name: str) -> None:
         self.state.remove_node(name)
 
+    def template(self, shape: Resources) -> Node:
+        return Node(name="", allocatable=shape)
+
     def new_node(self, shape: Resources) -> str:
         name = f"new-{len(self.state.places)}"
         self.state.add_node(Node(name=name, allocatable=shape, ready=False), self.clock)

@@ -28,6 +28,7 @@ from sim.ebb import Ebb
 from sim.scheduler import admits
 from sim.workload import Workload
 from sim.world import World
+from webhook.loop import STALE_SECONDS
 
 OURS = (
     MARK_LABEL,
@@ -46,6 +47,12 @@ class Fault(StrEnum):
     WEBHOOK_DOWN = "the webhook does not answer"
     REFUSED = "writes of the engine fail"
     UNHEARD = "writes of the engine are stored, and their answers get lost"
+    STALE = "watches bring no news; after a while nothing is judged on them"
+    UNSCORED = "the extender does not answer"
+
+
+HARMLESS = (Fault.WEBHOOK_DOWN, Fault.UNSCORED)
+"""The engine makes up for the webhook, and whatever scores say, no pod may wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +72,19 @@ class Troubled:
         self.faults: Counter[Fault] = Counter()
         self.sound = False
         """Whether the last pass could do all that it wanted, and nothing is in its way since."""
+        self._held_ms = 0
 
     def begin(self, fault: Fault) -> None:
         self.faults[fault] += 1
-        self.sound &= fault is Fault.WEBHOOK_DOWN  # the engine makes up for the webhook
+        self.sound &= fault in HARMLESS
 
     def end(self, fault: Fault) -> None:
         self.faults[fault] -= 1
+        if not self.faults[Fault.STALE]:
+            self.ebb.held = None
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        return self.ebb.scores(pod, names)
+        return {} if self.faults[Fault.UNSCORED] else self.ebb.scores(pod, names)
 
     def node_changed(self, node: Node) -> None:
         self.ebb.node_changed(node)
@@ -92,10 +102,11 @@ class Troubled:
         return after if self.faults[Fault.WEBHOOK_DOWN] else self.ebb.admit(before, after)
 
     def urgent(self) -> bool:
-        return not self.faults[Fault.STOPPED] and self.ebb.urgent()
+        silent = self.faults[Fault.STOPPED] or self.faults[Fault.STALE]
+        return not silent and self.ebb.urgent()
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
-        if self.faults[Fault.STOPPED]:
+        if self.faults[Fault.STOPPED] or self._too_stale(state, now_ms):
             return
 
         def troubled(node: Node) -> None:
@@ -106,7 +117,15 @@ class Troubled:
                 raise UnavailableError("the answer got lost")
 
         self.ebb.tick(state, troubled, now_ms)
-        self.sound = not (self.faults[Fault.REFUSED] or self.faults[Fault.UNHEARD])
+        self.sound = all(fault in HARMLESS for fault in +self.faults)
+
+    def _too_stale(self, state: State, now_ms: int) -> bool:
+        """Hold what is seen while watches bring no news; say whether that is too old by now."""
+        if not self.faults[Fault.STALE]:
+            return False
+        if self.ebb.held is None:
+            self.ebb.held, self._held_ms = state.snapshot(), now_ms
+        return now_ms - self._held_ms > 1000 * STALE_SECONDS
 
 
 class Day(World):

@@ -1,0 +1,159 @@
+"""Simulated days with random load, faults and restarts: `make days`.
+
+Ends with 1 if anything was evicted, made pending or left behind; the seed alone says what is
+played, so `python -m tests.soak.days --seed N --runs 1` plays a violation again.
+"""
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.view import View
+from sim.autoscaler import ScaleDown
+from sim.ebb import Direct, Ebb
+from sim.workload import HOUR_MS
+from sim.world import Result
+from tests.soak.drawn import DAYS, Run, draw
+from tests.support.faults import Day
+
+RUNS: Final = 500
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    run: Run
+    result: Result
+    second: int = 0
+    """How far it came; less than the whole run after a violation."""
+    wrong: list[str] = field(default_factory=list)
+    kept_waiting: int = 0
+    disturbed: int = 0
+    removed: int = 0
+    orphans: int = 0
+
+    @property
+    def restarts(self) -> int:
+        """Count how often another leader began."""
+        return sum(one.fault is None for one in self.run.troubles) + len(self.run.changes)
+
+    @property
+    def faults(self) -> int:
+        """Count the troubles that were none of a leader."""
+        return sum(one.fault is not None for one in self.run.troubles)
+
+
+class BrokenError(Exception):
+    """What must never happen has happened."""
+
+
+class Watched(Day):
+    """A day that ends at the first violation."""
+
+    def __init__(self, run: Run, ebb: Ebb) -> None:
+        super().__init__(run.load, run.how, ebb, run.config, run.troubles)
+        self._run = run
+        self.removed = 0
+        for at_ms, config in run.changes:
+            self.configure(at_ms, config)
+
+    def end_node(self, name: str) -> None:
+        self.removed += 1
+        super().end_node(name)
+
+    def _hurry(self) -> None:
+        super()._hurry()
+        if wrong := list(self.wrong()):
+            raise BrokenError("; ".join(wrong))
+
+    def wrong(self) -> Iterable[str]:
+        """Yield what has gone wrong so far."""
+        if self.disturbed:
+            yield f"evicted from a marked or guarded node: {self.disturbed}"
+        if self.result.evicted and self._run.how is not ScaleDown.UTILIZATION:
+            yield f"{self.result.evicted} pods evicted"
+        if self.kept_waiting:
+            yield f"kept waiting by a mark: {sorted(self.kept_waiting)}"
+        if self.result.pending_by_mark and not self._run.hard:
+            yield "a soft mark made a pod wait"
+
+
+def play(run: Run) -> Outcome:
+    """Play a run and say what went wrong."""
+    view = View(run.config.extender, run.config.taint_key)
+    ebb = Ebb(run.config, view, Direct(view, run.config))
+    world = Watched(run, ebb)
+    outcome = Outcome(run, world.result)
+    try:
+        world.run()
+        left = world.traces()
+        outcome.orphans = len(left)
+        outcome.wrong += [f"left behind: {', '.join(left)}"] if left else []
+    except BrokenError as fault:
+        outcome.wrong.append(str(fault))
+    except Exception:  # noqa: BLE001 whatever comes out of a pass, its seed is told
+        outcome.wrong.append(traceback.format_exc())
+    finally:
+        ebb.close()
+    outcome.second = world.now_ms() // 1000
+    outcome.kept_waiting, outcome.disturbed = len(world.kept_waiting), len(world.disturbed)
+    outcome.removed = world.removed
+    return outcome
+
+
+ROWS: Final[tuple[tuple[str, Callable[[Outcome], float]], ...]] = (
+    ("days", lambda one: one.second / 86_400),
+    ("node-hours", lambda one: one.result.node_ms / HOUR_MS),
+    ("pods", lambda one: one.result.pods),
+    ("marks", lambda one: one.result.marks),
+    ("releases", lambda one: one.result.releases),
+    ("nodes added", lambda one: one.result.scale_ups),
+    ("nodes removed by the autoscaler", lambda one: one.removed),
+    ("leaders that began", lambda one: one.restarts),
+    ("faults", lambda one: one.faults),
+    ("evicted by an autoscaler from nodes that were not marked",
+     lambda one: one.result.evicted - one.disturbed),
+    ("refused by a hard mark until a pass", lambda one: one.result.pending_by_mark),
+    ("evictions", lambda one: one.disturbed),
+    ("pods made pending by a mark", lambda one: one.kept_waiting),
+    ("orphans", lambda one: one.orphans),
+    ("violations", lambda one: len(one.wrong)),
+)  # fmt: skip
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Return the sums, a line each."""
+    sums = ((name, sum(map(count, outcomes))) for name, count in ROWS)
+    return "\n".join(f"{name:<58}{count:>12,.0f}" for name, count in sums)
+
+
+def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
+    """Play runs, one after the other. Returns: 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(prog="days", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"of {DAYS} days; {RUNS}")
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; 1")
+    asked = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)  # writes fail here by the thousand
+    began, outcomes = time.perf_counter(), []
+    for seed in range(asked.seed, asked.seed + asked.runs):
+        one = play(drawn(seed))
+        outcomes.append(
+            replace(one, run=replace(one.run, load=replace(one.run.load, arrivals=())))
+        )
+        for wrong in one.wrong:
+            print(f"seed {seed}, second {one.second}: {wrong}", file=sys.stderr)
+        took = time.perf_counter() - began
+        days = f"{DAYS * len(outcomes):,} of {DAYS * asked.runs:,} days"
+        print(f"{days}, {took:,.0f} s", file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n")
+    print(table(outcomes))
+    return int(any(one.wrong for one in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

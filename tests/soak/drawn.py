@@ -1,0 +1,185 @@
+"""A run that a seed alone decides: a small mixed cluster, its load, its troubles, its settings."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from core.brakes import ZONE_LABEL
+from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.config import Config, HandOver, Mode, Thresholds, UsabilityMode
+from core.model import ANYWHERE, Effect, Node, Placing, Resources, Taint, Toleration
+from core.programs import AnswersMode, ExtenderConfig, ScoreMode
+from sim import workload
+from sim.autoscaler import ScaleDown
+from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount
+from tests.support.faults import Fault, Trouble
+
+DAYS: Final = 2
+"""Of one run: long enough for back-offs and windows to meet each other."""
+END_MS: Final = DAYS * DAY_MS
+QUIET_MS: Final = 2 * HOUR_MS
+"""At the end nothing fails any more and nothing is marked: all that is ours must go."""
+NODES: Final = (8, 40)
+TROUBLES_MAX: Final = 12
+TROUBLE_MS_MAX: Final = QUIET_MS
+ZONES: Final = ("a", "b", "c")
+POOL: Final = "example.org/pool"
+TAINTED: Final = Taint("dedicated", "batch", Effect.NO_SCHEDULE)
+TOLERATING: Final = (Toleration("dedicated", "Equal", "batch", "NoSchedule"),)
+PLACINGS: Final = (
+    (ANYWHERE, 60),
+    (Placing(tolerations=TOLERATING), 10),
+    (Placing(node_selector=((POOL, "batch"),), tolerations=TOLERATING), 15),
+    (Placing(node_selector=((POOL, "general"),)), 5),
+    *((Placing(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
+)
+"""What pods ask of their nodes, and how many of a hundred do."""
+BLOCK_MS: Final = 3 * HOUR_MS
+SOON: Final = Backoff(first_seconds=60, max_seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that a seed decides."""
+
+    seed: int
+    load: Workload
+    how: ScaleDown
+    config: Config
+    changes: tuple[tuple[int, Config], ...]
+    """From when on (ms) which other configuration holds; the last is that of the quiet end."""
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def hard(self) -> bool:
+        """Say whether any mark may become a hard one."""
+        configs = (self.config, *(config for _, config in self.changes))
+        return any(config.hard_after_seconds is not None for config in configs)
+
+
+def draw(seed: int) -> Run:
+    """Return the run of a seed."""
+    chance = random.Random(seed)
+    config = _config(chance)
+    middle = sorted(chance.randrange(HOUR_MS, END_MS - 2 * QUIET_MS) for _ in range(2))
+    changes = [
+        (at, replace(_config(chance), extender=config.extender))
+        for at in middle[: chance.choice((0, 0, 1, 2))]
+    ]
+    changes.append((END_MS - QUIET_MS + 1, _last(chance, [config, *(one for _, one in changes)])))
+    how = chance.choices(list(ScaleDown), weights=(1, 6, 1))[0]
+    return Run(seed, _load(chance), how, config, tuple(changes), _troubles(chance))
+
+
+def _config(chance: random.Random) -> Config:
+    share = Fraction(chance.choice((60, 80, 90, 100)), 100)
+    score = chance.choice(list(ScoreMode))
+    compact = score is ScoreMode.MARKS and chance.random() < 0.3
+    return Config(
+        mode=Mode.ENFORCE,
+        delay_seconds=chance.choice((0, 60, 600)),
+        thresholds=Thresholds(cpu=share, memory=share),
+        usability=chance.choice((UsabilityMode.AUTO, UsabilityMode.NONE)),
+        budgets=_budgets(chance),
+        deadline_seconds=chance.choice((3600, 3600, 6 * 3600, 24 * 3600)),
+        hard_after_seconds=chance.choice((None, None, 0, 300, 1800)),
+        hand_over=HandOver(guard_seconds=chance.choice((60, 900))),
+        extender=ExtenderConfig(
+            score=score, answers=AnswersMode.COMPACT if compact else AnswersMode.FULL
+        ),
+    )
+
+
+def _budgets(chance: random.Random) -> Budgets:
+    pools = tuple(
+        Pool(name=name, node_selector=((POOL, name),), budget=_budget(chance))
+        for name in ("batch", "general")
+    )
+    first = chance.choice((60, 300, 3600))
+    cooldown = chance.choice((0, 60, 600))
+    return Budgets(
+        cluster=_budget(chance),
+        window_seconds=chance.choice((0, 600)),
+        pools=chance.choice(((), (), pools[:1], pools)),
+        balance_zones=chance.random() < 0.5,
+        headroom=chance.choice((0, 1, 3)),
+        peak_window_seconds=chance.choice((0, 600)),
+        cooldown=Cooldown(after_node_add_seconds=cooldown, after_pending_seconds=cooldown),
+        backoff=Backoff(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
+    )
+
+
+def _budget(chance: random.Random) -> Budget:
+    return Budget(
+        max_marked=chance.choice((None, Limit(3), Limit(None, Fraction(1, 2)))),
+        max_in_window=chance.choice((None, Limit(1), Limit(None, Fraction(1, 5)))),
+        min_nodes=chance.choice((0, 1, 3)),
+    )
+
+
+def _last(chance: random.Random, before: Sequence[Config]) -> Config:
+    """Return one under which all goes within the quiet end: deadlines too, where they are near."""
+    config = before[-1]
+    near = all(
+        one.deadline_seconds <= 3600 and one.budgets.backoff.max_seconds <= 300 for one in before
+    )
+    if near and chance.random() < 0.5:
+        none = Budget(max_marked=Limit(0))
+        return replace(config, budgets=replace(config.budgets, cluster=none, backoff=SOON))
+    return replace(config, mode=Mode.OBSERVE)
+
+
+def _load(chance: random.Random) -> Workload:
+    count = chance.randint(*NODES)
+    groups = dict(
+        _group(zone, pool) for zone in range(len(ZONES)) for pool in ("general", "batch")
+    )
+    shapes = list(groups)
+    nodes = [shapes[0], *chance.choices(shapes, weights=(3, 1) * len(ZONES), k=count - 1)]
+    rows = [_row(chance) for _ in range(chance.randint(2, 8))]
+    whole = workload.bootstrap(
+        nodes, rows, seed=chance.randrange(2**32), days=DAYS, at_once=count * chance.choice((1, 2))
+    )
+    percents = [chance.choice((0, 30, 100, 100)) for _ in range(END_MS // BLOCK_MS)]
+    arrivals = [
+        _placed(chance, one)
+        for one in whole.arrivals
+        if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
+    ]
+    return Workload(
+        "drawn", tuple(nodes), tuple(arrivals), END_MS, chance.choice((60_000, 120_000)), groups
+    )
+
+
+def _group(zone: int, pool: str) -> tuple[Resources, Node]:
+    """Return a node group; each has a shape of its own."""
+    cpu, memory = (4000, 16_384) if pool == "general" else (8000, 16_384)
+    shape = amount(cpu, memory + zone, 0, workload.PODS_PER_NODE)
+    labels = {ZONE_LABEL: ZONES[zone], POOL: pool}
+    taints = (TAINTED,) if pool == "batch" else ()
+    return shape, Node(name="", allocatable=shape, labels=labels, taints=taints)
+
+
+def _row(chance: random.Random) -> tuple[Resources, int]:
+    cpu, memory = chance.choice((100, 250, 500, 1000, 2000)), chance.choice((128, 512, 1024, 4096))
+    minutes = chance.choice((10, 30, 60, 240, 600))
+    return amount(cpu, memory, 0), minutes * 60_000
+
+
+def _placed(chance: random.Random, arrival: Arrival) -> Arrival:
+    placings, weights = zip(*PLACINGS, strict=True)
+    return replace(arrival, placing=chance.choices(placings, weights)[0])
+
+
+def _troubles(chance: random.Random) -> tuple[Trouble, ...]:
+    kinds = (None, *Fault)
+    return tuple(
+        Trouble(
+            chance.choice(kinds),
+            at_ms=chance.randrange(END_MS - QUIET_MS - TROUBLE_MS_MAX),
+            for_ms=chance.randrange(TROUBLE_MS_MAX),
+        )
+        for _ in range(chance.randint(0, TROUBLES_MAX))
+    )

@@ -1,0 +1,57 @@
+"""A soak that cannot find anything would be none."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.view import View
+from sim.autoscaler import ScaleDown
+from sim.ebb import Direct, Ebb
+from sim.workload import HOUR_MS
+from tests.soak.days import Watched, main
+from tests.soak.drawn import Run, draw
+
+SEED = 3
+ASKED = ("--seed", str(SEED), "--runs", "1")
+
+
+def cut_short(seed: int) -> Run:
+    """Return the run without its quiet end, in which all of ours goes."""
+    run = draw(seed)
+    return replace(run, load=replace(run.load, duration_ms=30 * HOUR_MS), troubles=())
+
+
+def test_a_seed_alone_decides_all() -> None:
+    assert draw(SEED) == draw(SEED)
+    assert draw(SEED) != draw(SEED + 1)
+
+
+def test_a_run_in_good_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(ASKED) == 0
+    table, progress = capsys.readouterr()
+    assert f"{'violations':<58}{0:>12}" in table.splitlines()
+    assert "2 of 2 days" in progress
+
+
+def test_what_is_left_behind_is_told_with_seed_and_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(ASKED, cut_short) == 1
+    assert f"seed {SEED}, second {30 * 3600}: left behind: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ScaleDown)
+def test_evictions_and_pods_that_wait_are_violations(how: ScaleDown) -> None:
+    run = replace(draw(SEED), how=how)
+    view = View(run.config.extender, run.config.taint_key)
+    ebb = Ebb(run.config, view, Direct(view, run.config))
+    world = Watched(run, ebb)
+    assert list(world.wrong()) == []
+    world.result.evicted += 1
+    assert bool(list(world.wrong())) is (how is not ScaleDown.UTILIZATION)
+    world.disturbed.append("work/p1")
+    world.kept_waiting.add("work/p2")
+    ebb.close()
+    text = "; ".join(world.wrong())
+    assert "work/p1" in text
+    assert "work/p2" in text
