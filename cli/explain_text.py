@@ -154,7 +154,7 @@ def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
 
 def _moves(answer: NodeAnswer) -> Table:
     when = "its place in the plan" if answer.order is not None else "it alone went now"
-    rows = table(f"pod, if {when}", "would go to", left=(0, 1))
+    rows = table(f"pod, if {when}", "would fit on", left=(0, 1))
     for key, to in answer.placements:
         rows.add_row(key, to)
     for key, why in answer.homeless:

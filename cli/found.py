@@ -30,5 +30,7 @@ class Found:
     """For people: files, or a kubeconfig."""
     config_from: str | None
     """The configuration's file; None: built-in defaults."""
+    kinds: frozenset[str] | None = None
+    """The kinds of objects that a dump holds; None: a live cluster, that was asked for all."""
     leader: Leader | None = None
     """None: it was not asked for, or there is nobody to ask."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cli.found import Found
 from cli.standing import Guard, Standing, standings
 from core import engine
+from core.caveats import Caveat, caveats
 from core.plan import Plan
 
 
@@ -27,6 +28,8 @@ class Status:
     """Pods that wait for a node."""
     stuck: int
     """Those of them that no node can take."""
+    minded: tuple[Caveat, ...]
+    """What the look cannot tell, and which nodes stand aside."""
     now_seconds: int
 
     @property
@@ -69,5 +72,6 @@ def look(found: Found, now_seconds: int) -> Status:
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
         waiting=len(waiting),
         stuck=len(waiting - {pod for pod, _ in plan.pending}),
+        minded=caveats(found.cluster, found.kinds),
         now_seconds=now_seconds,
     )

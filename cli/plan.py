@@ -10,6 +10,7 @@ import orjson
 
 from cli import plan_json, plan_table, source
 from core import engine
+from core.caveats import caveats
 from core.errors import ConfigError
 from core.fields import parse_share
 
@@ -42,11 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     if thresholds != config.thresholds:  # those for leaving follow, as where none are given
         config = replace(config, thresholds=thresholds, leave_thresholds=None)
     plan = engine.plan(found.cluster, config, removals_max=arguments.max_removals)
+    minded = caveats(found.cluster, found.kinds)
     if arguments.output == "json":
-        written = orjson.dumps(plan_json.document(plan, config), option=orjson.OPT_INDENT_2)
+        document = plan_json.document(plan, config, minded)
+        written = orjson.dumps(document, option=orjson.OPT_INDENT_2)
         sys.stdout.write(written.decode() + "\n")
     else:
-        sys.stdout.write(plan_table.text(plan, config))
+        sys.stdout.write(plan_table.text(plan, config, minded))
     return 0
 
 

@@ -1,8 +1,11 @@
 """The plan as JSON: a contract; fields are added, never renamed."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from cli import caveats_text
 from core.capacity import Amount, Totals, Usability
+from core.caveats import Caveat
 from core.config import API_VERSION, Config
 from core.guards import Blocker
 from core.plan import Plan
@@ -11,7 +14,7 @@ DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
 
 
-def document(plan: Plan, config: Config) -> dict[str, Any]:
+def document(plan: Plan, config: Config, minded: Sequence[Caveat]) -> dict[str, Any]:
     """Return the plan in the form that orjson writes."""
     return {
         "apiVersion": API_VERSION,
@@ -39,6 +42,7 @@ def document(plan: Plan, config: Config) -> dict[str, Any]:
             for kept in plan.kept
         ],
         "markedInfeasible": list(plan.marked_infeasible),
+        "warnings": caveats_text.document(minded),
     }
 
 

@@ -1,15 +1,18 @@
 """The plan for people: sums before and after, what goes in which order, why the rest stays."""
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from cli import caveats_text
 from cli.terminal import printable, table, written
 from core.account import percent
 from core.capacity import Totals, Usability
+from core.caveats import Caveat
 from core.config import Config
 from core.plan import Kept, Plan, Removal
 from core.quantity import format_bytes, format_millis
@@ -17,12 +20,15 @@ from core.quantity import format_bytes, format_millis
 TARGETS_SHOWN: Final = 3
 
 
-def text(plan: Plan, config: Config) -> str:
+def text(plan: Plan, config: Config, minded: Sequence[Caveat]) -> str:
     """Write the plan for standard output: with colour for a terminal, without for a pipe."""
-    return written(lambda out: _print(plan, config, out))
+    return written(lambda out: _print(plan, config, minded, out))
 
 
-def _print(plan: Plan, config: Config, out: Console) -> None:
+def _print(plan: Plan, config: Config, minded: Sequence[Caveat], out: Console) -> None:
+    if minded:
+        out.print("\n".join(caveats_text.lines(minded)))
+        out.print()
     out.print(summary(plan))
     out.print()
     limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
@@ -71,7 +77,7 @@ def _utilization(totals: Totals, resource: int) -> str:
 
 
 def _removals(removals: tuple[Removal, ...]) -> Table:
-    rows = table("order", "node that can go", "pods that move", "to", left=(1, 3))
+    rows = table("order", "node that can go", "pods", "would fit on", left=(1, 3))
     for removal in removals:
         targets = Counter(placement.node for placement in removal.placements)
         names = [f"{node} ({count})" for node, count in targets.most_common(TARGETS_SHOWN)]

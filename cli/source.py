@@ -55,11 +55,13 @@ def read(arguments: argparse.Namespace, *, lease: tuple[str, str] | None = None)
     config = files.read_config(arguments.config) if arguments.config else Config()
     if arguments.from_file:
         dumps = [(_shown(path), files.read_dump(path)) for path in arguments.from_file]
+        cluster, kinds = decode.from_dumps(dumps)
         return Found(
-            cluster=decode.cluster_from_dumps(dumps),
+            cluster=cluster,
             config=config,
             where=", ".join(name for name, _ in dumps),
             config_from=arguments.config,
+            kinds=kinds,
         )
     kubeconfig = kubeconfig_of(arguments.kubeconfig, arguments.environment)
     from cli import live  # noqa: PLC0415 the client's packages take longer than a whole plan

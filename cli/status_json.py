@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli import explain_json, plan_json
+from cli import caveats_text, explain_json, plan_json
 from cli.found import Leader
 from cli.overview import Status
 from core.config import API_VERSION
@@ -28,6 +28,7 @@ def document(status: Status) -> dict[str, Any]:
         "podsThatWait": {"all": status.waiting, "findNoPlace": status.stuck},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
+        "warnings": caveats_text.document(status.minded),
         "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
     }
 

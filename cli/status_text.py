@@ -5,7 +5,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from cli import plan_table
+from cli import caveats_text, plan_table
 from cli.found import Leader
 from cli.overview import Status
 from cli.standing import Standing, span
@@ -25,6 +25,9 @@ def text(status: Status) -> str:
 def _print(status: Status, out: Console) -> None:
     out.print(_head(status))
     out.print()
+    if status.minded:
+        out.print("\n".join(caveats_text.lines(status.minded)))
+        out.print()
     out.print(_counts(status))
     out.print()
     out.print(plan_table.summary(status.plan))

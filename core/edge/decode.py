@@ -35,6 +35,7 @@ __all__ = [
     "budget_of",
     "cluster_from_dumps",
     "decode_dump",
+    "from_dumps",
     "node",
     "node_of",
     "pod",
@@ -148,7 +149,12 @@ def decode_dump(raw: bytes, source: str) -> list[Object]:
 
 
 def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
-    """Merge dumps, each (source, bytes), into one Cluster.
+    """Merge dumps, each (source, bytes), into one Cluster. Raises: as `from_dumps`."""
+    return from_dumps(dumps)[0]
+
+
+def from_dumps(dumps: Sequence[tuple[str, bytes]]) -> tuple[Cluster, frozenset[str]]:
+    """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
 
     A dump without any pod is refused: every node would look as if it could go.
     Raises: InvalidInputError that names source, object and field.
@@ -163,7 +169,7 @@ def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
     for kind, name in (("Node", "nodes"), ("Pod", "pods")):
         if kind not in kinds:
             raise InvalidInputError(sources, f"holds no {name}; {HOW_TO}")
-    return _cluster(found, sources)
+    return _cluster(found, sources), frozenset(kinds)
 
 
 def _cluster(found: Iterable[Object | None], sources: str) -> Cluster:

@@ -18,6 +18,7 @@ class Metrics:
         self._extender()
         self._webhook()
         self._replica()
+        self._cluster()
         self._engine()
         self._settings()
 
@@ -79,7 +80,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def _engine(self) -> None:
+    def _cluster(self) -> None:
         self.watch_restarts = Counter(
             "ebb_watch_restarts_total",
             "Watches of the API server that ended other than by their time.",
@@ -92,6 +93,8 @@ class Metrics:
             ("resource",),
             registry=self.registry,
         )
+
+    def _engine(self) -> None:
         self.writes = Counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",

@@ -38,12 +38,12 @@ class TestFiles:
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         whole = plan_of(capsys, "--from-file", path)
-        packed, nodes, pods = (tmp_path / name for name in ("all.gz", "nodes", "pods"))
+        packed, nodes, rest = (tmp_path / name for name in ("all.gz", "nodes", "rest"))
         packed.write_bytes(gzip.compress(dump(*ITEMS)))
         assert plan_of(capsys, "--from-file", str(packed)) == whole
         nodes.write_bytes(orjson.dumps({"kind": "NodeList", "items": ITEMS[:4]}))
-        pods.write_bytes(orjson.dumps({"kind": "PodList", "items": ITEMS[4:9]}))
-        assert plan_of(capsys, "--from-file", str(nodes), "--from-file", str(pods)) == whole
+        rest.write_bytes(dump(*ITEMS[4:]))
+        assert plan_of(capsys, "--from-file", str(nodes), "--from-file", str(rest)) == whole
 
     def test_standard_input(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         whole = plan_of(capsys, "--from-file", path)

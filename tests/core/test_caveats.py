@@ -1,0 +1,114 @@
+"""What a look cannot tell, and which nodes stand aside: one row a case."""
+
+from dataclasses import replace
+
+import pytest
+
+from cli import caveats_text
+from core.caveats import ASIDE, Caveat, caveats
+from core.model import Cluster, Node, Pod, Taint, Ties
+from core.wants import ClaimUse
+from tests.support.builders import node, pod
+
+ALL = frozenset(
+    {
+        "Node",
+        "Pod",
+        "PodDisruptionBudget",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "CSINode",
+    }
+)
+DAEMON = pod("proxy", "a", 100, 50, daemon=True, namespace="kube-system")
+WHOLE = (DAEMON, pod("x", "a", 100, 100))
+BOUND = replace(
+    pod("bound", "a", 100, 100), ties=Ties(claims=(ClaimUse("d/data", ephemeral=False),))
+)
+
+
+def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> dict[str, Caveat]:
+    found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds)
+    assert len({one.code for one in found}) == len(found)
+    for line in caveats_text.lines(found):
+        assert line.isprintable()
+    return {one.code: one for one in found}
+
+
+@pytest.mark.parametrize(
+    ("pods", "kinds", "found"),
+    [
+        pytest.param(WHOLE, ALL, set(), id="nothing to say"),
+        pytest.param(WHOLE, None, set(), id="live"),
+        pytest.param(WHOLE[1:], ALL, {"one-namespace"}, id="forgotten -A"),
+        pytest.param(WHOLE[1:], None, set(), id="a live cluster is whole"),
+        pytest.param(
+            (WHOLE[1], pod("y", "a", 1, 1, namespace="e")),
+            ALL,
+            {"no-daemonsets"},
+            id="some of all",
+        ),
+        pytest.param(WHOLE, ALL - {"PodDisruptionBudget"}, {"no-budgets"}, id="no pdb"),
+        pytest.param(WHOLE, ALL - {"CSINode"}, set(), id="no pod uses a claim"),
+        pytest.param((*WHOLE, BOUND), ALL, set(), id="claims and what is behind them"),
+        pytest.param((*WHOLE, BOUND), ALL - {"CSINode"}, {"no-volumes"}, id="no csinodes"),
+        pytest.param((*WHOLE, BOUND), ALL - {"PersistentVolume"}, {"no-volumes"}, id="no pv"),
+        pytest.param((*WHOLE, pod("z", "a", 0, 1)), ALL, {"no-requests"}, id="no cpu"),
+        pytest.param((*WHOLE, pod("z", None, 1, 0)), None, {"no-requests"}, id="no memory, waits"),
+        pytest.param(
+            (*WHOLE, pod("z", "a", 0, 0, daemon=True)), ALL, set(), id="it goes with its node"
+        ),
+        pytest.param((*WHOLE, pod("z", "b", 4100, 1)), None, {"overcommitted"}, id="cpu"),
+        pytest.param((*WHOLE, pod("z", "b", 1, 8100)), ALL, {"overcommitted"}, id="memory"),
+        pytest.param((*WHOLE, pod("z", "b", 4000, 8000)), ALL, set(), id="full is not over"),
+    ],
+)
+def test_what_is_said(
+    pods: tuple[Pod, ...], kinds: frozenset[str] | None, found: set[str]
+) -> None:
+    assert set(codes(pods, kinds)) == found
+
+
+def test_nodes_aside_are_named_once_each_by_what_weighs_most() -> None:
+    taint = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+    found = codes(
+        WHOLE,
+        ALL,
+        node("a"),
+        replace(node("v"), virtual=True, ready=False),
+        node("l", taints=(taint,), unschedulable=True),
+        node("c", unschedulable=True, ready=False),
+        node("d", unschedulable=True),
+        node("n", ready=False),
+    )
+    assert {code: [name for name, _ in one.nodes] for code, one in found.items()} == {
+        "virtual": ["v"],
+        "leaving": ["l"],
+        "cordoned": ["c", "d"],
+        "not-ready": ["n"],
+    }
+    assert list(found) == [code for code, _ in ASIDE]
+    assert found["cordoned"].amount.cpu_millis == 8000
+
+
+def test_names_are_few_and_the_fullest_first() -> None:
+    pods = [
+        pod(f"p{number}-{more}", f"n{number}", 0, 0)
+        for number in range(30)
+        for more in range(2 if number == 7 else 1)
+    ]
+    nodes = [node(f"n{number}") for number in range(30)]
+    (said,) = caveats(Cluster.of(nodes, pods), None)
+    assert caveats_text.message(said) == (
+        "31 of 31 pods do not request both CPU and memory; what they do not request counts as 0: "
+        "n7 (2), n0 (1), n1 (1) and 27 more nodes"
+    )
+    (document,) = caveats_text.document([said])
+    assert (document["code"], document["count"]) == ("no-requests", 31)
+    assert len(document["nodes"]) == caveats_text.NODES_LISTED
+
+
+def test_every_code_has_its_sentence() -> None:
+    for code, sentence in caveats_text._SENTENCES.items():
+        one = Caveat(code, 1, 2, (("a", 1),), names=("x",))
+        assert sentence(one)
