@@ -69,7 +69,7 @@ _SENTENCES: Final[Mapping[str, Callable[[Caveat], str]]] = {
         "no PodDisruptionBudget is in the dump (pdb): whether one protects a pod is not known"
     ),
     "no-volumes": lambda one: (
-        f"{_several(one.count, 'pod')} of {one.of:,} use claims, and the dump lacks what stands "
+        f"{one.count:,} of {one.of:,} pods use claims, and the dump lacks what stands "
         "behind them (pv,pvc,csinodes): such pods count as not movable"
     ),
     "no-requests": _no_requests,
