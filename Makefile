@@ -8,7 +8,7 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check e2e e2e-tools days fix bench lock clean
+.PHONY: help setup demo check e2e e2e-tools chaos days fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ e2e-tools: setup ## build the control plane's programs into a cache, once (needs
 
 e2e: e2e-tools ## the pair against a real API server and scheduler; pytest's options in ARGS
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+
+chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS
+	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)

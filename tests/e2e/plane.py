@@ -91,6 +91,13 @@ class Program:
             self._process.kill()
             return self._process.wait()
 
+    def rss_bytes(self) -> int:
+        """Return how much memory it holds."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(line.split()[1]) * 1024
+
     def tail(self) -> str:
         """Return the end of the log, for a failure's message."""
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
@@ -126,9 +133,9 @@ class Plane:
         path = self.folder / f"{name}.kubeconfig"
         return write_kubeconfig(path, self.url, self.authority.certificate, user, token)
 
-    def token(self, namespace: str, account: str) -> str:
+    def token(self, namespace: str, account: str, **spec: Any) -> str:
         """Ask for a token of a service account, as its pods get one."""
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         token: str = self.api.create(path, body)["status"]["token"]
         return token

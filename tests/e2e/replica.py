@@ -1,0 +1,126 @@
+"""One of our programs as in a pod: mounted files, and a line of its own to the API server."""
+
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.e2e.api import Json, RefusedError
+from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE, WEBHOOK_ACCOUNT
+from tests.e2e.line import Line
+from tests.e2e.objects import PODS
+from tests.e2e.plane import Ebb, Plane, until
+
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+
+
+class Mounted:
+    """Files as a mounted ConfigMap has them: behind one symbolic link, which is swapped."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self._number = folder, 0
+
+    def swap(self, files: Mapping[str, str]) -> None:
+        """Put other texts in the files' place, as the kubelet does."""
+        self._number += 1
+        version = self.folder / f"..version_{self._number}"
+        version.mkdir()
+        for name, text in files.items():
+            (version / name).write_text(text)
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(Path("..data") / name)
+        link = self.folder / "..data_tmp"
+        link.symlink_to(version.name)
+        link.rename(self.folder / "..data")
+
+
+class Replica:
+    """One program; it can be killed, started anew, configured, and given another token."""
+
+    def __init__(self, plane: Plane, name: str, settings: Json) -> None:
+        self._plane, self.name, self.settings = plane, name, settings
+        self._module = "extender" if "extender" in name else "webhook"
+        self.line = Line(plane, f"line-{name}")
+        self.etc, self._pod = (Mounted(plane.folder / f"{part}-{name}") for part in ("etc", "pod"))
+        self.configure()
+        self._tokens = 0
+        self._give_token()
+        self.ebb = self.start()
+
+    def configure(self, **changed: Any) -> None:
+        """Swap its configuration."""
+        kind = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
+        self.etc.swap({"config.yaml": yaml.safe_dump({**kind, **self.settings, **changed})})
+
+    def start(self) -> Ebb:
+        """Start the program; again, after it was killed."""
+        address = urlsplit(self.line.url)
+        config = self.etc.folder / "config.yaml"
+        launcher = [sys.executable, "-m", "tests.e2e.incluster", str(self._pod.folder)]
+        program = self._plane.run(
+            self.name,
+            [*launcher, self._module, "--config", str(config)],
+            POD_NAME=self.name,
+            POD_NAMESPACE=NAMESPACE,
+            KUBERNETES_SERVICE_HOST=str(address.hostname),
+            KUBERNETES_SERVICE_PORT=str(address.port),
+        )
+        return Ebb(self._plane, program, self._health(), self.settings, config)
+
+    def _health(self) -> str:
+        if self._module == "extender":
+            return f"http://{self.settings['extender']['listen']}"
+        return f"http://{self.settings['webhook']['metricsListen']}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.ebb.stop(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start it anew, as a kubelet does."""
+        self.ebb = self.start()
+
+    def rotate_token(self) -> Callable[[], None]:
+        """Give it another token; return what makes the one before invalid, and waits for it."""
+        before, secret = self._token, self._bound
+        self._give_token()
+
+        def refused() -> bool:
+            try:
+                self._plane.api_as(None, before).get(PODS)
+            except RefusedError as fault:
+                return fault.status == 401
+            return False
+
+        def end() -> None:
+            self._plane.api.delete(secret)
+            until(refused, f"the old token of {self.name} is refused")
+
+        return end
+
+    def _give_token(self) -> None:
+        """Mount a token that ends with the Secret that it is bound to."""
+        self._tokens += 1
+        name = f"{self.name}-token-{self._tokens}"
+        made = self._plane.api.create(SECRETS, {"metadata": {"name": name}})
+        bound = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "name": name,
+            "uid": made["metadata"]["uid"],
+        }
+        account = EXTENDER_ACCOUNT if self._module == "extender" else WEBHOOK_ACCOUNT
+        self._bound = f"{SECRETS}/{name}"
+        self._token = self._plane.token(NAMESPACE, account, boundObjectRef=bound)
+        ca = self._plane.authority.certificate.read_text()
+        self._pod.swap({"token": self._token, "ca.crt": ca})
+
+
+def leads(one: Replica) -> bool:
+    """Say whether a replica says that it leads."""
+    return one.ebb.metric("ebb_leader") == 1

@@ -1,0 +1,65 @@
+"""Whatever breaks on a real control plane: no mark without an owner, no pod that waits."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.objects import NODES
+from tests.e2e.plane import Plane, until
+from tests.e2e.replica import leads
+from tests.e2e.town import OURS, Town, marked
+from tests.e2e.troubles import TROUBLES, Trouble
+
+SEED = int(os.environ.get("EBB_CHAOS_SEED", "1"))
+OUTAGE_SECONDS = 8.0
+"""Longer than the lease; `make chaos` takes a minute."""
+RELOAD_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def town(plane: Plane) -> Iterator[Town]:
+    made = Town(plane, SEED)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_all_is_well_again(
+    town: Town, trouble: Trouble, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trouble(town, OUTAGE_SECONDS)
+    took = town.settled(trouble.__name__)
+    with capsys.disabled():
+        print(f"\n{trouble.__name__}: judging again after {took:.1f} s")
+
+
+def test_a_configuration_swapped_as_a_config_map_is(town: Town) -> None:
+    """A broken one changes nothing; mode observe takes all of ours away; enforce marks again."""
+    leader = town.leader()
+    reload = "ebb_config_last_reload_successful"
+    leader.etc.swap({"config.yaml": "mode: ["})
+    until(lambda: leader.ebb.metric(reload) == 0, "refused", RELOAD_SECONDS)
+    assert leads(leader)
+    for one in town.replicas:
+        one.configure(mode="observe")
+    town.api.wait(NODES, lambda found: not any(map(carries_ours, found.values())), RELOAD_SECONDS)
+    for one in town.replicas:
+        one.configure()
+    town.api.wait(NODES, lambda found: any(map(marked, found.values())), RELOAD_SECONDS)
+    town.settled("a swapped configuration")
+
+
+def carries_ours(found: dict[str, object]) -> bool:
+    text = str(found)
+    return any(key in text for key in OURS)
+
+
+def test_sigterm_of_the_leader_is_no_trouble_at_all(town: Town) -> None:
+    leader = town.leader()
+    with town.crowd.on():
+        leader.ebb.stop(signal.SIGTERM)
+        until(lambda: leads(town.other(leader)), "the other leads", 10)
+        leader.restart()
+    town.settled("SIGTERM")

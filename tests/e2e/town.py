@@ -1,0 +1,236 @@
+"""Two replicas, an extender, a scheduler and a load on a control plane where things break.
+
+Everything that chance decides comes from one seed. After each trouble `Town.sound` says what does
+not hold yet.
+"""
+
+import json
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from core.config import Mode
+from core.edge.decode import cluster_from_dumps
+from core.marks import (
+    DETAILS_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+    decode_details,
+    desired_taints,
+    guarded_by_us,
+    mark_of,
+)
+from core.model import Cluster, Node
+from tests.e2e.api import Json
+from tests.e2e.crowd import Crowd
+from tests.e2e.install import (
+    apply,
+    config,
+    point,
+    port_of,
+    remove,
+)
+from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
+from tests.e2e.plane import LOOPBACK, Plane, free_port, until
+from tests.e2e.replica import Replica, leads
+from tests.e2e.test_scheduling import stanza
+
+NODE_COUNT: Final = 8
+PASSES: Final = "ebb_engine_pass_duration_seconds_count"
+JUDGES_SECONDS: Final = 60.0
+RSS_MAX_BYTES: Final = 192 * 1024**2
+LEASE_SECONDS: Final = 6
+OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY)
+SETTINGS: Final = {
+    "usability": "none",
+    "hardAfter": "2s",
+    "handOver": {"guard": "2s"},
+}
+
+
+class Town:
+    """All of it; a context manager."""
+
+    def __init__(self, plane: Plane, seed: int) -> None:
+        self.plane, self.api, self.seed = plane, plane.api, seed
+        self.chance = random.Random(seed)
+        apply(plane, "manifests/examples/self-managed")
+        self.one, self.two = (
+            Replica(plane, name, _settings()) for name in ("ebb-first", "ebb-second")
+        )
+        listen = {"listen": f"{LOOPBACK}:{free_port()}"}
+        self.extender = Replica(plane, "ebb-extender-line", {"extender": listen})
+        self.replicas = (self.one, self.two)
+        point(plane, port_of(self.one.settings))
+        port = int(listen["listen"].rpartition(":")[2])
+        plane.scheduler(stanza(port), name="kube-scheduler-town")
+        self.crowd = Crowd(plane.api_as(plane.admin), seed)
+        self.two_leaders: list[str] = []
+        self._watching = threading.Event()
+        self._guard = threading.Thread(target=self._watch_leaders, daemon=True)
+        self._guard.start()
+        for one in (*self.replicas, self.extender):
+            one.ebb.wait_ready()
+        add_nodes(self.api, *(f"n{number}" for number in range(NODE_COUNT)))
+        for number in range(2):
+            self.api.create(PODS, pod(f"stays-{number}", node_name=f"n{number}"))
+
+    def end(self) -> None:
+        """End everything."""
+        self.crowd.end()
+        self._watching.set()
+        self._guard.join(30)
+        for one in (*self.replicas, self.extender):
+            if one.ebb.program in self.plane.programs:
+                one.ebb.stop(signal.SIGKILL)
+            one.line.end()
+        for program in [p for p in self.plane.programs if p.name == "kube-scheduler-town"]:
+            self.plane.end(program, signal.SIGKILL)
+        remove(self.plane)
+        clear(self.api)
+
+    def leader(self) -> Replica:
+        """Wait until one of them leads."""
+        found: Replica = until(
+            lambda: next((one for one in self.replicas if leads(one)), None), "a leader"
+        )
+        return found
+
+    def other(self, than: Replica) -> Replica:
+        """Return the other replica."""
+        return self.two if than is self.one else self.one
+
+    def program(self, name: str) -> Any:
+        """Return a program of the control plane."""
+        return next(one for one in self.plane.programs if one.name == name)
+
+    def cluster(self) -> Cluster:
+        """Read the cluster."""
+        return cluster_from_dumps(
+            [(path, json.dumps(self.api.get(path)).encode()) for path in (NODES, PODS)]
+        )
+
+    def fill(self) -> None:
+        """Put so much on the nodes that none of them can go, and wait for it."""
+        for number in range(NODE_COUNT):
+            name = f"n{number}"
+            self.api.create(PODS, pod(f"full-{name}", node_name=name, cpu="2900m"))
+        self.api.wait(NODES, lambda found: not any(map(marked, found.values())), JUDGES_SECONDS)
+
+    def empty(self) -> None:
+        """Take that away again: nodes are marked."""
+        for number in range(NODE_COUNT):
+            self.api.delete(f"{PODS}/full-n{number}", gracePeriodSeconds=0)
+
+    def settled(self, what: str) -> float:
+        """Wait until all is as it must be; return the seconds until a leader judged.
+
+        Raises: AssertionError, with what does not hold.
+        """
+        begun, wrong = time.monotonic(), ["nothing was looked at"]
+        until(self._judging(), f"seed {self.seed}: judging after {what}", JUDGES_SECONDS)
+        took = time.monotonic() - begun
+
+        def sound() -> bool:
+            wrong[:] = self.wrong()
+            return not wrong
+
+        try:
+            until(sound, what, JUDGES_SECONDS)
+        except AssertionError as fault:
+            raise AssertionError(f"seed {self.seed}, after {what}: {wrong}") from fault
+        if twice := self.two_leaders:
+            self.two_leaders = []
+            raise AssertionError(f"seed {self.seed}, in {what}: {len(twice)} times {twice[0]}")
+        return took
+
+    def _judging(self) -> Callable[[], bool]:
+        """Return what says whether a leader has ended a pass since the first call."""
+        seen: dict[str, float] = {}
+
+        def judges() -> bool:
+            counts = {one.name: one.ebb.metric(PASSES) for one in self.replicas if leads(one)}
+            for name, count in counts.items():
+                seen[name] = min(seen.get(name, count), count)
+            return any(count > seen[name] for name, count in counts.items())
+
+        return judges
+
+    def wrong(self) -> list[str]:
+        """Return what does not hold now."""
+        try:
+            cluster = self.cluster()
+        except Exception as fault:  # noqa: BLE001 not there yet
+            return [str(fault)]
+        return [
+            *(word for node in cluster.nodes for word in _wrong_on(node, cluster)),
+            *self._wrong_pods(cluster),
+            *self._wrong_programs(),
+        ]
+
+    def _wrong_pods(self, cluster: Cluster) -> Iterator[str]:
+        there = {one.name: one for one in cluster.pods}
+        for name, deleted in dict(self.crowd.known).items():
+            if not deleted and name not in there:
+                yield f"pod {name} was taken away"
+        yield from (f"pod {one.name} waits" for one in cluster.pods if one.node is None)
+
+    def _wrong_programs(self) -> Iterator[str]:
+        if sum(map(leads, self.replicas)) != 1:
+            yield f"{sum(map(leads, self.replicas))} leaders"
+        for one in (*self.replicas, self.extender):
+            if not one.ebb.program.running:
+                yield f"{one.name} ended: {one.ebb.program.tail()}"
+            elif one.ebb.get("/readyz")[0] != 200:
+                yield f"{one.name}: {one.ebb.get('/readyz?verbose')[1]}"
+            elif (held := one.ebb.program.rss_bytes()) > RSS_MAX_BYTES:
+                yield f"{one.name} holds {held >> 20} MiB"
+
+    def _watch_leaders(self) -> None:
+        """Note whenever both replicas lead: one, the other, and still the one."""
+        while not self._watching.wait(0.1):
+            if leads(self.one) and leads(self.two) and leads(self.one):
+                self.two_leaders.append("both replicas led at once")
+
+
+def _settings() -> Json:
+    webhook = {"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"}
+    return config(mode=Mode.ENFORCE, webhook=webhook, **SETTINGS)
+
+
+def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
+    """Yield what of ours stands on a node and should not, or should and does not."""
+    if node.taints != desired_taints(node):
+        yield f"{node.name}: taints {node.taints}"
+    ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
+    if mark_of(node.labels) is None:
+        if ours:
+            yield f"{node.name}: {ours} without a mark"
+        return
+    if decode_details(node.annotations) is None:
+        yield f"{node.name}: a mark without an owner"
+    occupied = any(pod.node == node.name and not pod.stays_with_node for pod in cluster.pods)
+    if occupied is not guarded_by_us(node):
+        yield f"{node.name}: occupied {occupied}, guarded {not occupied}"
+
+
+def marked(found: Json) -> bool:
+    """Say whether a Node carries the mark."""
+    return MARK_LABEL in (found["metadata"].get("labels") or {})
+
+
+@contextmanager
+def away(town: Town, name: str) -> Iterator[None]:
+    """Kill a program of the control plane, and start it again at the end."""
+    program = town.program(name)
+    program.stop(signal.SIGKILL)
+    try:
+        yield
+    finally:
+        program.start()
+        town.plane.wait_ready()
