@@ -1,9 +1,15 @@
 """What a command has before it: a cluster, and how it was come by."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, TextIO
 
 from core.config import Config
 from core.model import Cluster
+
+REFUSED_SHOWN_MAX: Final = 5
+"""Objects that cannot be read and are named; the others are counted."""
+REFUSED_CHARS_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +40,13 @@ class Found:
     """The kinds of objects that a dump holds; None: a live cluster, that was asked for all."""
     leader: Leader | None = None
     """None: it was not asked for, or there is nobody to ask."""
+
+
+def tell_refused(refused: Sequence[str], out: TextIO) -> None:
+    """Name the objects that cannot be read, a line each; they keep their own nodes."""
+    out.writelines(
+        f"ebb: cannot read: {reason[:REFUSED_CHARS_MAX]}\n"
+        for reason in refused[:REFUSED_SHOWN_MAX]
+    )
+    if len(refused) > REFUSED_SHOWN_MAX:
+        out.write(f"ebb: cannot read {len(refused) - REFUSED_SHOWN_MAX} more objects\n")

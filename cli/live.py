@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
-from cli.found import Leader
+from cli.found import Leader, tell_refused
 from core.edge.clock import SystemClock
 from core.edge.kube import wire
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.lease import LeaseStore
 from core.edge.metrics import Metrics
-from core.errors import InvalidInputError, UnavailableError
-from core.model import Cluster
+from core.errors import UnavailableError
+from core.model import Cluster, Node, Pod
 from webhook.feed import Feed
-from webhook.view import RESOURCES, STORAGE, ClusterView
+from webhook.view import RESOURCES, ClusterView
 
 LIST_TRIES_MAX: Final = 3
 """How often a list is begun that expired half-way, or was throttled."""
@@ -23,7 +23,6 @@ THROTTLED_SECONDS_MAX: Final = 10.0
 LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
-UNREADABLE_SHOWN: Final = 3
 
 Lists = dict[str, list[Any]]
 """By resource: what has been read."""
@@ -34,8 +33,8 @@ def read(
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
-    Raises: InvalidInputError for a kubeconfig, or an object, that cannot be read;
-    UnavailableError when the API server does not answer, or refuses.
+    Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
+    server does not answer, or refuses.
     """
     return asyncio.run(_read(kubeconfig, lease, progress))
 
@@ -44,9 +43,11 @@ async def _read(
     kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
 ) -> tuple[Cluster, Leader | None]:
     lists = _lists()
+    refused: list[str] = []
     async with await Client.connect(kubeconfig) as client, told(lists, progress):
-        cluster = await listed(client, lists)
+        cluster = await listed(client, lists, refused)
         leader = await _leader(client, *lease) if lease else None
+    tell_refused(refused, progress)
     return cluster, leader
 
 
@@ -56,19 +57,33 @@ def _lists() -> Lists:
     return {resource: [] for resource in RESOURCES}
 
 
-async def listed(client: Client, lists: Lists | None = None) -> Cluster:
-    """List the cluster; *lists* fill up on the way. Raises: as `read`."""
+async def listed(
+    client: Client, lists: Lists | None = None, refused: list[str] | None = None
+) -> Cluster:
+    """List the cluster; *lists* fill up on the way. Raises: as `read`.
+
+    For an object that cannot be read stands what is known of it; *refused* is told why.
+    """
     lists = _lists() if lists is None else lists
+    refused = [] if refused is None else refused
     for resource, objects in lists.items():
-        await _list(client, resource, objects)
+        refused += await _list(client, resource, objects)
+        refused += [
+            f"{resource} {one.name}: {one.unreadable}"
+            for one in objects
+            if isinstance(one, Node | Pod) and one.unreadable
+        ]
     view, clock, metrics = ClusterView(), SystemClock(), Metrics()
     for resource, objects in lists.items():
         Feed(view, resource, clock, metrics).replaced(objects)
     return view.snapshot()()
 
 
-async def _list(client: Client, resource: str, objects: list[Any]) -> None:
-    """Read a list; begin again when it expires half-way."""
+async def _list(client: Client, resource: str, objects: list[Any]) -> list[str]:
+    """Read a list; begin again when it expires half-way.
+
+    Returns: of the objects that could not be read, and for which nothing stands, why not.
+    """
     for tries in range(1, LIST_TRIES_MAX + 1):
         objects.clear()
         try:
@@ -81,24 +96,14 @@ async def _list(client: Client, resource: str, objects: list[Any]) -> None:
     raise AssertionError("the last try returns or raises")
 
 
-async def _pages(client: Client, resource: str, objects: list[Any]) -> None:
-    """Read all pages. Raises: InvalidInputError when an object cannot be read.
-
-    Without it nothing could be judged: a pod that is not known makes its node look empty. With
-    claims and what stands behind them it is enough that their pods do not move.
-    """
+async def _pages(client: Client, resource: str, objects: list[Any]) -> list[str]:
     refused: list[tuple[str, str]] = []
     token: str | None = None
     while True:
         raw = await client.page(resource, label_selector=None, token=token)
         _, token = wire.read_page(wire.KINDS[resource], raw, objects, refused)
         if not token:
-            break
-    if refused and resource not in STORAGE:
-        more = len(refused) - UNREADABLE_SHOWN
-        problems = "; ".join(reason for _, reason in refused[:UNREADABLE_SHOWN])
-        rest = f"; and {more} more" if more > 0 else ""
-        raise InvalidInputError("API server", problems + rest)
+            return [reason for _, reason in refused]
 
 
 async def _leader(client: Client, namespace: str, name: str) -> Leader:

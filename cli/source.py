@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from cli.found import Found
+from cli.found import Found, tell_refused
 from core.config import Config
-from core.edge import decode, files
+from core.edge import files
+from core.edge.dumps import HOW_TO, from_dumps
 from core.errors import InvalidInputError
 
-DUMP: Final = decode.HOW_TO.removeprefix("make it with: ")
+DUMP: Final = HOW_TO.removeprefix("make it with: ")
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
 
@@ -55,7 +56,9 @@ def read(arguments: argparse.Namespace, *, lease: tuple[str, str] | None = None)
     config = files.read_config(arguments.config) if arguments.config else Config()
     if arguments.from_file:
         dumps = [(_shown(path), files.read_dump(path)) for path in arguments.from_file]
-        cluster, kinds = decode.from_dumps(dumps)
+        refused: list[str] = []
+        cluster, kinds = from_dumps(dumps, refused)
+        tell_refused(refused, sys.stderr)
         return Found(
             cluster=cluster,
             config=config,

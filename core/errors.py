@@ -5,7 +5,8 @@
     │   └── InvalidQuantityError
     ├── ConfigError            the configuration: all its faults at once
     └── UnavailableError       a peer did not answer, or not as it must
-        └── ConflictError      the object has changed since it was read
+        ├── ConflictError      the object has changed since it was read
+        └── GarbledError       what it sent cannot be read; asking for the same again is no use
 
 "No" is never an exception: verdicts and blockers are values (core.model, core.engine).
 """
@@ -41,6 +42,10 @@ class ConfigError(EbbError):
 
 class UnavailableError(EbbError):
     """A peer (the API server, a webhook) did not answer, or answered what it must not."""
+
+
+class GarbledError(UnavailableError):
+    """What a peer sent is not what it must send; to ask for the very same again is no use."""
 
 
 class ConflictError(UnavailableError):

@@ -25,9 +25,14 @@ class _Feed:
         raise NotImplementedError
 
     def refused(self, key: str, reason: str) -> None:
-        log.warning("cannot read", extra=fields(resource=self.resource, key=key, reason=reason))
+        self._note(key, reason)
         self.deleted(key)
-        self._metrics.refused_objects.labels(self.resource).inc()
+
+    def _note(self, key: str, reason: str) -> None:
+        if reason:
+            told = fields(resource=self.resource, key=key, reason=reason)
+            log.warning("cannot read", extra=told)
+            self._metrics.refused_objects.labels(self.resource).inc()
 
     def restarted(self, reason: str) -> None:
         self._metrics.watch_restarts.labels(self.resource, reason).inc()
@@ -44,6 +49,7 @@ class NodeFeed(_Feed):
 
     def changed(self, obj: Node) -> None:
         """Take one."""
+        self._note(obj.name, obj.unreadable)
         self._view.apply_node(obj)
 
     def deleted(self, key: str) -> None:
@@ -62,6 +68,7 @@ class PodFeed(_Feed):
 
     def changed(self, obj: Pod) -> None:
         """Take one."""
+        self._note(obj.key, obj.unreadable)
         self._view.apply_pod(obj)
 
     def deleted(self, key: str) -> None:

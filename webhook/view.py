@@ -11,7 +11,6 @@ from core.volumes import Claim, CsiNode, Storage, Volume, cluster_of
 
 RESOURCES = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
 """What is watched; as long as one of them is not up to date, nothing is decided."""
-STORAGE = frozenset({CLAIMS, VOLUMES, CSI_NODES})
 
 
 class ClusterView:
@@ -25,7 +24,7 @@ class ClusterView:
         self.volumes: dict[str, Volume] = {}
         self.csi_nodes: dict[str, CsiNode] = {}
         self.unreadable: dict[str, dict[str, str]] = {resource: {} for resource in RESOURCES}
-        """By resource and key: what could not be read, and why."""
+        """By resource and key: what cannot be read, and why. It keeps its own node."""
         self.urgent = asyncio.Event()
         """Set when something has changed that cannot wait for the engine's interval."""
         self._news: dict[str, float] = {}
@@ -48,11 +47,6 @@ class ClusterView:
                 return f"{resource} have not been listed yet"
             if resource in self._lost:
                 return f"the watch of {resource} broke off and has told nothing new yet"
-            for reason in self.unreadable[resource].values():
-                if resource in STORAGE:
-                    continue  # a pod whose claim is not known is not movable: that is enough
-                # A pod that is not known would make its node look empty.
-                return f"one of the {resource} could not be read: {reason}"
             if now - news > seconds_max:
                 return f"no news of {resource} for {now - news:.0f} s"
         return None

@@ -39,10 +39,17 @@ _NULL: Final = bytes(NULL)
 
 
 def node(obj: NodeObject) -> Node:
-    """Make a Node. Raises: InvalidInputError with the field."""
+    """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
+
+    Raises: InvalidInputError with the field.
+    """
     status, spec, meta = obj.status, obj.spec, obj.metadata
     conditions = (status.conditions if status else None) or []
-    amounts = _allocatable(obj)
+    unreadable = ""
+    try:
+        amounts = _allocatable(obj)
+    except InvalidInputError as fault:
+        amounts, unreadable = {}, str(fault)
     labels, taints = meta.labels or {}, tuple(map(_taint, (spec and spec.taints) or ()))
     provider_id = (spec and spec.provider_id) or ""
     return Node(
@@ -54,6 +61,7 @@ def node(obj: NodeObject) -> Node:
         unschedulable=bool(spec and spec.unschedulable),
         allocatable=resources(amounts, pods=amounts.get("pods", 0)),
         ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
+        unreadable=unreadable,
         deleting=meta.deletion_timestamp is not None,
         virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
     )

@@ -4,15 +4,15 @@ Typed decoding (core.edge.objects) skips what is not named there, so that a 5 kB
 microseconds. Every fault names source, object and field.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from core.depth import decoded
 from core.edge import convert, storage
 from core.edge.objects import (
     BUDGET_DECODER,
-    HEAD_DECODER,
     NAME_DECODER,
     NODE_DECODER,
     POD_DECODER,
@@ -22,8 +22,8 @@ from core.edge.objects import (
     PodObject,
 )
 from core.errors import InvalidInputError
-from core.model import Cluster, DisruptionBudget, Node, Pod
-from core.volumes import Claim, CsiNode, Storage, Volume, cluster_of
+from core.model import DisruptionBudget, Node, Pod
+from core.volumes import Claim, CsiNode, Volume
 
 __all__ = [
     "CLAIMS",
@@ -33,27 +33,17 @@ __all__ = [
     "VOLUMES",
     "budget",
     "budget_of",
-    "cluster_from_dumps",
-    "decode_dump",
-    "from_dumps",
+    "join",
     "node",
     "node_of",
     "pod",
     "pod_of",
+    "strictly",
+    "where_of",
 ]
 
-HOW_TO: Final = "make it with: kubectl get nodes,pods,pdb,pv,pvc,csinodes -A -o json"
 SHOWN_MAX: Final = 80
 """Characters of a name that a fault repeats."""
-ITEM_KINDS: Final = {
-    "NodeList": "Node",
-    "PodList": "Pod",
-    "PodDisruptionBudgetList": "PodDisruptionBudget",
-    "PersistentVolumeClaimList": "PersistentVolumeClaim",
-    "PersistentVolumeList": "PersistentVolume",
-    "CSINodeList": "CSINode",
-}
-"""Kind of the items, which do not name it themselves in lists of one kind."""
 
 Bytes = bytes | msgspec.Raw
 Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode
@@ -138,119 +128,24 @@ CSI_NODES: Final = Reader(
 )
 
 
-def decode_dump(raw: bytes, source: str) -> list[Object]:
-    """Decode what kubectl prints with -o json: a list of any kinds, of one kind, or one object.
-
-    Finished pods and objects of other kinds are left out.
-    Raises: InvalidInputError that names source, object and field.
-    """
-    found = (_object(kind, item, source) for kind, item in _items(raw, source))
-    return [one for one in found if one is not None]
-
-
-def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
-    """Merge dumps, each (source, bytes), into one Cluster. Raises: as `from_dumps`."""
-    return from_dumps(dumps)[0]
-
-
-def from_dumps(dumps: Sequence[tuple[str, bytes]]) -> tuple[Cluster, frozenset[str]]:
-    """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
-
-    A dump without any pod is refused: every node would look as if it could go.
-    Raises: InvalidInputError that names source, object and field.
-    """
-    kinds: set[str] = set()
-    found: list[Object | None] = []
-    for source, raw in dumps:
-        for kind, item in _items(raw, source):
-            kinds.add(kind)
-            found.append(_object(kind, item, source))
-    sources = ", ".join(source for source, _ in dumps)
-    for kind, name in (("Node", "nodes"), ("Pod", "pods")):
-        if kind not in kinds:
-            raise InvalidInputError(sources, f"holds no {name}; {HOW_TO}")
-    return _cluster(found, sources), frozenset(kinds)
-
-
-def _cluster(found: Iterable[Object | None], sources: str) -> Cluster:
-    nodes: list[Node] = []
-    pods: list[Pod] = []
-    budgets: list[DisruptionBudget] = []
-    claims: dict[str, Claim] = {}
-    volumes: dict[str, Volume] = {}
-    csi_nodes: dict[str, CsiNode] = {}
-    for one in found:
-        match one:
-            case Pod():
-                pods.append(one)
-            case Node():
-                nodes.append(one)
-            case DisruptionBudget():
-                budgets.append(one)
-            case Claim():
-                claims[one.key] = one
-            case Volume():
-                volumes[one.name] = one
-            case CsiNode():
-                csi_nodes[one.name] = one
-            case None:
-                pass
-    try:
-        return cluster_of(nodes, pods, budgets, Storage(claims, volumes, csi_nodes))
-    except InvalidInputError as fault:
-        raise InvalidInputError(f"{sources}: {fault.where}", fault.problem) from fault
-
-
-def _items(raw: bytes, source: str) -> Iterator[tuple[str, Bytes]]:
-    """Yield (kind, bytes) of a list's items, or of the one object that was given."""
-    if not raw.strip():
-        raise InvalidInputError(source, f"is empty; {HOW_TO}")
-    head = _decode(HEAD_DECODER.decode, raw, source, HOW_TO)
-    if head.items is None:
-        yield head.kind, raw
-        return
-    of_list = ITEM_KINDS.get(head.kind, "")
-    for number, item in enumerate(head.items):
-        yield (
-            of_list or _decode(HEAD_DECODER.decode, item, f"{source}: items[{number}]").kind,
-            item,
-        )
-
-
-def _object(kind: str, raw: Bytes, source: str) -> Object | None:
-    read = _READERS.get(kind)
-    return read(raw, source) if read is not None else None
-
-
-_READERS: Final[Mapping[str, Callable[[Bytes, str], Object | None]]] = {
-    "Pod": pod,
-    "Node": node,
-    "PodDisruptionBudget": budget,
-    "PersistentVolumeClaim": CLAIMS.read,
-    "PersistentVolume": VOLUMES.read,
-    "CSINode": CSI_NODES.read,
-}
-"""By kind; objects of other kinds are left out."""
-
-
 def _struct(decoder: msgspec.json.Decoder[Wire_], raw: Bytes, kind: str, source: str) -> Wire_:
     """Decode one object; the search for its name is paid for by faults alone."""
     try:
-        return decoder.decode(raw)
+        return decoded(decoder.decode, bytes(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        name = _decode(NAME_DECODER.decode, raw, _join(source, kind)).metadata
-        where = _where(source, kind, name.namespace, name.name) if name else _join(source, kind)
-        return _decode(decoder.decode, raw, where)
+        name = strictly(NAME_DECODER.decode, raw, join(source, kind)).metadata
+        where = where_of(source, kind, name.namespace, name.name) if name else join(source, kind)
+        return strictly(decoder.decode, raw, where)
 
 
-def _decode(decode: Callable[[Bytes], Model_], raw: Bytes, where: str, hint: str = "") -> Model_:
+def strictly(decode: Callable[[Bytes], Model_], raw: Bytes, where: str, hint: str = "") -> Model_:
     """Decode, or raise InvalidInputError with the field or the position."""
     try:
-        return decode(raw)
+        return decoded(decode, bytes(raw))
     except msgspec.ValidationError as fault:
         problem, _, path = str(fault).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
-        raise InvalidInputError(_join(where, field), _hinted(problem, hint)) from fault
+        raise InvalidInputError(join(where, field), _hinted(problem, hint)) from fault
     except UnicodeDecodeError as fault:
         raise InvalidInputError(where, _hinted("is not UTF-8", hint)) from fault
     except RecursionError as fault:
@@ -266,16 +161,18 @@ def _about(
 ) -> InvalidInputError:
     """Put the object before the field."""
     return InvalidInputError(
-        _join(_where(source, kind, namespace, name), fault.where), fault.problem
+        join(where_of(source, kind, namespace, name), fault.where), fault.problem
     )
 
 
-def _where(source: str, kind: str, namespace: str | None, name: str) -> str:
+def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
+    """Name an object in its source, printable and short."""
     shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
-    return _join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
+    return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
-def _join(where: str, what: str) -> str:
+def join(where: str, what: str) -> str:
+    """Put a place before what stands there; either may be empty."""
     return f"{where}: {what}" if where and what else where or what
 
 

@@ -93,6 +93,12 @@ class Metrics:
             ("resource",),
             registry=self.registry,
         )
+        self.unreadable_objects = Gauge(
+            "ebb_unreadable_objects",
+            "Objects of the API server that cannot be read now; each keeps its own node.",
+            ("resource",),
+            registry=self.registry,
+        )
 
     def _engine(self) -> None:
         self.writes = Counter(

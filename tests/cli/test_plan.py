@@ -63,14 +63,18 @@ FAULTS = [
     pytest.param(
         dump(node(A), node(A), ITEMS[4]), f"{{file}}: node {A}: stands in", id="one name twice"
     ),
+]
+UNREADABLE = [
     pytest.param(
         dump(node(A, status={}), ITEMS[4]),
         f"{{file}}: Node {A}: status.allocatable: missing",
+        "it could not be read",
         id="no allocatable",
     ),
     pytest.param(
         dump(node(A), pod("p", A, cpu="-1")),
         "{file}: Pod shop/p: spec.containers[0].resources.requests.cpu: '-1' is negative",
+        "pod-unreadable",
         id="negative",
     ),
 ]
@@ -87,6 +91,23 @@ class TestFaults:
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("ebb: " + told.format(file=file))
+        assert err.count("\n") == 1
+
+    @pytest.mark.parametrize(("raw", "told", "code"), UNREADABLE)
+    def test_what_cannot_be_read_is_a_warning_and_keeps_its_node(
+        self,
+        raw: bytes,
+        told: str,
+        code: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        file = tmp_path / "dump"
+        file.write_bytes(raw)
+        assert main(["plan", "--from-file", str(file)]) == 0
+        out, err = capsys.readouterr()
+        assert code in out
+        assert err.startswith("ebb: cannot read: " + told.format(file=file))
         assert err.count("\n") == 1
 
     def test_a_file_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +129,7 @@ class TestFaults:
     ) -> None:
         file = tmp_path / "dump"
         file.write_bytes(dump(node("\x1b]0;x\x07"), ITEMS[4]))
-        assert main(["plan", "--from-file", str(file)]) == 2
+        assert main(["plan", "--from-file", str(file)]) == 0
         assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
     def test_standard_input_is_named(self) -> None:

@@ -119,19 +119,20 @@ class TestLive:
         assert (code, out) == (2, "")
         assert err == f"ebb: API server answered {status}: the fake API says {status}\n"
 
-    async def test_an_object_that_cannot_be_read_stops_all(
+    async def test_objects_that_cannot_be_read_are_named_and_keep_their_node(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        for number in range(5):
+        for number in range(7):
             odd = pod_object(f"odd{number}", node="n00")
             odd["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "much"}
             api.put("pods", odd)
-        code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
-        assert code == 2
-        assert err.startswith("ebb: API server: Pod default/odd0: ")
+        code, out, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert code == 0
+        assert err.startswith("ebb: cannot read: pods odd0: Pod default/odd0: ")
         assert "'much'" in err
-        assert err.endswith("; and 2 more\n")
-        assert err.count("\n") == 1
+        assert err.endswith("ebb: cannot read 2 more objects\n")
+        assert err.count("\n") == 6
+        assert "pod-unreadable" in out
 
     async def test_nobody_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "kubeconfig"

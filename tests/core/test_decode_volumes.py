@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core import engine
-from core.edge import decode
+from core.edge import decode, dumps
 from core.model import DisruptionBudget, PodSelector, Requirement
 from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
 from core.wants import UNTIED, ClaimUse, Disk, SelectorTerm, Ties, VolumeReach
@@ -239,11 +239,11 @@ class TestDump:
             on_claim,
             *(changed(CSI_NODE, metadata__name=name) for name in ("n1", "n2", "n3")),
         ]
-        known = decode.cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
+        known = dumps.cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
         assert known.attach_limits["n1"]["ebs.csi.aws.com"] == 25
         (removal, *_) = engine.plan(known, thesis_config("1", "1"), due=frozenset({"n1"})).removals
         assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
-        blind = decode.cluster_from_dumps([("f", dump(*items))])
+        blind = dumps.cluster_from_dumps([("f", dump(*items))])
         plan = engine.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
         (kept,) = (one for one in plan.kept if one.node == "n1")
         assert [one.code for one in kept.blockers] == ["pod-volumes"]
@@ -256,7 +256,7 @@ class TestDump:
         )
         for kind, item in lists:
             raw = changed({"kind": kind, "items": [{**item, "kind": ""}]})
-            assert len(decode.decode_dump(raw, "f")) == 1
+            assert len(list(dumps.objects(raw, "f", []))) == 1
 
     @pytest.mark.parametrize(
         ("raw", "told"),

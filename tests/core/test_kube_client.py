@@ -84,7 +84,7 @@ async def test_a_proxys_page_is_cut_to_one_line(api: FakeApi) -> None:
         assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b'{"metadata":{"name":"n"}}'])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"[" * 5000, b'{"metadata":{}}'])
 async def test_an_answer_that_is_no_node_is_a_fault_with_a_name(api: FakeApi, body: bytes) -> None:
     async with opened(api) as client:
         api.answer_next("get", body)

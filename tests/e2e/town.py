@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from core.config import Mode
-from core.edge.decode import cluster_from_dumps
+from core.edge.dumps import cluster_from_dumps
 from core.marks import (
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,

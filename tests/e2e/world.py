@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.edge.decode import cluster_from_dumps
+from core.edge.dumps import cluster_from_dumps
 from core.fit import refusal
 from core.model import Cluster
 from core.packing import Packer

@@ -1,5 +1,6 @@
 """The cluster as the watches tell it."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +12,6 @@ from core.guards import pod_blockers
 from core.model import Node, Pod, Resources
 from core.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.wants import ClaimUse, Disk, Ties
-from tests.support.builders import pod
 from webhook.feed import Feed
 from webhook.view import ClusterView
 
@@ -98,23 +98,33 @@ def test_a_view_without_news_is_not_to_be_decided_on(
     assert fed.view.why_stale(fed.clock.now + later, 180) == reason
 
 
-def test_nothing_is_decided_while_an_object_cannot_be_read() -> None:
+def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_lasts() -> None:
     fed = Fed()
     for feed in fed.everything():
         feed.alive()
-    mends = (
-        partial(fed.pods.changed, pod("p", "n", 1, 1)),
-        partial(fed.pods.deleted, "d/p"),
-        partial(fed.pods.replaced, []),
-    )
-    for mend in mends:
-        fed.pods.refused("d/p", "spec: bad")
-        assert (
-            fed.view.why_stale(fed.clock.now, 180)
-            == "one of the pods could not be read: spec: bad"
-        )
-        mend()
-        assert fed.view.why_stale(fed.clock.now, 180) is None
+    gauge = 'ebb_unreadable_objects{resource="pods"} '
+    odd = replace(a_pod("p", "n"), unreadable="spec: bad")
+    for break_ in (partial(fed.pods.changed, odd), partial(fed.pods.refused, "a/p", "spec: bad")):
+        for mend in (
+            partial(fed.pods.changed, a_pod("p", "n")),
+            partial(fed.pods.deleted, "a/p"),
+            partial(fed.pods.replaced, []),
+        ):
+            break_()
+            assert fed.view.why_stale(fed.clock.now, 180) is None
+            assert gauge + "1.0" in fed.metrics.text().decode()
+            mend()
+            assert gauge + "0.0" in fed.metrics.text().decode()
+
+
+def test_what_cannot_be_read_stands_in_the_snapshot() -> None:
+    fed = Fed()
+    fed.nodes.replaced([replace(a_node("n"), unreadable="status: bad")])
+    fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
+    fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
+    found = fed.view.snapshot()()
+    assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
+    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in fed.metrics.text().decode()
 
 
 def test_a_watch_that_broke_off_must_tell_something_first() -> None:

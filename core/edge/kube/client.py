@@ -17,6 +17,7 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
+from core.depth import decoded
 from core.edge import decode
 from core.edge.objects import NODE_DECODER
 from core.errors import ConflictError, InvalidInputError, UnavailableError
@@ -237,17 +238,17 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 def _node(raw: bytes) -> tuple[Node, str]:
     try:
-        found = NODE_DECODER.decode(raw)
+        found = decoded(NODE_DECODER.decode, raw)
         return decode.node_of(found), found.metadata.resource_version
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInputError) as fault:
         raise UnavailableError(f"API server: not a Node: {_one_line(str(fault))}") from fault
 
 
 def _message(body: bytes) -> str:
     """Return what a v1 Status says, or what a proxy on the way wrote in its place."""
     try:
-        return _STATUS.decode(body).message
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decoded(_STATUS.decode, body).message
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body.decode(errors="replace")
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from core.errors import UnavailableError
+from core.errors import GarbledError, UnavailableError
 
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """etcd takes no object over some megabytes; aiohttp's own readline stops far earlier."""
@@ -23,7 +23,8 @@ async def lines(
     """Yield lines without their ends, empty ones not.
 
     Raises: TimeoutError when nothing comes for *silence_seconds_max*: the connection is half
-    open. UnavailableError when a line is over *bytes_max*, or the stream ends within one.
+    open. GarbledError when a line is over *bytes_max*, UnavailableError when the stream ends
+    within one.
     """
     parts: list[bytes] = []  # of a line whose end has not come: joined once, however many
     size = 0
@@ -42,6 +43,6 @@ async def lines(
             parts = [others[-1]]
             size = len(others[-1])
         if size > bytes_max:
-            raise UnavailableError(f"API server: a line is over {bytes_max} bytes")
+            raise GarbledError(f"API server: a line is over {bytes_max} bytes")
     if b"".join(parts).strip():
         raise UnavailableError("API server: the stream ended within a line")

@@ -16,7 +16,7 @@ from core.edge.kube import wire
 from core.edge.kube.client import ApiError, Client, Sleep
 from core.edge.kube.lines import lines
 from core.edge.logs import fields
-from core.errors import InvalidInputError, UnavailableError
+from core.errors import GarbledError, InvalidInputError, UnavailableError
 
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 15.0
@@ -50,7 +50,7 @@ class Handler(Protocol):
         """Note that what has been told is up to date."""
 
     def refused(self, key: str, reason: str) -> None:
-        """Note that an object could not be read and is not known."""
+        """Note that an object could not be read, and that nothing stands for it."""
 
     def restarted(self, reason: str) -> None:
         """Note that the watch ended other than by its time: expired, throttled, error, timeout."""
@@ -111,6 +111,8 @@ class _Follower:
         log.warning("watch ended", extra=found)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
+        if isinstance(fault, GarbledError):
+            self._version = ""  # the same would come again
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
             if lost or fault.status in (400, 410):
@@ -178,7 +180,7 @@ class _Follower:
             if event.type == "DELETED":
                 self._handler.deleted(self._kind.key(meta))
             elif event.type != "BOOKMARK":
-                self._changed(event.object, meta, self._kind.made)
+                self._changed(event.object, meta, wire.read_typed)
         self._version = version or self._version
         self._told = True
         self._handler.alive()
@@ -194,13 +196,13 @@ class _Follower:
         if event.type == "DELETED":
             self._handler.deleted(self._kind.key(about.metadata))
         elif event.type in wire.CHANGES:
-            self._changed(event.object, about.metadata, self._kind.made_raw)
+            self._changed(event.object, about.metadata, wire.read_raw)
         return about.metadata.resource_version
 
-    def _changed(self, found: Any, meta: Any, made: Any) -> None:  # noqa: ANN401 by resource
+    def _changed(self, found: Any, meta: Any, read: Any) -> None:  # noqa: ANN401 by resource
         """Tell of a change; a pod that has finished is dropped."""
         try:
-            obj = made(found)
+            obj = read(self._kind, found)
         except InvalidInputError as fault:
             self._handler.refused(self._kind.key(meta), str(fault))
             return

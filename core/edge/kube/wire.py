@@ -6,14 +6,16 @@ by piece, to tell the one bad object from the rest.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge import decode
+from core.depth import decoded
+from core.edge import decode, stand_in
 from core.edge.objects import BudgetObject, NodeObject, PodMeta, PodObject
 from core.edge.storage import ClaimObject, CsiNodeObject, VolumeObject
-from core.errors import InvalidInputError, UnavailableError
+from core.errors import GarbledError, InvalidInputError
 
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -75,6 +77,8 @@ class Kind:
     made: Callable[[Any], Object | None]
     """From the typed object; None for one that does not count any more."""
     made_raw: Callable[[msgspec.Raw], Object | None]
+    blind: Callable[[bytes | msgspec.Raw, str], Object | None] = stand_in.nothing
+    """What stands for one that cannot be read, and why not."""
     namespaced: bool = True
 
     def key(self, meta: Any) -> str:  # noqa: ANN401 any metadata
@@ -89,6 +93,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         msgspec.json.Decoder(Event[NodeObject]),
         decode.node_of,
         decode.node,
+        stand_in.node,
         namespaced=False,
     ),
     "pods": Kind(
@@ -96,6 +101,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         msgspec.json.Decoder(Event[VersionedPod]),
         decode.pod_of,
         decode.pod,
+        stand_in.pod,
     ),
     "poddisruptionbudgets": Kind(
         msgspec.json.Decoder(Page[BudgetObject]),
@@ -132,47 +138,79 @@ _ABOUT: Final = msgspec.json.Decoder(About)
 def read_page(
     kind: Kind, raw: bytes, objects: list[Object], refused: list[tuple[str, str]]
 ) -> tuple[str, str | None]:
-    """Add a page's objects, and of others key and why they could not be read.
+    """Add a page's objects, or what stands for them; of those without either key and why.
 
     Returns: the list's resourceVersion, and the token of the next page.
-    Raises: UnavailableError when it is no list.
+    Raises: GarbledError when it is no list.
     """
     try:
-        page = kind.page.decode(raw)
-        made = kind.made
+        page = decoded(kind.page.decode, raw)
     except FAULTS:
         page = strictly(_RAW_PAGE, raw)
-        made = kind.made_raw
+        read: Callable[[Any], Object | None] = partial(read_raw, kind)
+    else:
+        read = partial(read_typed, kind)
     for item in page.items or ():
         try:
-            found = made(item)
+            found = read(item)
         except InvalidInputError as fault:
-            meta = strictly(_ABOUT, item).metadata if made is kind.made_raw else item.metadata
-            refused.append((kind.key(meta), str(fault)))
+            refused.append((kind.key(_about(item)), str(fault)))
         else:
             if found is not None:
                 objects.append(found)
     return page.metadata.resource_version, page.metadata.token
 
 
+def read_typed(kind: Kind, item: Any) -> Object | None:  # noqa: ANN401 by kind
+    """Make an object of its typed form, or what stands for it. Raises: InvalidInputError."""
+    try:
+        return kind.made(item)
+    except InvalidInputError as fault:
+        # The faulty field alone was read: what stands for the object is found in its bytes.
+        found = kind.blind(msgspec.json.encode(item), str(fault))
+        if found is None:
+            raise
+        return found
+
+
+def read_raw(kind: Kind, item: msgspec.Raw) -> Object | None:
+    """Make an object of its bytes, or what stands for it. Raises: InvalidInputError."""
+    try:
+        return kind.made_raw(item)
+    except InvalidInputError as fault:
+        found = kind.blind(item, str(fault))
+        if found is None:
+            raise
+        return found
+
+
+def _about(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
+    if not isinstance(item, msgspec.Raw):
+        return item.metadata
+    try:
+        return strictly(_ABOUT, item).metadata
+    except GarbledError:
+        return Who()
+
+
 def read_event(kind: Kind, line: bytes) -> Event[Any] | None:
     """Decode an event in one pass; None when that cannot be done, as with an ERROR."""
     try:
-        event: Event[Any] = kind.event.decode(line)
+        event: Event[Any] = decoded(kind.event.decode, line)
     except FAULTS:
         return None
     return event if event.type in CHANGES or event.type == "BOOKMARK" else None
 
 
 def read_raw_event(line: bytes) -> tuple[Event[msgspec.Raw], About]:
-    """Decode as little of an event as tells what it is about. Raises: UnavailableError."""
+    """Decode as little of an event as tells what it is about. Raises: GarbledError."""
     event = strictly(_RAW_EVENT, line)
     return event, strictly(_ABOUT, event.object)
 
 
 def strictly(decoder: Any, raw: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 typed by its decoder
-    """Decode, or raise UnavailableError: this no API server sends."""
+    """Decode, or raise GarbledError: this no API server sends."""
     try:
-        return decoder.decode(raw)
+        return decoded(decoder.decode, bytes(raw))
     except FAULTS as fault:
-        raise UnavailableError(f"API server: not what it must send: {fault}") from fault
+        raise GarbledError(f"API server: not what it must send: {fault}") from fault

@@ -1,0 +1,60 @@
+"""JSON that nests deeper than anybody reads: cut to null before it is decoded.
+
+Decoders skip what they do not know by recursion, so that one value which nests deep enough ends
+them, wherever in a body it stands (managedFields of any object: the API server stores what nests
+10,000 deep). Here nothing recurses, and the time is linear in the bytes.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+DEPTH_MAX: Final = 64
+"""Of lists and objects in each other; no field that is read lies deeper than 20."""
+SLACK: Final = 2
+"""What is so shallow in itself is stepped over in one: it may stay although it is that much
+deeper."""
+
+Value_ = TypeVar("Value_")
+
+
+def _plain(levels: int) -> bytes:
+    """Write the pattern of text whose lists and objects nest at most so deep; never steps back."""
+    inner = rb'[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"'
+    return rb"(?:%b)*+" % (
+        inner if not levels else rb"%b|[\[{]%b[\]}]" % (inner, _plain(levels - 1))
+    )
+
+
+_BRACKETS: Final = re.compile(_plain(SLACK) + rb'([\[{]++|[\]}]++|".*+|\Z)', re.DOTALL)
+"""Something is found from wherever the last find ended, so that no byte is looked at again; a
+string without an end is the rest."""
+
+
+def decoded(decode: Callable[[bytes], Value_], raw: bytes) -> Value_:
+    """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*."""
+    try:
+        return decode(raw)
+    except RecursionError:
+        return decode(pruned(raw))
+
+
+def pruned(raw: bytes) -> bytes:
+    """Return JSON whose values deeper than DEPTH_MAX are null; of what is no JSON, something."""
+    parts: list[bytes] = []
+    kept = depth = 0
+    for found in _BRACKETS.finditer(raw):
+        start, end = found.span(1)
+        before = depth
+        bracket = raw[start : start + 1]
+        if bracket in (b"[", b"{"):
+            depth += end - start
+            if before <= DEPTH_MAX < depth:
+                parts += (raw[kept : start + DEPTH_MAX - before], b"null")
+        elif bracket in (b"]", b"}"):
+            depth -= end - start
+            if depth <= DEPTH_MAX < before:
+                kept = start + before - DEPTH_MAX
+    if depth <= DEPTH_MAX:
+        parts.append(raw[kept:])
+    return b"".join(parts)
