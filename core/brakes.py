@@ -11,10 +11,10 @@ from typing import Final
 from core.budgets import Budget
 from core.capacity import NOTHING, Amount
 from core.config import Config
-from core.fit import refusal
 from core.guards import Blocker
-from core.marks import backoff_of, going, mark_of, marked_since, without_our_taint
-from core.model import Cluster, Node, Placing, Pod, Resources
+from core.marks import backoff_of, going, mark_of, marked_since
+from core.model import Cluster, Node, Pod
+from core.waiting import hosted
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
@@ -58,12 +58,12 @@ def remember(memory: Memory, cluster: Cluster, config: Config, now_seconds: int)
     budgets = config.budgets
     names = frozenset(node.name for node in cluster.nodes)
     new = memory.nodes and not names <= memory.nodes
-    waiting = frozenset(pod.key for pod in _hosted(cluster, config.taint_key))
+    waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark[0] > opened}
     for node in cluster.nodes:
         if mark_of(node.labels) is not None:
-            since = marked_since(node, config.taint_key)
+            since = min(marked_since(node, config.taint_key), now_seconds)
             if since > opened:
                 pool = budgets.pool_of(node.labels)
                 marked[node.name] = since, pool.name if pool else ""
@@ -101,26 +101,6 @@ def demand(cluster: Cluster) -> Amount:
     return Amount(cpu, memory)
 
 
-def _hosted(cluster: Cluster, taint_key: str) -> Iterable[Pod]:
-    """Yield the unschedulable pods that some node would admit if it were empty and not marked.
-
-    Pods of one template are judged once: thousands may wait for what no node offers.
-    """
-    bare: list[Node] = []
-    judged: dict[tuple[Placing, Resources], bool] = {}
-    for pod in cluster.pods:
-        if pod.unschedulable and pod.node is None:
-            bare = bare or [without_our_taint(node, taint_key) for node in cluster.nodes]
-            alike = pod.placing, pod.requests
-            if alike not in judged:
-                judged[alike] = any(
-                    pod.requests.fits_in(node.allocatable) and refusal(node, pod.placing) is None
-                    for node in bare
-                )
-            if judged[alike]:
-                yield pod
-
-
 def pace(memory: Memory, cluster: Cluster, config: Config, now_seconds: int) -> Pace:
     """Return what follows now from what has happened; *memory* has seen the cluster last."""
     now = memory.demand[-1][1] if memory.demand else NOTHING
@@ -130,11 +110,16 @@ def pace(memory: Memory, cluster: Cluster, config: Config, now_seconds: int) -> 
     for _, pool in memory.marked.values():
         if pool:
             in_window[pool] = in_window.get(pool, 0) + 1
+    possible = config.budgets.backoff.possible
     found = ((node.name, backoff_of(node.annotations)) for node in cluster.nodes)
     return Pace(
         frozen=tuple(_frozen(memory, config, now_seconds)),
         in_window=in_window,
-        backing_off={name: one.until for name, one in found if one and one.until > now_seconds},
+        backing_off={
+            name: one.until
+            for name, one in found
+            if one and now_seconds < one.until and possible(one.until, now_seconds)
+        },
         reserve=Amount(max(0, peak_cpu - now.cpu_millis), max(0, peak_memory - now.memory_bytes)),
     )
 

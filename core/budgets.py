@@ -15,6 +15,8 @@ from core.fields import Section, parse_share
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000
 HEADROOM_MAX: Final = 100
+CLOCKS_APART_SECONDS_MAX: Final = 86_400
+"""What is in the future by so much more than it can be, no leader's clock has written."""
 
 
 class Limit(NamedTuple):
@@ -73,6 +75,10 @@ class Backoff:
     def seconds(self, times: int) -> int:
         """Return how long after so many failures: twice as long each time, up to the maximum."""
         return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
+
+    def possible(self, until: int, now_seconds: int) -> bool:
+        """Say whether a leader, by a clock of about our time, may have written this end."""
+        return until <= now_seconds + self.max_seconds + CLOCKS_APART_SECONDS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from core.packing import SHARE_SCALE, Packer, dominant_share
 from core.plan import Placement, Plan
 from core.stickiness import stickiness
 from core.survey import Survey
+from core.waiting import stuck
 
 NOT_READY: Final = "not-ready"
 GOING: Final = "being-deleted"
@@ -170,7 +171,8 @@ class Explainer:
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        return harden.refusals(self._cluster, self._config.taint_key)[node.name]
+        waiting = stuck(self._cluster, {}, self._now)
+        return harden.refusals(self._cluster, self._config.taint_key, waiting)[node.name]
 
     def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
         """Say where the node's pods would go if it alone went now, and which find no place."""

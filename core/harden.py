@@ -1,22 +1,50 @@
-"""May a soft mark become a hard one, or would the NoSchedule taint make other pods wait.
+"""May a soft mark become a hard one, or would the NoSchedule taint make other pods wait or go.
 
-Source: Kubernetes' DaemonSet controller (its pods need the toleration like all others) and the
-scheduler's topology spread, which by default counts tainted nodes as domains.
+Source: Kubernetes' DaemonSet controller (its pods need the toleration like all others), the
+scheduler's topology spread, which by default counts tainted nodes as domains, and its preemption,
+which does not look at nodes with a taint that the pod does not tolerate.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from core.fit import tolerates
+from core.fit import refusal, tolerates
 from core.guards import Blocker
-from core.marks import Mark, mark_of
-from core.model import Cluster, Effect, Node, Taint
+from core.marks import Mark, going, mark_of, without_our_taint
+from core.model import Cluster, Effect, Node, Placing, Pod, Resources, Taint
+from core.waiting import admits, shape
 
 DAEMON_SET: Final = "DaemonSet"
+PAUSE_SECONDS: Final = 300
+"""How long a mark stays soft after what made it so has ended: the scheduler tries every pod that
+waits at least that often, and marks must not change with every pod."""
+SHAPES_MAX: Final = 1024
+"""Different placings, or pods that wait, of which each is looked at; with more all marks stay
+soft."""
+
+Against = Mapping[str, tuple[Blocker, ...]]
+"""By marked node: why its mark must not be hard."""
+Spoken = Mapping[str, tuple[int, Blocker]]
+"""By marked node: when something that comes and goes last spoke against a hard mark, and what."""
 
 
-def refusals(cluster: Cluster, taint_key: str) -> Mapping[str, tuple[Blocker, ...]]:
-    """Return what speaks against a hard mark, for every marked node."""
+class _Ground(NamedTuple):
+    """What the rules that come and go rest on."""
+
+    cluster: Cluster
+    taint_key: str
+    marked: Sequence[Node]
+    """With our taint set aside."""
+
+
+def refusals(
+    cluster: Cluster, taint_key: str, stuck: Iterable[tuple[Pod, str]] = ()
+) -> dict[str, tuple[Blocker, ...]]:
+    """Return what speaks against a hard mark now, for every marked node.
+
+    *stuck* are pods that wait, and why a hard mark may be what keeps them (core.waiting).
+    """
     marked = [node for node in cluster.nodes if mark_of(node.labels) is not None]
     if not marked:
         return {}
@@ -24,20 +52,42 @@ def refusals(cluster: Cluster, taint_key: str) -> Mapping[str, tuple[Blocker, ..
     for name, message, pod in _daemons(cluster, taint_key):
         if name in found:
             found[name].append(Blocker("hard-daemonset", message, pod))
-    keys = {
-        one.topology_key
-        for pod in cluster.pods
-        for one in pod.company.spread
-        if not one.honor_taints
-    }
-    for key in sorted(keys):
-        open_domains = _domains(cluster.nodes, key)
-        for node in marked:
-            domain = node.labels.get(key)
-            if domain is not None and domain not in open_domains:
-                message = f"pods spread over {key} would count {domain}, which no pod could enter"
-                found[node.name].append(Blocker("hard-spread", message))
+    for name, message in _domains_closed(cluster, marked):
+        found[name].append(Blocker("hard-spread", message))
+    ground = _Ground(cluster, taint_key, [without_our_taint(node, taint_key) for node in marked])
+    for name, message, key in _kept_waiting(ground, stuck):
+        found[name].append(Blocker("hard-waiting", message, key))
+    for name, message, key in _preempting(ground):
+        found[name].append(Blocker("hard-preemption", message, key))
     return {name: tuple(blockers) for name, blockers in found.items()}
+
+
+PASSING: Final = ("hard-waiting", "hard-preemption")
+"""What comes and goes with single pods."""
+
+
+def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:
+    """Return the memory after a look that *found* what speaks against hard marks."""
+    kept = {
+        name: (min(at, now_seconds), blocker)
+        for name, (at, blocker) in spoken.items()
+        if name in found and now_seconds - at < PAUSE_SECONDS
+    }
+    for name, blockers in found.items():
+        for blocker in blockers:
+            if blocker.code in PASSING:
+                kept[name] = now_seconds, blocker
+    return kept
+
+
+def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tuple[Blocker, ...]]:
+    """Add what spoke against a hard mark a short time ago."""
+    paused = dict(found)
+    for name, (at, blocker) in spoken.items():
+        if at < now_seconds and name in paused:
+            message = f"{blocker.message}; that was {now_seconds - at} s ago"
+            paused[name] = (*paused[name], blocker._replace(message=message))
+    return paused
 
 
 def _daemons(cluster: Cluster, taint_key: str) -> Iterable[tuple[str, str, str]]:
@@ -50,6 +100,22 @@ def _daemons(cluster: Cluster, taint_key: str) -> Iterable[tuple[str, str, str]]
             yield pod.node, message, pod.key
 
 
+def _domains_closed(cluster: Cluster, marked: Iterable[Node]) -> Iterable[tuple[str, str]]:
+    keys = {
+        one.topology_key
+        for pod in cluster.pods
+        for one in pod.company.spread
+        if not one.honor_taints
+    }
+    for key in sorted(keys):
+        open_domains = _domains(cluster.nodes, key)
+        for node in marked:
+            domain = node.labels.get(key)
+            if domain is not None and domain not in open_domains:
+                message = f"pods spread over {key} would count {domain}, which no pod could enter"
+                yield node.name, message
+
+
 def _domains(nodes: Iterable[Node], key: str) -> frozenset[str]:
     """Return the domains that have a node without a mark: those stay open to all pods.
 
@@ -60,6 +126,92 @@ def _domains(nodes: Iterable[Node], key: str) -> frozenset[str]:
         for node in nodes
         if key in node.labels and mark_of(node.labels) is None and not node.unschedulable
     )
+
+
+def _kept_waiting(
+    ground: _Ground, stuck: Iterable[tuple[Pod, str]]
+) -> Iterable[tuple[str, str, str]]:
+    """Yield the marked nodes that would take a pod that waits, one pod each."""
+    left = {node.name: node for node in ground.marked}
+    shapes: set[tuple[Placing, Resources]] = set()
+    for pod, message in stuck:
+        alike = shape(pod)
+        if alike in shapes:
+            continue
+        shapes.add(alike)
+        for node in list(left.values()):
+            if len(shapes) > SHAPES_MAX or admits(node, alike):
+                del left[node.name]
+                yield node.name, message, pod.key
+        if not left:
+            return
+
+
+def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
+    """Yield the marked nodes that a pod would have to do without that may preempt others instead.
+
+    For each placing the largest pods of more than the lowest priority must find room on a node
+    that is open and not marked. A hard mark on a node that could not take them takes them nothing.
+    """
+    largest = _largest(ground.cluster)
+    rooms = _rooms(ground.cluster) if largest else []
+    left = {node.name: node for node in ground.marked}
+    for placing, pods in largest.items():
+        for pod in pods:
+            if len(largest) <= SHAPES_MAX and _has_room(rooms, placing, pod.requests):
+                continue
+            message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
+            for node in list(left.values()):
+                if len(largest) > SHAPES_MAX or admits(node, (placing, pod.requests)):
+                    del left[node.name]
+                    yield node.name, message, pod.key
+        if not left:
+            return
+
+
+def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
+    """Return by placing, volumes set aside, the pods that ask for most of a resource.
+
+    Of those whose priority is above the lowest: the others have nobody to preempt.
+    """
+    movers = [pod for pod in cluster.pods if not pod.stays_with_node]
+    lowest = min((pod.priority for pod in movers), default=0)
+    most: dict[Placing, dict[str, tuple[tuple[int, ...], str, Pod]]] = {}
+    bare: dict[Placing, Placing] = {}
+    for pod in movers:
+        if pod.priority == lowest:
+            continue
+        if (placing := bare.get(pod.placing)) is None:
+            placing = bare[pod.placing] = replace(pod.placing, volumes=())
+        best, asked = most.setdefault(placing, {}), pod.requests
+        amounts = [("cpu", asked.cpu_millis), ("memory", asked.memory_bytes)]
+        amounts += [("ephemeral-storage", asked.ephemeral_bytes), *asked.extended]
+        for name, amount in amounts:
+            rank = (amount, asked.cpu_millis, asked.memory_bytes)
+            if name not in best or (rank, pod.key) > best[name][:2]:
+                best[name] = rank, pod.key, pod
+    return {
+        placing: tuple({pod.key: pod for _, _, pod in best.values()}.values())
+        for placing, best in most.items()
+    }
+
+
+def _rooms(cluster: Cluster) -> list[tuple[Node, Resources]]:
+    """Return the nodes without a mark that take pods, and what is free on them."""
+    used = cluster.used()
+    return [
+        (node, node.allocatable - used[node.name])
+        for node in cluster.nodes
+        if mark_of(node.labels) is None
+        and node.ready
+        and not (node.unschedulable or node.unreadable or node.virtual or going(node))
+    ]
+
+
+def _has_room(
+    rooms: Iterable[tuple[Node, Resources]], placing: Placing, requests: Resources
+) -> bool:
+    return any(requests.fits_in(free) and refusal(node, placing) is None for node, free in rooms)
 
 
 def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:

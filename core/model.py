@@ -196,6 +196,8 @@ class Node:
 
     name: str
     uid: str = ""
+    version: str = field(default="", compare=False)
+    """The resourceVersion: a write that goes by it fails if anything has changed; "": unknown."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()

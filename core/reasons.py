@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from core.guards import Blocker
 from core.pod_reasons import NATURE, Reason
+from core.soft_reasons import SOFT
 
 NODE_WORD: Final = "NODE"
 POD_WORDS: Final = ("NAMESPACE", "NAME")
@@ -225,24 +226,6 @@ STAYS: Final = (
     ),
 )
 """Why a node stays, in the order in which the page lists them."""
-SOFT: Final = (
-    Reason(
-        "hard-daemonset",
-        "A DaemonSet of the node does not tolerate the taint, so its pod would not come back "
-        "there once it ends, or after an update.",
-        "add a toleration for the key in the message to the DaemonSet of pod {name} in "
-        "{namespace}; or leave the mark soft",
-        "all DaemonSets with a pod on the node tolerate the taint",
-    ),
-    Reason(
-        "hard-spread",
-        "Pods that must be spread evenly would count the node's domain although none of them "
-        "could enter it, and others of them would wait.",
-        "set `nodeTaintsPolicy: Honor` in those topologySpreadConstraints; or leave the mark soft",
-        "the domain has a node without a mark, or all such constraints honor taints",
-    ),
-)
-"""Why the mark of a node that goes does not become hard."""
 REASONS: Final[Mapping[str, Reason]] = {reason.code: reason for reason in (*STAYS, *SOFT, *NATURE)}
 """All, by code."""
 

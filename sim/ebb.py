@@ -96,6 +96,8 @@ class Ebb:
 
     def urgent(self) -> bool:
         """Say whether something has happened that cannot wait for the engine's interval."""
+        if self._news.turned.is_set() and self._news.turns(self._controller.config.taint_key)():
+            self._news.urgent.set()
         return self._news.urgent.is_set()
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:

@@ -1,57 +1,24 @@
-"""The engine loop: look, judge, write, check what was written."""
+"""One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from core import engine
+from core import engine, harden, waiting
 from core.brakes import Memory, Pace, pace, remember
 from core.config import Config, Mode
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.errors import ConflictError, UnavailableError
-from core.leaving import being_deleted
-from core.marks import desired_taints, mark_of, traces
-from core.model import Cluster, Node, Taint
+from core.marks import Mark, mark_of
+from core.model import Cluster
 from core.plan import Plan
 from core.scalein import CostWrite
-from webhook.decide import Write, WriteKind, decide
+from webhook.decide import Watch, decide
 from webhook.scalein import ScaleIn
-
-TRIES_MAX: Final = 5
-"""How often one write is tried on a Node that others change at the same time."""
-
-EVENT_REASONS: Final[Mapping[WriteKind, str]] = {
-    WriteKind.MARK: "DrainMarked",
-    WriteKind.HARDEN: "DrainHardened",
-    WriteKind.SOFTEN: "DrainSoftened",
-    WriteKind.RELEASE: "DrainReleased",
-    WriteKind.GUARD: "ScaleDownGuarded",
-    WriteKind.UNGUARD: "ScaleDownAllowed",
-    WriteKind.REPAIR: "TaintsRepaired",
-    WriteKind.FORGET: "BackoffEnded",
-}
-
-Tell = Callable[[Node, str, str], None]
-"""Takes a Node, an Event's reason and a note for people."""
+from webhook.writers import Halted, NodeWriter, Tell, Writers, never
+from webhook.writes import Write, WriteKind
 
 log = logging.getLogger("ebb.controller")
-
-
-class NodeWriter(Protocol):
-    """How the loop writes; the API server, or a simulated one."""
-
-    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
-        """Merge-patch a Node; return it as stored, and its resourceVersion."""
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
-        """Return a Node as stored, and its resourceVersion."""
-
-    async def replace_taints(
-        self, name: str, taints: Sequence[Taint], resource_version: str
-    ) -> tuple[Node, str]:
-        """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +36,21 @@ class TickReport:
     costs: tuple[CostWrite, ...] = ()
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What a leader has seen; a new one begins with nothing."""
+
+    first: int | None = None
+    """When it looked first, unix seconds."""
+    candidates: Mapping[str, int] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Since when pods wait for which there was a place (core.waiting)."""
+    spoken: harden.Spoken = field(default_factory=dict)
+
+
 class Controller:
-    """Keeps the candidates' timers; everything else that lasts stands on the Nodes."""
+    """Keeps what this leader has seen; everything else that lasts stands on the Nodes."""
 
     def __init__(
         self,
@@ -84,10 +64,17 @@ class Controller:
     ) -> None:
         self.config = config
         """In use; swapped by `configure` alone."""
-        self._writer, self._tell = writer, tell
+        self._writers = Writers(writer, metrics, tell)
         self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
-        self._candidates: Mapping[str, int] = {}
-        self._memory = Memory()
+        self.begin()
+
+    def begin(self) -> None:
+        """Lead anew: what was seen before, others may have changed meanwhile."""
+        self._seen = _Seen()
+        self._unmarked: set[str] = set()
+        """Nodes whose mark could not be written: their delay starts anew."""
+        self.doubts = False
+        """Pods wait for which there was a place, and hard marks may be what keeps them."""
 
     def configure(self, config: Config) -> None:
         """Go on with another configuration from the next pass on."""
@@ -99,87 +86,60 @@ class Controller:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
         return await self.carry_out(self.judge(cluster, now_seconds))
 
-    def judge(self, cluster: Cluster, now_seconds: int) -> TickReport:
+    def judge(
+        self,
+        cluster: Cluster,
+        now_seconds: int,
+        in_time: Callable[[], bool] = engine.always,
+    ) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
-        config = self.config
-        self._candidates = engine.update_candidates(cluster, config, self._candidates, now_seconds)
-        ready = engine.due(self._candidates, config.delay_seconds, now_seconds)
-        self._memory = remember(self._memory, cluster, config, now_seconds)
-        held = pace(self._memory, cluster, config, now_seconds)
-        plan = engine.plan(cluster, config, due=ready, pace=held)
-        writes = decide(cluster, plan, config, now_seconds=now_seconds, owner=self._owner)
+        config, seen = self.config, self._seen
+        if seen.first is None:
+            seen.first = now_seconds
+        unmarked, self._unmarked = self._unmarked, set()
+        known = {name: at for name, at in seen.candidates.items() if name not in unmarked}
+        seen.candidates = engine.update_candidates(cluster, config, known, now_seconds)
+        ready = engine.due(seen.candidates, config.delay_seconds, now_seconds)
+        seen.memory = remember(seen.memory, cluster, config, now_seconds)
+        held = pace(seen.memory, cluster, config, now_seconds)
+        plan = engine.plan(cluster, config, due=ready, pace=held, in_time=in_time)
+        watch = Watch(now_seconds - seen.first, self._against_hard(cluster, plan, now_seconds))
+        writes = decide(
+            cluster, plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
+        )
         self._measure(cluster, plan)
         costs = self._scale_in.judge(cluster) if self._scale_in else ()
-        return TickReport(config, plan, self._candidates, held, writes, 0, costs)
+        return TickReport(config, plan, seen.candidates, held, writes, 0, costs)
 
-    async def carry_out(self, report: TickReport) -> TickReport:
-        """Write; a write that fails is counted, the next pass decides anew.
+    def _against_hard(self, cluster: Cluster, plan: Plan, now_seconds: int) -> harden.Against:
+        seen = self._seen
+        placed = frozenset(placement.pod for placement in plan.pending)
+        seen.waiting = waiting.look(seen.waiting, cluster, placed, now_seconds)
+        hard = any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes)
+        self.doubts = hard and bool(seen.waiting)
+        if self.config.hard_after_seconds is None:
+            return {}
+        stuck = waiting.stuck(cluster, seen.waiting, now_seconds)
+        found = harden.refusals(cluster, self.config.taint_key, stuck)
+        seen.spoken = harden.remember(seen.spoken, found, now_seconds)
+        return harden.with_pause(found, seen.spoken, now_seconds)
+
+    async def carry_out(self, report: TickReport, halted: Halted = never) -> TickReport:
+        """Write; what fails or is dropped is decided anew by the next pass.
 
         In mode observe no node is marked: all other writes take away what another mode has left.
         """
-        failed = 0
-        for write in report.writes:
-            told_only = report.config.mode is Mode.OBSERVE and write.kind is WriteKind.MARK
-            told = fields(kind=write.kind.value, node=write.node, reason=write.note)
-            log.info("would write" if told_only else "writing", extra=told)
-            if not told_only:
-                failed += not await self._carry_out(write)
+        observed = report.config.mode is Mode.OBSERVE
+        told = [write for write in report.writes if observed and write.kind is WriteKind.MARK]
+        for write in told:
+            log.info("would write", extra=fields(node=write.node, reason=write.note))
+        wanted = [write for write in report.writes if write not in told]
+        batch = await self._writers.carry_out(wanted, report.config.taint_key, halted)
+        self._unmarked.update(write.node for write in batch.failed if write.kind is WriteKind.MARK)
+        failed = len(batch.failed)
         if self._scale_in:
-            failed += await self._scale_in.carry_out(report.costs)
+            failed += await self._scale_in.carry_out(report.costs, batch.why_not)
         return replace(report, failed=failed)
-
-    async def _carry_out(self, write: Write) -> bool:
-        try:
-            await self._write_as_seen(write)
-        except UnavailableError as fault:
-            self._metrics.writes.labels("failed").inc()
-            log.warning("a write failed", extra=fields(node=write.node, reason=str(fault)))
-            return False
-        return True
-
-    async def _write_as_seen(self, write: Write) -> None:
-        """Write if the Node still is as it was when this was decided; else the next pass will."""
-        for _ in range(TRIES_MAX):
-            node, version = await self._writer.get_node(write.node)
-            if traces(node) != write.seen:
-                log.info("not as it was", extra=fields(kind=write.kind.value, node=node.name))
-                self._metrics.writes.labels("outdated").inc()
-                return
-            try:
-                await self._write(write, node, version)
-            except ConflictError:
-                continue
-            return
-        raise UnavailableError(f"node {write.node}: it changed {TRIES_MAX} times")
-
-    async def _write(self, write: Write, node: Node, version: str) -> None:
-        """Write what is wanted, then the taints that the answer lacks if no webhook was there.
-
-        Each on the version that was read, so that nothing is decided on what has changed, and
-        the list of taints whole, so that nobody else's is lost. Raises: ConflictError.
-        """
-        if write.kind is not WriteKind.REPAIR:
-            patch = write.merge_patch(version)
-            node, version = await self._writer.patch_node(write.node, patch)
-            self._metrics.writes.labels(write.kind.value).inc()
-            self._tell(node, EVENT_REASONS[write.kind], write.note)
-        await self._repair(node, version)
-
-    async def _repair(self, node: Node, version: str) -> None:
-        for _ in range(TRIES_MAX):
-            wanted = desired_taints(node, self.config.taint_key)
-            if wanted == node.taints or being_deleted(node):
-                return
-            try:
-                await self._writer.replace_taints(node.name, wanted, version)
-            except ConflictError:
-                node, version = await self._writer.get_node(node.name)
-            else:
-                self._metrics.writes.labels(WriteKind.REPAIR.value).inc()
-                note = "the webhook had not set them"
-                self._tell(node, EVENT_REASONS[WriteKind.REPAIR], note)
-                return
-        raise UnavailableError(f"node {node.name}: its taints changed {TRIES_MAX} times")
 
     def _measure(self, cluster: Cluster, plan: Plan) -> None:
         marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)

@@ -6,12 +6,13 @@ the guard stands from the mark on, is lifted when the node is empty, is put back
 arrives, stays a while after a release, and a node that is being deleted is left alone.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from core import harden, marks
+from core.budgets import CLOCKS_APART_SECONDS_MAX
 from core.cleanup import cleanup
 from core.config import Config, Mode
 from core.leaving import being_deleted, why_leaving
@@ -19,11 +20,15 @@ from core.marks import BACKOFF_ANNOTATION, Backoff, Details, Mark, mark_of
 from core.model import Cluster, Node
 from core.plan import Plan
 from webhook.emptiness import busy, occupied
+from webhook.writes import PRESSING, Write, WriteKind
 
 TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
 MARKS_A_PASS_MAX: Final = 200
 """About ten milliseconds each; the next pass marks the others."""
+WATCH_SECONDS: Final = 300
+"""How long a leader looks on before it ends what another may have written by another clock."""
+_SECOND: Final = re.compile(r"(?a)\d{1,12}")
 REASON: Final = "the cluster can do without it"
 OTHERS_RELEASE: Final = "somebody else took the mark away"
 """It is a release like any other."""
@@ -31,93 +36,75 @@ GUARD_WHILE_MARKED: Final = "marked"
 """Value of the annotation that says the guard is ours; after a release: until which second."""
 
 
-class WriteKind(StrEnum):
-    """What a write is for; a metric's label."""
-
-    MARK = "mark"
-    HARDEN = "harden"
-    SOFTEN = "soften"
-    RELEASE = "release"
-    GUARD = "guard"
-    UNGUARD = "unguard"
-    REPAIR = "repair"
-    FORGET = "forget"
-    """A node's back-off, long after it has ended."""
-
-
-PRESSING: Final = (WriteKind.RELEASE, WriteKind.GUARD)
-
-
 @dataclass(frozen=True, slots=True)
-class Write:
-    """One merge patch of one Node's metadata; a repair has none: the taints are missing."""
+class Watch:
+    """What this leader has seen itself, beyond the cluster as it stands."""
 
-    kind: WriteKind
-    node: str
-    seen: tuple[str | None, ...]
-    """What stood on the node when this was decided (core.marks.traces)."""
-    labels: Mapping[str, str | None]
-    annotations: Mapping[str, str | None]
-    note: str
-    """Why, for people."""
+    seconds: int
+    """How long it has been looking on."""
+    against_hard: harden.Against
+    """By marked node: why its mark must not be hard."""
 
-    def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the patch on a resourceVersion; null removes a key."""
-        metadata: dict[str, Any] = {
-            "resourceVersion": version,
-            "annotations": dict(self.annotations),
-        }
-        if self.labels:
-            metadata["labels"] = dict(self.labels)
-        return {"metadata": metadata}
+    def long(self, seconds: int) -> bool:
+        """Say whether it may end something that was to last so long.
 
-
-def _write(
-    kind: WriteKind,
-    node: Node,
-    labels: Mapping[str, str | None],
-    annotations: Mapping[str, str | None],
-    note: str,
-) -> Write:
-    return Write(kind, node.name, marks.traces(node), labels, annotations, note)
+        The end was written by another clock perhaps; nothing ends because one of the two is wrong.
+        """
+        return self.seconds >= min(seconds, WATCH_SECONDS)
 
 
 def decide(
-    cluster: Cluster, plan: Plan, config: Config, *, now_seconds: int, owner: str
+    cluster: Cluster,
+    plan: Plan,
+    config: Config,
+    *,
+    now_seconds: int,
+    owner: str,
+    watch: Watch | None = None,
 ) -> tuple[Write, ...]:
     """Return the writes that bring the Nodes to where the plan wants them.
 
-    First, by node name, what keeps pods from waiting and from being evicted, then the rest; last
-    the new marks, in the plan's order: any first part of a plan is one. They are so few that what
-    cannot wait comes soon after.
+    First what keeps pods from waiting and from being evicted, hard marks before soft ones, then
+    the rest; last the new marks, in the plan's order: any first part of a plan is one. They are so
+    few that what cannot wait comes soon after. Without a *watch* the cluster alone counts.
     """
-    maker = _Maker(cluster, plan, config, now_seconds, owner)
+    if watch is None:
+        watch = Watch(WATCH_SECONDS, harden.refusals(cluster, config.taint_key))
+    maker = _Maker(cluster, plan, config, _Moment(now_seconds, owner, watch))
     writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = sorted(
         (write for write in writes if write.kind is WriteKind.MARK),
         key=lambda write: maker.order[write.node],
     )
-    others = sorted(
-        (write for write in writes if write.kind is not WriteKind.MARK),
-        key=lambda write: write.kind not in PRESSING,
-    )
+    others = sorted((write for write in writes if write.kind is not WriteKind.MARK), key=_place)
     return (*others, *found[:MARKS_A_PASS_MAX])
+
+
+def _place(write: Write) -> tuple[int, bool, str]:
+    pressing = write.kind in PRESSING
+    place = PRESSING.index(write.kind) if pressing else len(PRESSING)
+    return place, mark_of(write.before.labels) is not Mark.HARD, write.node
+
+
+class _Moment(NamedTuple):
+    """When, and by whom, a pass is made."""
+
+    now_seconds: int
+    owner: str
+    watch: Watch
 
 
 class _Maker:
     """What the writes of one pass rest on."""
 
-    def __init__(
-        self, cluster: Cluster, plan: Plan, config: Config, now_seconds: int, owner: str
-    ) -> None:
-        self._config, self._now, self._owner = config, now_seconds, owner
+    def __init__(self, cluster: Cluster, plan: Plan, config: Config, moment: _Moment) -> None:
+        self._config = config
+        self._now, self._owner, self._watch = moment
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
         self._occupied = occupied(cluster.pods)
         self._busy = busy(cluster, config.hand_over.utilization)
-        asked = config.hard_after_seconds is not None
-        self._against_hard = harden.refusals(cluster, config.taint_key) if asked else {}
 
     def of(self, node: Node) -> Iterable[Write]:
         """Return the writes for one Node; none on one that an autoscaler is deleting."""
@@ -144,7 +131,7 @@ class _Maker:
         elif self._overdue(node):
             yield self._release(node, "it did not empty before its deadline", self._next(node))
         else:
-            if marks.decode_details(node.annotations) is None:
+            if not self._dated(node):
                 yield self._mark(node, mark)
             else:
                 yield from self._change(node, mark)
@@ -153,8 +140,8 @@ class _Maker:
 
     def _mark(self, node: Node, mark: Mark) -> Write:
         since = self._now
-        if mark_of(node.labels) is not None:  # adopt a mark whose details are lost
-            since = marks.marked_since(node, self._config.taint_key) or self._now
+        if mark_of(node.labels) is not None:  # adopt a mark whose details are lost, or no times
+            since = min(marks.marked_since(node, self._config.taint_key) or since, since)
         details = Details(
             since=since,
             deadline=since + self._config.deadline_seconds,
@@ -168,21 +155,22 @@ class _Maker:
         }
         if _may_guard(node):
             annotations |= _GUARDED
-        return _write(WriteKind.MARK, node, {marks.MARK_LABEL: mark.value}, annotations, REASON)
+        return Write(WriteKind.MARK, node, {marks.MARK_LABEL: mark.value}, annotations, REASON)
 
     def _change(self, node: Node, mark: Mark) -> Iterable[Write]:
         """Make a soft mark hard, or a hard one soft again."""
-        age = self._now - marks.marked_since(node, self._config.taint_key)
-        against = self._against_hard.get(node.name, ())
-        wanted = harden.wanted(against, self._config.hard_after_seconds, age)
-        if wanted is mark:
+        age = max(0, self._now - marks.marked_since(node, self._config.taint_key))
+        against = self._watch.against_hard.get(node.name, ())
+        after = self._config.hard_after_seconds
+        wanted = harden.wanted(against, after, age)
+        if wanted is mark or (wanted is Mark.HARD and not self._watch.long(after or 0)):
             return
         labels = {marks.MARK_LABEL: wanted.value}
         if wanted is Mark.HARD:
-            yield _write(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
+            yield Write(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
         else:
             why = "; ".join(f"{one.code}: {one.message}" for one in against)
-            yield _write(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
+            yield Write(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
 
     def _release(self, node: Node, why: str, backoff: Backoff | None = None) -> Write:
         annotations: dict[str, str | None] = {marks.DETAILS_ANNOTATION: None}
@@ -191,7 +179,17 @@ class _Maker:
             annotations |= {marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: until}
         if backoff is not None:
             annotations[marks.BACKOFF_ANNOTATION] = str(backoff)
-        return _write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
+        return Write(WriteKind.RELEASE, node, {marks.MARK_LABEL: None}, annotations, why)
+
+    def _dated(self, node: Node) -> bool:
+        """Say whether the times of a mark are such as a leader of about our time has written."""
+        details = marks.decode_details(node.annotations)
+        latest = self._now + CLOCKS_APART_SECONDS_MAX
+        return (
+            details is not None
+            and details.since <= latest
+            and details.deadline <= latest + self._config.deadline_seconds
+        )
 
     def _let_go(self, node: Node, why: str) -> Iterable[Write]:
         """Take mark and guard off a node that leaves by itself: whoever collects it may at once.
@@ -203,15 +201,19 @@ class _Maker:
             return
         annotations = dict.fromkeys(one for one in found.annotations if one != BACKOFF_ANNOTATION)
         if found.labels:
-            yield _write(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
+            yield Write(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
         elif annotations:
-            yield _write(WriteKind.UNGUARD, node, {}, annotations, why)
+            yield Write(WriteKind.UNGUARD, node, {}, annotations, why)
         else:
             yield from _repair(node, self._config)
 
     def _overdue(self, node: Node) -> bool:
         details = marks.decode_details(node.annotations)
-        return details is not None and self._now >= details.deadline
+        return (
+            details is not None
+            and self._now >= details.deadline
+            and self._watch.long(self._config.deadline_seconds)
+        )
 
     def _next(self, node: Node) -> Backoff:
         """Return how long to leave a node alone that has failed once more."""
@@ -227,10 +229,12 @@ class _Maker:
         yield from self._expire_guard(node)
         backoff = marks.backoff_of(node.annotations)
         if backoff is not None:
-            forget = backoff.until + self._config.budgets.backoff.max_seconds
-            if self._now >= forget or self._config.mode is Mode.OBSERVE:
+            rules = self._config.budgets.backoff
+            ended = self._now >= backoff.until + rules.max_seconds
+            ended = ended or not rules.possible(backoff.until, self._now)
+            if ended or self._config.mode is Mode.OBSERVE:
                 gone = {marks.BACKOFF_ANNOTATION: None}
-                yield _write(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
+                yield Write(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
 
     def _expire_guard(self, node: Node) -> Iterable[Write]:
         until = node.annotations.get(marks.GUARD_OURS_ANNOTATION)
@@ -239,11 +243,17 @@ class _Maker:
         seconds = self._config.hand_over.guard_seconds
         if until == GUARD_WHILE_MARKED and marks.guarded_by_us(node):
             later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield _write(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
+            yield Write(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
             return
-        left = int(until) - self._now if until.isdecimal() and len(until) < 16 else 0
-        if not 0 < left <= seconds:
-            yield _unguard(node, "released long enough ago")
+        left = int(until) - self._now if _SECOND.fullmatch(until) else None
+        if not marks.guarded_by_us(node):
+            yield _unguard(node, "the guard itself is gone")
+        elif left is None or left > seconds:
+            anew = _GUARDED | {marks.GUARD_OURS_ANNOTATION: str(self._now + seconds)}
+            yield Write(WriteKind.GUARD, node, {}, anew, "its end was set by a wrong clock")
+        elif left <= 0:
+            if self._watch.long(seconds):
+                yield _unguard(node, "released long enough ago")
         elif node.name in self._busy:
             yield _unguard(node, "released, and above the autoscaler's threshold")
 
@@ -262,7 +272,7 @@ def _may_guard(node: Node) -> bool:
 def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
     """Lift the guard of an empty node; put it on one that is not."""
     if occupied and not marks.guarded_by_us(node) and _may_guard(node):
-        yield _write(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
+        yield Write(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
     if not occupied and marks.guarded_by_us(node):
         yield _unguard(node, "marked and empty: the autoscaler may take it")
 
@@ -271,10 +281,10 @@ def _unguard(node: Node, why: str) -> Write:
     lifted: dict[str, str | None] = {marks.GUARD_OURS_ANNOTATION: None}
     if marks.guarded_by_us(node):
         lifted[marks.GUARD_ANNOTATION] = None
-    return _write(WriteKind.UNGUARD, node, {}, lifted, why)
+    return Write(WriteKind.UNGUARD, node, {}, lifted, why)
 
 
 def _repair(node: Node, config: Config) -> Iterable[Write]:
     """Ask for the taint where the webhook has not set it."""
     if marks.desired_taints(node, config.taint_key) != node.taints:
-        yield _write(WriteKind.REPAIR, node, {}, {}, "its taints are not those of its mark")
+        yield Write(WriteKind.REPAIR, node, {}, {}, "its taints are not those of its mark")

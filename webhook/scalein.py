@@ -6,7 +6,7 @@ In mode observe costs are only told: what stands on pods from another mode is ta
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -44,6 +44,7 @@ class _Pass:
     waiting: Iterator[CostWrite]
     end: float
     """When the last write may begin, by the event loop's clock."""
+    halted: Callable[[], str | None]
     failed: int = 0
 
 
@@ -64,8 +65,10 @@ class ScaleIn:
         """Decide what to write; no I/O. Turned off, that is to take away what is ours."""
         return decide_costs(cluster, enabled=self._enabled)
 
-    async def carry_out(self, writes: Sequence[CostWrite]) -> int:
-        """Write a batch; return how many writes failed.
+    async def carry_out(
+        self, writes: Sequence[CostWrite], halted: Callable[[], str | None] = lambda: None
+    ) -> int:
+        """Write a batch, until there is a reason to look again first; return how many failed.
 
         A write that fails ends the batch, since the next would most likely fail as well; the next
         pass begins with the others, so that a pod that is always refused holds nobody up.
@@ -77,7 +80,7 @@ class ScaleIn:
         self._refused &= {write.key for write in wanted}
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
         end = asyncio.get_running_loop().time() + BEGIN_SECONDS_MAX
-        running = _Pass(iter(batch), end)
+        running = _Pass(iter(batch), end, halted)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(WRITERS_MAX, len(batch))):
                 tasks.create_task(self._work(running))
@@ -86,6 +89,8 @@ class ScaleIn:
     async def _work(self, running: _Pass) -> None:
         clock = asyncio.get_running_loop()
         for write in running.waiting:
+            if running.halted() is not None:
+                return
             if not await self._carry_out(write):
                 running.failed += 1
             if running.failed or clock.time() >= running.end:

@@ -70,7 +70,12 @@ class Settings:
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
         snapshot = self._view.snapshot()
-        return await asyncio.to_thread(lambda: engine.plan(snapshot(), config))
+        try:
+            return await asyncio.to_thread(lambda: engine.plan(snapshot(), config))
+        except Exception as fault:
+            log.exception("a plan with the changed configuration failed")
+            problem = f"no plan can be made with it: {type(fault).__name__}"
+            raise ConfigError(self._path, [problem]) from fault
 
     def _succeeded(self) -> None:
         self._metrics.config_good.set(1)

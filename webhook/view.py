@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
 from core.marks import guarded_by_us, mark_of
 from core.model import Cluster, DisruptionBudget, Node, Pod
 from core.volumes import Claim, CsiNode, Storage, Volume, cluster_of
+from core.waiting import cannot_wait, waits
 
 RESOURCES = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
 """What is watched; as long as one of them is not up to date, nothing is decided."""
+TURNED_MAX: Final = 4096
+"""Pods that turned unschedulable and were not looked at yet; others wait for the interval."""
 
 
 class ClusterView:
@@ -27,6 +31,9 @@ class ClusterView:
         """By resource and key: what cannot be read, and why. It keeps its own node."""
         self.urgent = asyncio.Event()
         """Set when something has changed that cannot wait for the engine's interval."""
+        self.turned = asyncio.Event()
+        """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
+        self._turned: dict[str, Pod] = {}
         self._news: dict[str, float] = {}
         self._lost: set[str] = set()
 
@@ -55,8 +62,9 @@ class ClusterView:
         """Take a pod; if it cannot wait for the engine's interval, say so."""
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
-        if pod.unschedulable and not (before and before.unschedulable):
-            self.urgent.set()  # a marked node may have to be released for it
+        if waits(pod) and not (before and waits(before)) and len(self._turned) < TURNED_MAX:
+            self._turned[pod.key] = pod  # a marked node may have to be released for it
+            self.turned.set()
         arrived = pod.node is not None and not (before and before.node)
         if arrived and not pod.stays_with_node and self._handed_over(pod.node):
             self.urgent.set()  # the guard must be put back before the autoscaler comes
@@ -64,6 +72,16 @@ class ClusterView:
     def _handed_over(self, name: str | None) -> bool:
         node = self.nodes.get(name or "")
         return node is not None and mark_of(node.labels) is not None and not guarded_by_us(node)
+
+    def turns(self, taint_key: str) -> Callable[[], bool]:
+        """Take the pods that have turned unschedulable since the last time.
+
+        The call says, in any thread, whether one of them cannot wait for the engine's interval.
+        """
+        turned, self._turned = list(self._turned.values()), {}
+        self.turned.clear()
+        snapshot = self.snapshot()
+        return lambda: bool(turned) and cannot_wait(snapshot(), turned, taint_key)
 
     def snapshot(self) -> Callable[[], Cluster]:
         """Hold on to what is known now; the call makes a Cluster of it, in any thread.

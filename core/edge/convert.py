@@ -55,6 +55,7 @@ def node(obj: NodeObject) -> Node:
     return Node(
         name=_shared(meta.name, "metadata.name"),
         uid=meta.uid,
+        version=meta.resource_version,
         labels=labels,
         annotations=meta.annotations or {},
         taints=taints,

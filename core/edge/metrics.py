@@ -104,7 +104,7 @@ class Metrics:
         self.writes = Counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",
-            ("kind",),  # mark | release | guard | unguard | repair | outdated | failed
+            ("kind",),  # mark | release | guard | unguard | ... | outdated | dropped | failed
             registry=self.registry,
         )
         self.pod_writes = Counter(

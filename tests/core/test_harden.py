@@ -6,7 +6,15 @@ import pytest
 
 from core import engine
 from core.config import Config
-from core.harden import refusals, wanted
+from core.guards import Blocker
+from core.harden import (
+    PAUSE_SECONDS,
+    SHAPES_MAX,
+    refusals,
+    remember,
+    wanted,
+    with_pause,
+)
 from core.marks import TAINT_KEY, Mark
 from core.model import (
     Cluster,
@@ -20,7 +28,7 @@ from core.model import (
     Taint,
     Toleration,
 )
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
 EVERYBODY = PodSelector(None, ())
@@ -87,3 +95,109 @@ def test_a_pod_that_every_node_has_refused_comes_before_those_with_a_choice() ->
     plan = engine.plan(found, Config(budgets=UNLIMITED))
     assert plan.marked_infeasible == ("m",)
     assert dict(plan.pending) == {"d/waits": "m", "d/has-a-choice": "n"}
+
+
+def small(*others: Pod, used: int = 3000) -> Cluster:
+    """Two marked nodes, one of them green, and one without a mark that is almost full."""
+    nodes = [
+        marked(node("green", labels={"green": "true"}), Mark.SOFT, 1),
+        node("open"),
+        marked(node("small", 1000), Mark.HARD, 1),
+    ]
+    return Cluster.of(nodes, [pod("busy", "open", used, 100), *others])
+
+
+def ranked(name: str, cpu: int, priority: int = 1, **more: object) -> Pod:
+    return replace(pod(name, "open", cpu, 100), priority=priority, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("others", "against"),
+    [
+        ([], []),
+        ([ranked("p", 500)], []),
+        ([ranked("p", 501)], ["green", "small"]),
+        ([ranked("p", 501, priority=0)], []),
+        ([ranked("p", 600, priority=-1)], ["green"]),  # "busy" is above the lowest then
+        ([ranked("p", 501, daemon=True)], []),
+        ([ranked("p", 501, node=None)], []),
+        ([ranked("p", 1001, node=None)], ["green"]),
+        ([ranked("p", 100, placing=GREEN, node="green")], ["green"]),
+        ([ranked("p", 100, node="green"), ranked("q", 2000, placing=GREEN, node="green")],
+         ["green"]),
+        ([ranked("p", 5000, node=None)], []),
+    ],
+)  # fmt: skip
+def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
+    others: list[Pod], against: list[str]
+) -> None:
+    found = refusals(small(*others), TAINT_KEY)
+    told = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
+    assert told == against
+
+
+def test_each_resource_has_its_largest_pod() -> None:
+    """The one that asks for most memory counts beside the one that asks for most CPU."""
+    pods = [ranked("cpu", 400, node=None), replace(pod("memory", None, 1, 7950), priority=1)]
+    found = refusals(small(*pods, used=0), TAINT_KEY)
+    assert {name: [one.pod for one in why] for name, why in found.items()} == {
+        "green": ["d/memory"],
+        "small": ["d/memory"],
+    }
+
+
+def test_more_placings_than_are_looked_at_keep_all_marks_soft() -> None:
+    pods = [
+        ranked(f"p{n}", 1, placing=Placing(node_selector=(("k", str(n)),)), node=None)
+        for n in range(SHAPES_MAX + 1)
+    ]
+    found = refusals(small(*pods), TAINT_KEY)
+    assert all(why for why in found.values())
+    assert not any(refusals(small(*pods[1:]), TAINT_KEY).values())
+
+
+@pytest.mark.parametrize(
+    ("waits", "against"),
+    [
+        (pod("p", None, 500, 100), ["green", "small"]),
+        (pod("p", None, 2000, 100), ["green"]),
+        (pod("p", None, 500, 100, placing=GREEN), ["green"]),
+        (pod("p", None, 5000, 100), []),
+        (Pod(namespace="d", name="p", unreadable="spec: bad"), ["green", "small"]),
+    ],
+)
+def test_a_pod_that_is_stuck_softens_the_marks_that_may_be_what_keeps_it(
+    waits: Pod, against: list[str]
+) -> None:
+    found = refusals(small(waits), TAINT_KEY, [(waits, "it waits")])
+    told = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
+    assert told == {name: [("hard-waiting", "d/p")] for name in against}
+
+
+def test_more_pods_that_wait_than_are_looked_at_keep_all_marks_soft() -> None:
+    stuck = [(pod(f"p{n}", None, 5000 + n, 100), "it waits") for n in range(SHAPES_MAX + 1)]
+    assert all(refusals(small(), TAINT_KEY, stuck).values())
+    assert not any(refusals(small(), TAINT_KEY, stuck[1:]).values())
+
+
+def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
+    waits = pod("p", None, 500, 100, placing=GREEN)
+    cluster = small(waits)
+    held = refusals(cluster, TAINT_KEY, [(waits, "it waits")])
+    freed = refusals(cluster, TAINT_KEY)
+    spoken = remember({}, held, 100)
+    assert with_pause(held, spoken, 100) == held
+    for later in (101, 100 + PAUSE_SECONDS - 1):
+        again = remember(spoken, freed, later)
+        (why,) = with_pause(freed, again, later)["green"]
+        assert (why.code, why.pod) == ("hard-waiting", "d/p")
+        assert why.message == f"it waits; that was {later - 100} s ago"
+    over = remember(spoken, freed, 100 + PAUSE_SECONDS)
+    assert over == {}
+    assert with_pause(freed, over, 100 + PAUSE_SECONDS) == freed
+
+
+def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
+    spoken = {"gone": (100, Blocker("hard-waiting", "it waits"))}
+    assert remember(spoken, {"n": ()}, 101) == {}
+    assert with_pause({"n": ()}, spoken, 101) == {"n": ()}

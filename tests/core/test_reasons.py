@@ -15,7 +15,8 @@ from core.guards import Blocker
 from core.marks import MARK_LABEL, TAINT_KEY, Mark, mark_of
 from core.model import Cluster, Placing, Taint
 from core.pod_reasons import NATURE
-from core.reasons import REASONS, SOFT, STAYS, advice, in_general, page
+from core.reasons import REASONS, STAYS, advice, in_general, page
+from core.soft_reasons import SOFT
 from tests.support import codes
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked

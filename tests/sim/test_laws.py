@@ -31,8 +31,9 @@ from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
 from webhook.controller import Controller, TickReport
-from webhook.decide import WriteKind
+from webhook.decide import WATCH_SECONDS
 from webhook.view import ClusterView
+from webhook.writes import WriteKind
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
@@ -266,8 +267,11 @@ async def test_a_released_node_carries_nothing_of_ours(
     world.change({"metadata": {"annotations": {"late": "yes"}}})
     world.release(cause)
     await world.tick(3600 if cause == "deadline" else 1)
+    assert cause == "deadline" or MARK_LABEL not in world.carried()[0]
+    for _ in range(WATCH_SECONDS // 100 * 3):  # two leaders, one after the other, look on first
+        await world.tick(100)
     assert MARK_LABEL not in world.carried()[0]
-    for _ in range(12):
+    for _ in range(18):
         await world.tick(100)
     words = annotations | {"late": "yes"} | ({KEEP_ANNOTATION: "true"} if cause == "keep" else {})
     assert world.carried() == (labels, words, [late, *taints], cause == "cordon")

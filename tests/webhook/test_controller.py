@@ -18,7 +18,7 @@ from core.model import Cluster, Pod, Resources
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 from webhook.controller import Controller, TickReport
-from webhook.decide import WriteKind
+from webhook.writes import WriteKind
 
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600
@@ -161,17 +161,22 @@ async def test_the_webhook_keeps_what_it_does_not_know() -> None:
     assert world.taints()[0] == LOST
 
 
-async def test_a_write_that_fails_does_not_stop_the_others() -> None:
+async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> None:
     world = World()
     for name in ("n4", "n5"):
         world.api.nodes[name] = node_json(name)
         world.api.versions[name] = 1
     world.api.down = {"n4"}
     report = await world.until_marked()
-    assert len(report.writes) > 1
+    assert [write.node for write in report.writes] == ["n4", "n5", "n1"]
     assert report.failed == 1
-    assert MARK_LABEL not in world.metadata("n4")["labels"]
-    assert MARK_LABEL in world.metadata("n5")["labels"]
+    assert world.api.log == [("patch", "n4")]
+    report = await world.tick(1)
+    written = {write.node for write in report.writes}
+    assert written >= {"n5", "n1"}
+    assert "n4" not in written
+    assert report.failed == 0
+    assert report.candidates["n4"] == world.now
 
 
 @pytest.mark.parametrize("webhook_up", [True, False])

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.brakes import Memory, pace, remember
+from core.budgets import CLOCKS_APART_SECONDS_MAX
 from core.capacity import NOTHING, Totals
 from core.config import Config, Mode
 from core.guards import node_blockers
@@ -18,11 +20,13 @@ from core.marks import (
     TAINT_KEY,
     Details,
     decode_details,
+    desired_taints,
     encode_details,
 )
 from core.model import Cluster, Effect, Node, Pod, Resources, Taint
 from core.plan import Plan, Removal
-from webhook.decide import MARKS_A_PASS_MAX, Write, WriteKind, decide
+from webhook.decide import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
+from webhook.writes import Write, WriteKind
 
 NOW = 1_767_225_600
 
@@ -347,3 +351,130 @@ def test_a_pass_marks_a_first_part_of_the_plan() -> None:
     cluster = Cluster.of([replace(node(), name=name) for name in names], [])
     found = decide(cluster, plan, CONFIG, now_seconds=NOW, owner="me")
     assert [one.node for one in found] == names[:0:-1]
+
+
+# What another leader's clock wrote.
+
+HOUR = 3600
+DAY = CLOCKS_APART_SECONDS_MAX
+SECONDS = CONFIG.hand_over.guard_seconds
+
+
+def watched(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+    """Decide as a leader that has looked on for so long."""
+    plan, cluster = a_plan(wanted, feasible=wanted), Cluster.of([one], pods)
+    watch = Watch(seconds, {})
+    return list(decide(cluster, plan, HARD, now_seconds=NOW, owner="me", watch=watch))
+
+
+def dated(since: int, deadline: int, value: str = "soft") -> Node:
+    found = Details(since=since, deadline=deadline, owner="me", policy="p", reason="r")
+    annotations = {DETAILS_ANNOTATION: encode_details(found)} | GUARDED
+    bare = node({MARK_LABEL: value}, annotations)
+    return replace(bare, taints=desired_taints(bare))
+
+
+@pytest.mark.parametrize(
+    ("until", "watching", "kind"),
+    [
+        (str(NOW + 1), WATCH_SECONDS, None),
+        (str(NOW + SECONDS), WATCH_SECONDS, None),
+        (str(NOW + SECONDS + 1), WATCH_SECONDS, WriteKind.GUARD),
+        (str(NOW + SECONDS + HOUR), 0, WriteKind.GUARD),
+        ("9" * 40, 0, WriteKind.GUARD),
+        ("-1", WATCH_SECONDS, WriteKind.GUARD),
+        ("\u0663", WATCH_SECONDS, WriteKind.GUARD),
+        ("", WATCH_SECONDS, WriteKind.GUARD),
+        (str(NOW - HOUR), 0, None),
+        (str(NOW), WATCH_SECONDS - 1, None),
+        (str(NOW), WATCH_SECONDS, WriteKind.UNGUARD),
+    ],
+)
+def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKind | None) -> None:
+    """One whose end cannot be right gets another; none ends before its leader has looked on."""
+    one = node(None, GUARDED | {GUARD_OURS_ANNOTATION: until})
+    found = watched(watching, one, POD, wanted=False)
+    assert [write.kind for write in found] == ([kind] if kind else [])
+    if kind is WriteKind.GUARD:
+        assert found[0].annotations == GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+
+
+@pytest.mark.parametrize(
+    ("one", "watching", "kind"),
+    [
+        (dated(NOW - 2 * HOUR, NOW - HOUR), 0, None),
+        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS - 1, None),
+        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS, WriteKind.RELEASE),
+        (dated(NOW + HOUR, NOW + 2 * HOUR), WATCH_SECONDS, None),
+        (dated(NOW + DAY, NOW + DAY + HOUR), WATCH_SECONDS, None),
+        (dated(NOW + DAY + 1, NOW + DAY), WATCH_SECONDS, WriteKind.MARK),
+        (dated(NOW, NOW + DAY + HOUR + 1), WATCH_SECONDS, WriteKind.MARK),
+    ],
+)
+def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
+    one: Node, watching: int, kind: WriteKind | None
+) -> None:
+    """Times that nobody's clock has written are written anew."""
+    found = [write for write in watched(watching, one, POD) if write.kind is not WriteKind.HARDEN]
+    assert [write.kind for write in found] == ([kind] if kind else [])
+    if kind is WriteKind.MARK:
+        anew = decode_details({DETAILS_ANNOTATION: found[0].annotations[DETAILS_ANNOTATION] or ""})
+        assert anew is not None
+        assert (anew.since, anew.deadline) == (NOW, NOW + CONFIG.deadline_seconds)
+        assert found[0].labels == {MARK_LABEL: "soft"}
+
+
+@pytest.mark.parametrize(
+    ("since", "watching", "hard"),
+    [(NOW - 60, 60, True), (NOW - 60, 59, False), (NOW - 59, 60, False), (NOW + HOUR, 60, False)],
+)
+def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) -> None:
+    found = watched(watching, dated(since, since + 2 * HOUR), POD)
+    assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
+
+
+@pytest.mark.parametrize(
+    ("until", "left_alone"),
+    [
+        (NOW, False),
+        (NOW + 1, True),
+        (NOW + CONFIG.budgets.backoff.max_seconds + DAY, True),
+        (NOW + CONFIG.budgets.backoff.max_seconds + DAY + 1, False),
+        (10**12 - 1, False),
+    ],
+)
+def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool) -> None:
+    one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
+    cluster = Cluster.of([one], [])
+    held = pace(remember(Memory(), cluster, CONFIG, NOW), cluster, CONFIG, NOW)
+    assert ("n1" in held.backing_off) is left_alone
+    forgotten = [write.kind for write in watched(0, one, wanted=False)]
+    assert forgotten == ([] if left_alone or until == NOW else [WriteKind.FORGET])
+
+
+def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
+    memory = remember(Memory(), Cluster.of([dated(10**12 - 1, 0)], []), config, NOW)
+    assert memory.marked == {"n1": (NOW, "")}
+    assert remember(memory, Cluster.of([], []), config, NOW + 60).marked == {}
+
+
+def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() -> None:
+    """Then what keeps them from being evicted, and what completes that."""
+    hard = replace(of_mark("hard", HARD_TAINT), name="z")
+    soft = replace(of_mark("soft", OURS), name="a")
+    handed = replace(node(MARKED, DETAILED, OURS), name="b")
+    bare = replace(node(MARKED, DETAILED | GUARDED), name="c")
+    stays = replace(of_mark("hard", HARD_TAINT), name="d")
+    found = [hard, soft, handed, bare, stays]
+    removals = tuple(Removal(name, place, ()) for place, name in enumerate("bcd", 1))
+    plan = replace(a_plan(wanted=False), removals=removals)
+    pods = [replace(POD, name=one.name, node=one.name) for one in found]
+    writes = decide(Cluster.of(found, pods), plan, CONFIG, now_seconds=NOW, owner="me")
+    assert [(write.kind, write.node) for write in writes] == [
+        (WriteKind.RELEASE, "z"),
+        (WriteKind.RELEASE, "a"),
+        (WriteKind.SOFTEN, "d"),
+        (WriteKind.GUARD, "b"),
+        (WriteKind.REPAIR, "c"),
+    ]

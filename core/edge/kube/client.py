@@ -24,7 +24,7 @@ from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model import Node, Taint
 
 CALL_SECONDS_MAX: Final = 15.0
-CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 64
 """Calls and watches at once; more of them wait for a connection."""
 CALL_TRIES_MAX: Final = 3
 """How often one call is made as long as the server answers 429."""

@@ -1,0 +1,146 @@
+"""Pods that wait: whose waiting counts for what."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.brakes import Memory, remember
+from core.config import Config
+from core.marks import TAINT_KEY, Mark
+from core.model import Cluster, Pod, Resources
+from core.waiting import (
+    IMPOSSIBLE_MAX,
+    WAIT_SECONDS,
+    WAITING_PODS_MAX,
+    cannot_wait,
+    hosted,
+    in_turns,
+    look,
+    stuck,
+    waits,
+)
+from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
+from tests.support.strategies import marked
+
+NOW = 1000
+CLAIM = "spec.volumes.persistentVolumeClaim"
+
+
+def waiting(name: str, cpu: int = 1000, **more: object) -> Pod:
+    found = replace(pod(name, None, cpu, 100), unschedulable=True)
+    return replace(found, **more)  # type: ignore[arg-type]
+
+
+def cluster(*pods: Pod) -> Cluster:
+    """A node that is marked hard, and one that a DaemonSet's pod takes a part of."""
+    hard = marked(node("hard"), Mark.HARD, 1)
+    return Cluster.of([hard, node("full")], [pod("agent", "full", 100, 100, daemon=True), *pods])
+
+
+@pytest.mark.parametrize(
+    ("one", "counts"),
+    [
+        (waiting("p"), True),
+        (waiting("p", unschedulable=False), False),
+        (waiting("p", node="full"), False),
+        (waiting("p", terminating=True), False),
+        (Pod(namespace="d", name="p", unreadable="spec: bad"), True),
+    ],
+)
+def test_who_waits(one: Pod, counts: bool) -> None:
+    assert waits(one) is counts
+
+
+@pytest.mark.parametrize(
+    ("one", "counts", "urgent"),
+    [
+        (waiting("fits"), True, True),
+        (waiting("fits-where-there-is-a-mark", 4000), True, True),
+        (waiting("larger-than-any-node", 4001), False, False),
+        (waiting("wants-what-no-node-has", placing=GREEN), False, False),
+        (waiting("cannot-be-judged", unsupported=(CLAIM,)), False, True),
+        (waiting("neither", 4001, unsupported=(CLAIM,)), False, False),
+        (waiting("asks-too-much", too_much="terms"), False, True),
+        (Pod(namespace="d", name="p", unreadable="spec: bad"), False, True),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent: bool) -> None:
+    found = cluster(one)
+    assert [pod.key for pod in hosted(found, TAINT_KEY)] == ([one.key] if counts else [])
+    assert cannot_wait(found, [one], TAINT_KEY) is urgent
+    memory = remember(Memory(), found, Config(budgets=UNLIMITED), NOW)
+    assert (memory.waited is not None) is counts
+
+
+def test_the_pods_that_go_with_a_node_take_their_part_of_it() -> None:
+    one = waiting("p", 3950)
+    nodes = [node("n")]
+    agent = pod("agent", "n", 100, 100, daemon=True)
+    assert not list(hosted(Cluster.of(nodes, [agent, one]), TAINT_KEY))
+    assert list(hosted(Cluster.of(nodes, [replace(agent, daemon=False), one]), TAINT_KEY))
+
+
+def test_what_cannot_be_judged_is_not_urgent_without_a_hard_mark() -> None:
+    one = waiting("p", unsupported=(CLAIM,))
+    for mark in (None, Mark.SOFT):
+        nodes = [node("a") if mark is None else marked(node("a"), mark, 1)]
+        assert not cannot_wait(Cluster.of(nodes, [one]), [one], TAINT_KEY)
+
+
+def test_a_thousand_different_pods_of_one_namespace_hide_none_of_another() -> None:
+    flood = [
+        waiting(f"p{n:04}", namespace="a", requests=Resources(5000 + n, MB, 0, 1))
+        for n in range(IMPOSSIBLE_MAX * 4)
+    ]
+    one = waiting("p", namespace="z")
+    found = cluster(*flood, one)
+    assert [pod.key for pod in hosted(found, TAINT_KEY)] == ["z/p"]
+    assert cannot_wait(found, [*flood, one], TAINT_KEY)
+    assert not cannot_wait(found, flood, TAINT_KEY)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), unique=True))
+def test_namespaces_take_turns(names: list[tuple[str, int]]) -> None:
+    pods = [Pod(namespace=namespace, name=str(name)) for namespace, name in names]
+    found = in_turns(pods)
+    assert sorted(pod.key for pod in found) == sorted(pod.key for pod in pods)
+    ranks: dict[str, int] = {}
+    order = []
+    for one in found:
+        ranks[one.namespace] = ranks.get(one.namespace, 0) + 1
+        order.append((ranks[one.namespace], one.namespace))
+    assert order == sorted(order)
+
+
+def test_a_pod_is_stuck_some_seconds_after_there_was_a_place() -> None:
+    one = waiting("p")
+    found = cluster(one)
+    since = look({}, found, {"d/p"}, NOW)
+    assert since == {"d/p": NOW}
+    assert list(stuck(found, since, NOW + WAIT_SECONDS - 1)) == []
+    since = look(since, found, {"d/p"}, NOW + WAIT_SECONDS)
+    assert [pod.key for pod, _ in stuck(found, since, NOW + WAIT_SECONDS)] == ["d/p"]
+    assert look(since, found, set(), NOW + WAIT_SECONDS) == {}
+    bound = cluster(replace(one, node="full", unschedulable=False))
+    assert look(since, bound, {"d/p"}, NOW + WAIT_SECONDS) == {}
+
+
+def test_a_pod_that_cannot_be_judged_is_stuck_at_once() -> None:
+    found = cluster(waiting("p", unsupported=(CLAIM,)))
+    assert [pod.key for pod, _ in stuck(found, {}, NOW)] == ["d/p"]
+
+
+def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:
+    flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
+    found = cluster(*flood, waiting("p", namespace="z"))
+    since = look({}, found, {one.key for one in found.pods}, NOW)
+    assert len(since) == WAITING_PODS_MAX
+    assert "z/p" in since
+
+
+def test_a_clock_that_was_ahead_is_not_believed() -> None:
+    found = cluster(waiting("p"))
+    assert look({"d/p": NOW + 3600}, found, {"d/p"}, NOW) == {"d/p": NOW}

@@ -1,0 +1,275 @@
+"""When the engine looks, what it does about passes that fail, and what interrupts them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from core.config import Config, Mode, UsabilityMode
+from core.edge.kube.client import PODS
+from core.edge.metrics import Metrics
+from core.marks import MARK_LABEL, Mark
+from core.model import Cluster, Pod
+from core.programs import WebhookConfig
+from tests.support.admission import node_json
+from tests.support.builders import UNLIMITED, pod
+from tests.support.clock import FakeClock
+from tests.support.slow_api import SlowApi
+from tests.support.strategies import marked
+from webhook.controller import Controller, TickReport
+from webhook.loop import (
+    FAILURE_SECONDS_MAX,
+    FAILURE_SECONDS_MIN,
+    PASS_SECONDS_MAX,
+    PAUSE_SECONDS,
+    PLAN_SECONDS_MAX,
+    STALE_SECONDS,
+    Loop,
+)
+from webhook.view import RESOURCES, ClusterView
+from webhook.writers import WRITERS_MAX
+
+NAMES = [f"n{number:02}" for number in range(40)]
+CONFIG = Config(
+    mode=Mode.ENFORCE,
+    delay_seconds=0,
+    usability=UsabilityMode.NONE,
+    budgets=UNLIMITED,
+    webhook=WebhookConfig(interval_seconds=3600),
+)
+
+
+class Told(Controller):
+    """Tells of every pass, and does before each what the test wants."""
+
+    def __init__(self, api: SlowApi, metrics: Metrics) -> None:
+        super().__init__(CONFIG, api, owner="me", metrics=metrics)
+        self.before: Callable[[], object] = lambda: None
+        self.passes = 0
+
+    def judge(self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]) -> TickReport:  # type: ignore[override]
+        self.passes += 1
+        self.before()
+        return super().judge(cluster, now_seconds, in_time)
+
+
+class World:
+    """Forty nodes that are almost all spare, and a pod; watches tell at once what was written."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics, self.clock = (
+            SlowApi(*map(node_json, NAMES)),
+            Metrics(),
+            FakeClock(),
+        )
+        self.view = ClusterView()
+        self.controller = Told(self.api, self.metrics)
+        self.loop = Loop(self.view, self.controller, self.clock, self.metrics)
+        for resource in RESOURCES:
+            self.view.alive(resource, 0.0)
+        self.view.take_pod(pod("p", "n00", 500, 500))
+        self.hear()
+
+    def hear(self) -> None:
+        self.view.nodes |= {name: self.api.node(name) for name in NAMES}
+
+    async def until_due(self) -> None:
+        """Let every node become a candidate, and its delay pass."""
+        await self.loop.step()
+        self.clock.seconds += 1
+
+    def marked(self) -> int:
+        return sum(MARK_LABEL in self.api.nodes[name]["metadata"]["labels"] for name in NAMES)
+
+    def count(self, what: str) -> float:
+        found = self.metrics.registry.get_sample_value(f"ebb_engine_{what}_total")
+        assert found is not None
+        return found
+
+    def turn(self, name: str, cpu: int = 1000, **more: object) -> None:
+        waits = replace(pod(name, None, cpu, 100), unschedulable=True)
+        self.view.take_pod(replace(waits, **more))  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.loop.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert self.api.calls == 0
+
+
+def fail() -> None:
+    raise ZeroDivisionError
+
+
+async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -> None:
+    world = World()
+    world.controller.before = fail
+    waits = []
+    for _ in range(8):
+        await world.loop.step()
+        waits.append(world.loop.pause_seconds)
+    assert waits == [FAILURE_SECONDS_MIN * 2**n for n in range(5)] + [FAILURE_SECONDS_MAX] * 3
+    assert world.count("pass_failures") == 8
+    world.controller.before = lambda: None
+    await world.until_due()
+    await world.loop.step()
+    assert world.loop.pause_seconds == PAUSE_SECONDS
+    assert world.marked() == len(NAMES) - 1
+
+
+async def test_the_lead_survives_passes_that_raise() -> None:
+    world = World()
+    world.controller.before = fail
+    failed = asyncio.Event()
+
+    def fail_and_tell() -> None:
+        loop.call_soon_threadsafe(failed.set)
+        fail()
+
+    loop = asyncio.get_running_loop()
+    world.controller.before = fail_and_tell
+    async with world.running():
+        world.view.urgent.set()
+        await failed.wait()
+        world.controller.before = lambda: loop.call_soon_threadsafe(good.set)
+        good = asyncio.Event()
+        world.view.urgent.set()
+        await good.wait()
+
+
+async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found() -> None:
+    world = World()
+    await world.until_due()
+    world.controller.before = lambda: setattr(
+        world.clock, "seconds", world.clock.seconds + PASS_SECONDS_MAX + 1
+    )
+    await world.loop.step()
+    assert world.count("pass_timeouts") == 1
+    assert world.marked() == 0
+    world.controller.before = lambda: None
+    await world.loop.step()
+    assert world.count("pass_timeouts") == 1
+    assert world.marked() == len(NAMES) - 1
+
+
+async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> None:
+    world = World()
+    await world.until_due()
+    world.controller.before = world.view.urgent.set
+    await world.loop.step()
+    assert (world.count("pass_timeouts"), world.marked()) == (0, 0)
+
+
+def lose_a_watch(world: World) -> None:
+    world.view.lost(PODS)
+
+
+def hear_nothing(world: World) -> None:
+    world.clock.seconds = STALE_SECONDS + 1
+
+
+def become_old(world: World) -> None:
+    world.clock.seconds += PLAN_SECONDS_MAX + 1
+
+
+def become_urgent(world: World) -> None:
+    world.view.urgent.set()
+
+
+@pytest.mark.parametrize("happen", [lose_a_watch, hear_nothing, become_old, become_urgent])
+async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
+    happen: Callable[[World], None],
+) -> None:
+    world = World()
+    await world.until_due()
+    with world.api.held():
+        step = asyncio.create_task(world.loop.step())
+        await world.api.under_way(WRITERS_MAX)
+        happen(world)
+    await step
+    await world.api.under_way(0)
+    assert world.marked() == WRITERS_MAX
+
+
+async def test_a_pass_that_cannot_wait_does_not_wait_for_writes() -> None:
+    """And a further one sees what has come of them."""
+    world = World()
+    passes: asyncio.Queue[None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    world.controller.before = lambda: loop.call_soon_threadsafe(passes.put_nowait, None)
+    async with world.running():
+        world.view.urgent.set()
+        await passes.get()
+        world.clock.seconds += 1
+        with world.api.held():
+            world.view.urgent.set()
+            await passes.get()
+            await world.api.under_way(WRITERS_MAX)
+            world.view.urgent.set()
+            await passes.get()
+            assert world.api.calls == WRITERS_MAX
+        await passes.get()
+    assert world.marked() >= WRITERS_MAX
+
+
+async def _until(reached: Callable[[], bool]) -> None:
+    while not reached():  # noqa: ASYNC110 there is nothing to await
+        await asyncio.sleep(0)
+
+
+async def test_a_pod_that_some_node_could_hold_interrupts_a_batch() -> None:
+    world = World()
+    async with world.running():
+        world.turn("waits")
+        await world.view.urgent.wait()
+
+
+@pytest.mark.parametrize(
+    "impossible", [{"cpu": 5000}, {"unsupported": ("spec.schedulerName",)}], ids=str
+)
+async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
+    impossible: dict[str, object],
+) -> None:
+    """Nor do those that cannot be judged, as long as no mark is hard."""
+    world = World()
+    await world.until_due()
+    with world.api.held():
+        lookout = asyncio.create_task(world.loop._look_out())
+        step = asyncio.create_task(world.loop.step())
+        for number in range(3):
+            world.turn(f"never-{number}", **impossible)  # type: ignore[arg-type]
+            await _until(lambda: not world.view.turned.is_set())
+        assert not world.view.urgent.is_set()
+    await step
+    lookout.cancel()
+    assert world.marked() == len(NAMES) - 1
+
+
+async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_waiting() -> None:
+    world = World()
+    world.view.nodes["n05"] = marked(world.view.nodes["n05"], Mark.HARD, 1)
+    lookout = asyncio.create_task(world.loop._look_out())
+    world.turn("unlike", unsupported=("spec.schedulerName",))
+    await world.view.urgent.wait()
+    lookout.cancel()
+
+
+async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
+    class Odd(Pod):
+        @property
+        def evaluable(self) -> bool:
+            raise ZeroDivisionError
+
+    world = World()
+    lookout = asyncio.create_task(world.loop._look_out())
+    world.view.take_pod(Odd(namespace="a", name="odd", unschedulable=True))
+    await _until(lambda: world.count("pass_failures") == 1)
+    world.turn("waits")
+    await world.view.urgent.wait()
+    lookout.cancel()

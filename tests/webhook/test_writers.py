@@ -1,0 +1,223 @@
+"""Which write comes first, how many come at once, and what ends a batch."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from core.edge.metrics import Metrics
+from core.errors import UnavailableError
+from core.marks import MARK_LABEL, TAINT_KEY
+from core.model import Node
+from tests.support.admission import Json, node_json
+from tests.support.slow_api import SlowApi
+from webhook.writers import PRESSING_WRITERS_MAX, TRIES_MAX, WRITERS_MAX, Batch, Writers, never
+from webhook.writes import PRESSING, Write, WriteKind
+
+NAMES = [f"n{number:03}" for number in range(100)]
+DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
+
+
+class World:
+    """A hundred nodes; what is written is a label."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics = SlowApi(*map(node_json, NAMES)), Metrics()
+        self.told: list[str] = []
+        self.writers = Writers(self.api, self.metrics, self.tell)
+
+    def tell(self, node: Node, reason: str, _: str) -> None:
+        self.told.append(f"{reason} {node.name}")
+
+    def write(self, kind: WriteKind, name: str) -> Write:
+        labels = {MARK_LABEL: None if kind is WriteKind.RELEASE else "soft"}
+        return Write(kind, self.api.node(name), labels, {"on": kind.value}, "because")
+
+    def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write]:
+        return [self.write(kind, name) for name in names]
+
+    async def carry_out(
+        self, writes: list[Write], halted: Callable[[], str | None] = never
+    ) -> Batch:
+        return await self.writers.carry_out(writes, TAINT_KEY, halted)
+
+    def written(self, kind: WriteKind) -> list[str]:
+        return [name for name in NAMES if self.annotation(name) == kind.value]
+
+    def annotation(self, name: str) -> str | None:
+        metadata: Json = self.api.nodes[name]["metadata"]
+        found: str | None = metadata["annotations"].get("on")
+        return found
+
+    def count(self, kind: str) -> float:
+        found = self.metrics.registry.get_sample_value("ebb_engine_writes_total", {"kind": kind})
+        return found or 0
+
+
+async def test_a_node_that_is_as_the_watch_told_it_takes_one_call() -> None:
+    world = World()
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:2]))
+    assert world.api.log == [("patch", "n000"), ("patch", "n001")]
+    assert world.told == ["DrainMarked n000", "DrainMarked n001"]
+
+
+async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_not() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:2])
+    for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
+        world.api.nodes[name]["metadata"]["annotations"] = changed
+        world.api.versions[name] = 9
+    batch = await world.carry_out(writes)
+    assert world.written(WriteKind.MARK) == ["n000"]
+    assert world.api.nodes["n000"]["metadata"]["annotations"]["theirs"] == "x"
+    assert batch.failed == []
+    assert world.count("outdated") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [(kind, PRESSING_WRITERS_MAX if kind in PRESSING else WRITERS_MAX) for kind in WriteKind
+     if kind is not WriteKind.REPAIR],
+)  # fmt: skip
+async def test_so_many_at_once_and_no_more(kind: WriteKind, most: int) -> None:
+    world = World()
+    with world.api.held():
+        batch = asyncio.create_task(world.carry_out(world.writes(kind, NAMES)))
+        await world.api.under_way(most)
+    await batch
+    assert world.api.most == most
+    assert world.written(kind) == NAMES
+
+
+@pytest.mark.parametrize("kind", DROPPABLE)
+async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> None:
+    """What is under way is finished; not one write more is begun."""
+    world = World()
+    urgent = asyncio.Event()
+    with world.api.held():
+        batch = asyncio.create_task(
+            world.carry_out(
+                world.writes(kind, NAMES), lambda: "urgent" if urgent.is_set() else None
+            )
+        )
+        await world.api.under_way(WRITERS_MAX)
+        urgent.set()
+    assert (await batch).dropped == len(NAMES) - WRITERS_MAX
+    assert world.written(kind) == NAMES[:WRITERS_MAX]
+    assert world.count("dropped") == len(NAMES) - WRITERS_MAX
+
+
+async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:1])
+    world.api.versions["n000"] = 9
+    halted = iter([None, "urgent", "urgent"])
+    batch = await world.carry_out(writes, lambda: next(halted))
+    assert world.api.log == [("get", "n000")]
+    assert batch.dropped == 1
+
+
+@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD])
+async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> None:
+    world = World()
+    world.api.down = {"n003"}
+    batch = await world.carry_out(world.writes(kind, NAMES), lambda: "urgent")
+    assert world.written(kind) == [name for name in NAMES if name != "n003"]
+    assert [write.node for write in batch.failed] == ["n003"]
+
+
+async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(WriteKind.RELEASE, NAMES[:10])
+    world.api.down = {"n005"}
+    batch = await world.carry_out(writes)
+    assert [name for _, name in world.api.log] == NAMES[:10]
+    assert batch.dropped == 90
+
+
+@pytest.mark.parametrize("kind", DROPPABLE)
+async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
+    kind: WriteKind,
+) -> None:
+    world = World()
+    world.api.down = {"n000"}
+    batch = await world.carry_out(world.writes(kind, NAMES))
+    assert world.api.log == [("patch", "n000")]
+    assert batch.dropped == 99
+    if kind is not WriteKind.MARK:  # the next plan leaves such a node out
+        await world.carry_out(world.writes(kind, NAMES))
+        assert world.written(kind) == NAMES[1:]
+
+
+class Broken(SlowApi):
+    """Answers what nobody expects."""
+
+    async def patch_node(self, *_: object) -> tuple[Node, str]:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.MARK])
+async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) -> None:
+    world = World()
+    world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
+    batch = await world.carry_out(world.writes(kind, NAMES[:2]))
+    assert len(batch.failed) == (2 if kind in PRESSING else 1)
+    assert world.count("failed") == len(batch.failed)
+
+
+class Racing(SlowApi):
+    """Others write to the node before every write of ours."""
+
+    async def patch_node(self, name: str, patch: object) -> tuple[Node, str]:
+        self.versions[name] += 1
+        return await super().patch_node(name, patch)  # type: ignore[arg-type]
+
+
+async def test_races_end() -> None:
+    world = World()
+    api = Racing(*map(node_json, NAMES))
+    world.writers = Writers(api, world.metrics, world.tell)
+    batch = await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    assert len(batch.failed) == 1
+    assert len(api.log) == TRIES_MAX - 1
+
+
+async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -> None:
+    """Of the earlier one what has begun is finished; nobody writes twice to one node."""
+    world = World()
+    with world.api.held():
+        early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:50])))
+        await world.api.under_way(WRITERS_MAX)
+        writes = world.writes(WriteKind.RELEASE, [NAMES[0], *NAMES[60:63]])
+        writes += world.writes(WriteKind.MARK, NAMES[50:60])
+        late = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(WRITERS_MAX + 3)
+    first, second = await early, await late
+    assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
+    assert world.written(WriteKind.RELEASE) == NAMES[60:63]
+    assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[50:60]))
+    assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
+
+
+async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
+    world = World()
+    with world.api.held():
+        batches = []
+        for number in range(20):
+            names = NAMES[number * 5 :][: PRESSING_WRITERS_MAX // 2]
+            writes = world.writes(WriteKind.RELEASE, names)
+            batches.append(asyncio.create_task(world.carry_out(writes)))
+            await asyncio.sleep(0)
+        await world.api.under_way(PRESSING_WRITERS_MAX + WRITERS_MAX)
+    await asyncio.gather(*batches)
+    assert world.api.most == PRESSING_WRITERS_MAX + WRITERS_MAX
+
+
+async def test_the_node_api_that_is_away_is_no_exception() -> None:
+    world = World()
+    world.api.down = set(NAMES)
+    batch = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES))
+    assert len(batch.failed) == len(NAMES)
+    with pytest.raises(UnavailableError):
+        await world.api.patch_node("n000", {"metadata": {"resourceVersion": "1"}})
