@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK: Final = 65536
-SLOW_SECONDS: Final = 0.4
+SLOW_SECONDS: Final = 0.5
 UPSTREAM_SECONDS: Final = 330
 """A watch may be silent for as long as it may last."""
 HOP_BY_HOP: Final = ("connection", "content-length", "transfer-encoding")

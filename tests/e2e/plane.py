@@ -196,8 +196,13 @@ class Plane:
         self.programs.remove(program)
         return program.stop(number)
 
-    def scheduler(self, *extenders: Json, name: str = "kube-scheduler") -> Program:
-        """Start kube-scheduler with these extenders, and wait until it schedules."""
+    def scheduler(
+        self, *extenders: Json, name: str = "kube-scheduler", also: Sequence[str] = ()
+    ) -> Program:
+        """Start kube-scheduler with these extenders, and wait until it schedules.
+
+        It answers to its default name, and to those in *also*.
+        """
         user = self.user("system:kube-scheduler")
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -208,6 +213,7 @@ class Plane:
                 "burst": 2000,
             },
             "leaderElection": {"leaderElect": False},
+            "profiles": [{"schedulerName": one} for one in ("default-scheduler", *also)],
             "extenders": list(extenders),
         }
         path = self.folder / f"{name}.yaml"

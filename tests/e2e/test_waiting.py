@@ -1,0 +1,245 @@
+"""No pod waits because of a hard mark, whatever it asks for, and none is preempted for one."""
+
+import http.server
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from core.config import Mode
+from tests.e2e.api import Api, Json
+from tests.e2e.install import installed
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.plane import LOOPBACK, Ebb, Plane
+from tests.e2e.stub import served
+from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two_hard
+
+THEIR_SCHEDULER = "theirs"
+BOUND_SECONDS = 20.0
+"""A scheduler tries a pod again up to ten seconds after it has refused it."""
+STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
+VOLUMES = "/api/v1/persistentvolumes"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+DRA = "/apis/resource.k8s.io/v1"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+@pytest.fixture(scope="module")
+def webhook(plane: Plane) -> Iterator[Ebb]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
+        yield found
+
+
+def here(name: str) -> Json:
+    """Select one node."""
+    return {"nodeSelector": {"kubernetes.io/hostname": name}}
+
+
+def late_claim(api: Api, name: str) -> Json:
+    """A claim whose volume is chosen when its pod's node is."""
+    late = {"metadata": {"name": "late"}, "provisioner": "kubernetes.io/no-provisioner"}
+    api.create(STORAGE, {**late, "volumeBindingMode": "WaitForFirstConsumer"})
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}
+    common = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"]}
+    local = {
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": "/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+    }
+    api.create(VOLUMES, {"metadata": {"name": "late"}, "spec": {**common, **local}})
+    asked = {"resources": {"requests": {"storage": "1Gi"}}}
+    api.create(CLAIMS, {"metadata": {"name": "late"}, "spec": {**common, **asked}})
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "late"}}
+    return pod("odd", cpu="100m", volumes=[volume])
+
+
+def device(api: Api, name: str) -> Json:
+    """A device that one node has."""
+    api.create(f"{DRA}/deviceclasses", {"metadata": {"name": "e2e"}, "spec": {}})
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "d0"}]
+    offer = {"driver": "e2e", "nodeName": name, "pool": pool, "devices": devices}
+    api.create(f"{DRA}/resourceslices", {"metadata": {"name": "e2e"}, "spec": offer})
+    asked = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "e2e"}}]}}
+    claims = f"{DRA}/namespaces/default/resourceclaims"
+    api.create(claims, {"metadata": {"name": "e2e"}, "spec": asked})
+    found = pod("odd", cpu="100m", resourceClaims=[{"name": "c", "resourceClaimName": "e2e"}])
+    found["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
+    return found
+
+
+def other_scheduler(_: Api, name: str) -> Json:
+    return pod("odd", cpu="100m", schedulerName=THEIR_SCHEDULER, **here(name))
+
+
+def namespace_selector(_: Api, name: str) -> Json:
+    """A term about pods of namespaces that are known by their labels alone."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"nobody": "has"}},
+        "namespaceSelector": {"matchLabels": {"some": "label"}},
+    }
+    anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return pod("odd", cpu="100m", affinity={"podAntiAffinity": anti}, **here(name))
+
+
+def inline_disk(_: Api, name: str) -> Json:
+    disk = {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2026-01.org.example:d", "lun": 0}
+    return pod("odd", cpu="100m", volumes=[{"name": "data", "iscsi": disk}], **here(name))
+
+
+@pytest.fixture
+def made(api: Api) -> Iterator[None]:
+    """Take away what the pods asked for."""
+    yield
+    api.delete(PODS, gracePeriodSeconds=0)
+    api.wait(PODS, lambda found: not found)
+    claims = f"{DRA}/namespaces/default/resourceclaims"
+    devices = [f"{DRA}/{kind}" for kind in ("resourceslices", "deviceclasses")]
+    for path in (CLAIMS, VOLUMES, STORAGE, claims, *devices):
+        api.delete(path)
+    api.wait(VOLUMES, lambda found: not found)
+
+
+KINDS = [late_claim, device, other_scheduler, namespace_selector, inline_disk]
+
+
+def softened(api: Api, name: str) -> bool:
+    return any(
+        event["reason"] == "DrainSoftened" and event["regarding"]["name"] == name
+        for event in api.get(EVENTS)["items"]
+    )
+
+
+@pytest.mark.usefixtures("webhook", "made")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_pod_that_ebb_cannot_judge_softens_the_mark_that_keeps_it(
+    plane: Plane,
+    api: Api,
+    kind: Callable[[Api, str], Json],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, other = two_hard(api)
+    scheduler = plane.scheduler(also=[THEIR_SCHEDULER])
+    try:
+        wanted = kind(api, first)
+        created = time.monotonic()
+        api.create(PODS, wanted)
+        api.wait(NODES, lambda found: mark(found[first]) != "hard")
+        soft = time.monotonic() - created
+        found = api.wait(PODS, lambda found: bound(found["odd"]), BOUND_SECONDS)
+        seconds = time.monotonic() - created
+    finally:
+        plane.end(scheduler, signal.SIGKILL)
+    with capsys.disabled():
+        print(f"\n{kind.__name__}: softened after {soft:.2f} s, bound after {seconds:.2f} s")
+    assert bound(found["odd"]) == first
+    assert softened(api, first)
+    if kind not in (late_claim, device):  # of these Ebb knows no node that would do
+        assert NO_SCHEDULE in effects(api.get(f"{NODES}/{other}"))
+
+
+@contextmanager
+def refusing(name: str, nodes: set[str]) -> Iterator[Json]:
+    """An extender that lets one pod onto some nodes only; yield its stanza."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            offered = asked["NodeNames"]
+            if asked["Pod"]["metadata"]["name"] == name:
+                offered = [one for one in offered if one in nodes]
+            failed = {one: "not this one" for one in asked["NodeNames"] if one not in offered}
+            body = json.dumps({"NodeNames": offered, "FailedNodes": failed}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    server = http.server.ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server.daemon_threads = True
+    with served(server):
+        url = f"http://{LOOPBACK}:{server.server_address[1]}"
+        yield {"urlPrefix": url, "filterVerb": "filter", "nodeCacheCapable": True, "weight": 1}
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_pod_that_is_refused_for_a_reason_that_ebb_does_not_know_waits_some_seconds(
+    plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ebb finds it a place on the unmarked node; the scheduler does not."""
+    hard = two_hard(api)
+    with refusing("odd", set(hard)) as stanza:
+        scheduler = plane.scheduler(stanza)
+        try:
+            created = time.monotonic()
+            api.create(PODS, pod("odd", cpu="100m"))
+            found = api.wait(PODS, lambda found: bound(found["odd"]), BOUND_SECONDS + 10)
+            seconds = time.monotonic() - created
+        finally:
+            plane.end(scheduler, signal.SIGKILL)
+    with capsys.disabled():
+        print(f"\nrefused: bound after {seconds:.2f} s")
+    assert bound(found["odd"]) in hard
+    assert softened(api, bound(found["odd"]))
+
+
+# Preemption
+
+
+@pytest.fixture
+def full(api: Api) -> Iterator[Api]:
+    """A node that is almost full, and one that is empty; a priority above the lowest."""
+    api.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 1000})
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("low", node_name="a", cpu="2500m"))
+    api.create(PODS, pod("first", node_name="a", priorityClassName="high"))
+    api.wait(PODS, lambda found: all(
+        one["status"].get("phase") == "Running" for one in found.values()
+    ))  # fmt: skip
+    yield api
+    api.delete(f"{PRIORITIES}/high")
+
+
+def second(api: Api) -> dict[str, Json]:
+    """Create one more of the high priority; return the pods when it is bound."""
+    api.create(PODS, pod("second", priorityClassName="high"))
+    return api.wait(PODS, lambda found: bound(found["second"]), BOUND_SECONDS)
+
+
+def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, full: Api) -> None:
+    """No Ebb runs here: the test sets the taint that a hard mark has."""
+    taint = dict(zip(("key", "effect"), NO_SCHEDULE, strict=True))
+    full.merge(f"{NODES}/b", {"spec": {"taints": [taint]}})
+    scheduler = plane.scheduler()
+    try:
+        found = second(full)
+    finally:
+        plane.end(scheduler, signal.SIGKILL)
+    assert bound(found["second"]) == "a"
+    assert "low" not in found
+
+
+def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, full: Api) -> None:
+    whole = {"cpu": "100%", "memory": "100%"}
+    how: dict[str, Any] = {"usability": "none", "thresholds": whole, "hardAfter": "1s"}
+    with installed(plane, mode=Mode.ENFORCE, **how) as webhook:
+        full.wait(NODES, lambda found: mark(found["b"]))
+        passes = webhook.metric("ebb_engine_pass_duration_seconds_count")
+        while webhook.metric("ebb_engine_pass_duration_seconds_count") < passes + 5:
+            time.sleep(0.2)
+        assert mark(full.get(f"{NODES}/b")) == "soft"
+        scheduler = plane.scheduler()
+        try:
+            found = second(full)
+        finally:
+            plane.end(scheduler, signal.SIGKILL)
+        assert bound(found["second"]) == "b"
+        assert "low" in found
