@@ -1,4 +1,4 @@
-"""No pod waits because of a hard mark, whatever it asks for, and none is preempted for one."""
+"""No pod waits because of a hard mark, whatever it asks for."""
 
 import http.server
 import json
@@ -6,14 +6,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from core.config import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
-from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.objects import NODES, PODS, pod
 from tests.e2e.plane import LOOPBACK, Ebb, Plane
 from tests.e2e.stub import served
 from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two_hard
@@ -25,7 +24,6 @@ STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 DRA = "/apis/resource.k8s.io/v1"
-PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @pytest.fixture(scope="module")
@@ -189,57 +187,3 @@ def test_a_pod_that_is_refused_for_a_reason_that_ebb_does_not_know_waits_some_se
         print(f"\nrefused: bound after {seconds:.2f} s")
     assert bound(found["odd"]) in hard
     assert softened(api, bound(found["odd"]))
-
-
-# Preemption
-
-
-@pytest.fixture
-def full(api: Api) -> Iterator[Api]:
-    """A node that is almost full, and one that is empty; a priority above the lowest."""
-    api.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 1000})
-    add_nodes(api, "a", "b")
-    api.create(PODS, pod("low", node_name="a", cpu="2500m"))
-    api.create(PODS, pod("first", node_name="a", priorityClassName="high"))
-    api.wait(PODS, lambda found: all(
-        one["status"].get("phase") == "Running" for one in found.values()
-    ))  # fmt: skip
-    yield api
-    api.delete(f"{PRIORITIES}/high")
-
-
-def second(api: Api) -> dict[str, Json]:
-    """Create one more of the high priority; return the pods when it is bound."""
-    api.create(PODS, pod("second", priorityClassName="high"))
-    return api.wait(PODS, lambda found: bound(found["second"]), BOUND_SECONDS)
-
-
-def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, full: Api) -> None:
-    """No Ebb runs here: the test sets the taint that a hard mark has."""
-    taint = dict(zip(("key", "effect"), NO_SCHEDULE, strict=True))
-    full.merge(f"{NODES}/b", {"spec": {"taints": [taint]}})
-    scheduler = plane.scheduler()
-    try:
-        found = second(full)
-    finally:
-        plane.end(scheduler, signal.SIGKILL)
-    assert bound(found["second"]) == "a"
-    assert "low" not in found
-
-
-def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, full: Api) -> None:
-    whole = {"cpu": "100%", "memory": "100%"}
-    how: dict[str, Any] = {"usability": "none", "thresholds": whole, "hardAfter": "1s"}
-    with installed(plane, mode=Mode.ENFORCE, **how) as webhook:
-        full.wait(NODES, lambda found: mark(found["b"]))
-        passes = webhook.metric("ebb_engine_pass_duration_seconds_count")
-        while webhook.metric("ebb_engine_pass_duration_seconds_count") < passes + 5:
-            time.sleep(0.2)
-        assert mark(full.get(f"{NODES}/b")) == "soft"
-        scheduler = plane.scheduler()
-        try:
-            found = second(full)
-        finally:
-            plane.end(scheduler, signal.SIGKILL)
-        assert bound(found["second"]) == "b"
-        assert "low" in found
