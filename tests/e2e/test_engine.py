@@ -135,6 +135,38 @@ def test_a_node_that_the_autoscaler_deletes_is_left_alone(plane: Plane, api: Api
     assert len(our_writes(plane, name)) == writes
 
 
+def test_a_node_that_waits_for_a_finalizer_is_left_alone(plane: Plane, api: Api) -> None:
+    """As Karpenter's nodes do while they are being drained."""
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    name = one_marked(api)["metadata"]["name"]
+    writes = len(our_writes(plane, name))
+    api.merge(f"{NODES}/{name}", {"metadata": {"finalizers": ["example.com/drains"]}})
+    try:
+        api.delete(f"{NODES}/{name}")
+        api.create(PODS, pod("late", node_name=name, cpu="1"))
+        add_nodes(api, "c")
+        rest = ("a" if name == "b" else "b", "c")
+        api.wait(NODES, lambda found: any(is_marked(found[one]) for one in rest))
+        assert api.get(f"{NODES}/{name}")["metadata"]["deletionTimestamp"]
+        assert len(our_writes(plane, name)) == writes
+    finally:
+        api.merge(f"{NODES}/{name}", {"metadata": {"finalizers": []}})
+
+
+def test_nothing_of_ours_keeps_a_stopped_machine(api: Api) -> None:
+    add_nodes(api, "a", "b")
+    api.create(PODS, pod("p", node_name="a"))
+    api.create(PODS, pod("q", node_name="b", cpu="500m"))
+    name = one_marked(api)["metadata"]["name"]
+    stopped = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+    current = taints(api.get(f"{NODES}/{name}"))
+    api.merge(f"{NODES}/{name}", {"spec": {"taints": [*current, stopped]}})
+    found = api.wait(NODES, lambda found: taints(found[name]) == [stopped])[name]
+    assert not is_marked(found)
+    assert not {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION} & found["metadata"]["annotations"].keys()
+
+
 def test_unmarked_nodes_never_reach_the_webhook(api: Api, webhook: Ebb) -> None:
     add_nodes(api, "n")
     before = reviews(webhook)
