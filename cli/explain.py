@@ -64,8 +64,9 @@ def run_pod(arguments: argparse.Namespace) -> int:
 
 
 def _explainer(found: Found) -> Explainer:
-    plan = engine.plan(found.cluster, found.config)
-    return Explainer(found.cluster, found.config, plan, SystemClock().unix_seconds())
+    now = SystemClock().unix_seconds()
+    plan = engine.plan(found.cluster, found.config, now_seconds=now)
+    return Explainer(found.cluster, found.config, plan, now)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:

@@ -56,7 +56,7 @@ class Status:
 
 def look(found: Found, now_seconds: int) -> Status:
     """Judge the cluster and count."""
-    plan = engine.plan(found.cluster, found.config)
+    plan = engine.plan(found.cluster, found.config, now_seconds=now_seconds)
     every = standings(found.cluster, found.config.taint_key, now_seconds)
     marked = [one for one in every if one.mark is not None and not one.going]
     reasons = Counter(

@@ -11,6 +11,7 @@ import orjson
 from cli import plan_json, plan_table, source
 from core import engine
 from core.caveats import caveats
+from core.edge.clock import SystemClock
 from core.errors import ConfigError
 from core.fields import parse_share
 
@@ -42,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if thresholds != config.thresholds:  # those for leaving follow, as where none are given
         config = replace(config, thresholds=thresholds, leave_thresholds=None)
-    plan = engine.plan(found.cluster, config, removals_max=arguments.max_removals)
+    now = SystemClock().unix_seconds()
+    plan = engine.plan(found.cluster, config, removals_max=arguments.max_removals, now_seconds=now)
     minded = caveats(found.cluster, found.kinds)
     if arguments.output == "json":
         document = plan_json.document(plan, config, minded)

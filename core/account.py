@@ -1,103 +1,329 @@
 """The sums that thresholds are checked on, kept up to date as nodes go (thesis 4.2 to 4.5).
 
-Nodes have the ids of the Packer beside which an Account stands. Nodes that an autoscaler is
-already deleting count as gone: their capacity is in no sum, their pods' requests stay in.
+There is one for each reach (core.reaches), and one for the whole: all nodes that some movable pod
+reaches. Nodes have their ids of the Ground. Closed nodes (cordoned, not ready, leaving) give no
+capacity; the pods on them that would have to go elsewhere stay in the requests.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, NamedTuple
 
-from core.capacity import NOTHING, Amount, Share, Totals, Usability, capacity, usable_capacity
+from core.capacity import NOTHING, Amount, Measure, Share, Totals, Usability, capacity
 from core.model import Node
 from core.policies.cluster_threshold import nominated
+from core.reaches import Reach, Reaches
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
+DECIMALS_MAX: Final = 12
+"""Of a percentage, where fewer do not tell it from its limit."""
+
+Received = Iterable[tuple[int, Amount]]
+"""(node, what it receives)."""
 
 
-class Account:
-    """Capacity, requests and usable capacity of every node and of all of them."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked for on one node."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        *,
-        used: Sequence[Amount],
-        daemon: Sequence[Amount],
-        usability: Usability | None,
-        closed: frozenset[str],
-        gone: frozenset[str],
-    ) -> None:
-        """Sum up; nodes named in *closed* take no pods, so what is free there is not usable."""
-        self._usability = usability
-        self._closed = [node.name in closed for node in nodes]
-        self._capacity = [capacity(node) for node in nodes]
-        self._used = list(used)
-        self._daemon = daemon
-        self._gone = [node.name in gone for node in nodes]
-        self._usable = [self._usable_of(n, self._used[n]) for n in range(len(nodes))]
-        here = [n for n in range(len(nodes)) if not self._gone[n]]
-        self.count = len(here)
-        self.capacity = _sum(self._capacity[n] for n in here)
-        self.usable = _sum(self._usable[n] for n in here)
-        self.requests = _sum(self._used[n] for n in here)
+    used: Amount
+    resident: Amount
+    """The part that goes with the node."""
+
+
+class Limit(NamedTuple):
+    """A Share as whole numbers: `used * of <= part * whole`, for CPU and for memory."""
+
+    cpu_part: int
+    cpu_of: int
+    memory_part: int
+    memory_of: int
+
+
+@dataclass(slots=True, eq=False)
+class Sums:
+    """Of one reach, or of the whole.
+
+    The checks are asked for every node of every plan, so the sums are plain whole numbers:
+    CPU and memory requested, CPU and memory usable.
+    """
+
+    reach: Reach | None
+    """None: the whole."""
+    usability: Usability | None
+    enter: Share
+    leave: Share
+    """For nodes that carry a mark."""
+    reserve: Amount = NOTHING
+    """What the busiest moment needed beyond what is asked for now."""
+    nodes: int = 0
+    capacity: Amount = NOTHING
+    row: list[int] = field(default_factory=lambda: [0] * COLUMNS)
 
     def totals(self) -> Totals:
         """Return the sums as they stand."""
         return Totals(
-            nodes=self.count,
-            capacity=self.capacity,
-            requests=self.requests,
-            usable=self.usable,
+            nodes=self.nodes, capacity=self.capacity, requests=self.requests, usable=self.usable
         )
 
-    def nominated(self, node: int, thresholds: Share) -> bool:
-        """Ask thesis 4.4 of the node, O(1)."""
+    @property
+    def requests(self) -> Amount:
+        """Return what is asked for."""
+        return Amount(self.row[0], self.row[1])
+
+    @property
+    def usable(self) -> Amount:
+        """Return the usable capacity."""
+        return Amount(self.row[2], self.row[3])
+
+    def over(self, change: Sequence[int], limit: Limit) -> bool:
+        """Say whether the *change* would bring the requests, with the reserve, over the limit."""
+        row, reserve = self.row, self.reserve
+        cpu, memory = row[2] + change[2], row[3] + change[3]
+        return (
+            cpu <= 0
+            or memory <= 0
+            or (row[0] + change[0] + reserve[0]) * limit[1] > limit[0] * cpu
+            or (row[1] + change[1] + reserve[1]) * limit[3] > limit[2] * memory
+        )
+
+    def limit(self, *, marked: bool) -> Limit:
+        """Return the thresholds that hold for a node that carries a mark, or for one without."""
+        cpu, memory = self.leave if marked else self.enter
+        return Limit(cpu.numerator, cpu.denominator, memory.numerator, memory.denominator)
+
+
+class Exceeded(NamedTuple):
+    """Sums that would be over their thresholds, and what they would be."""
+
+    sums: Sums
+    requests: Amount
+    """Without the reserve."""
+    usable: Amount
+
+
+COLUMNS: Final = 4
+Changes = Mapping[Sums, Sequence[int]]
+"""By sums: what is added to their row."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Nodes that count in the same sums."""
+
+    sums: tuple[Sums, ...]
+    """The whole first."""
+    measure: Measure
+    which: tuple[int, ...]
+    """By sums: the first column of their usability in a row of the group."""
+    columns: int
+    """Of a row of the group: CPU and memory requested, then usable by each usability."""
+
+
+class Account:
+    """Capacity, requests and usable capacity of every node, and of all reaches."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        reaches: Reaches,
+        sums: Sequence[Sums],
+        *,
+        loads: Sequence[Load],
+        is_open: Sequence[bool],
+    ) -> None:
+        """Sum up; *sums*: empty ones, the whole first, then by reach."""
+        self.whole, *self.reaches = sums
+        self._open = is_open
+        self._used = [load.used for load in loads]
+        self._resident = [load.resident for load in loads]
+        self._capacity = [capacity(node) for node in nodes]
+        groups = {of: _group(sums, of) for of in set(reaches.of)}
+        self._groups: list[_Group | None] = [
+            groups[of] if number in reaches.reached else None
+            for number, of in enumerate(reaches.of)
+        ]
+        self._usable: list[tuple[Amount, ...]] = []
+        self._limits = [
+            {one: one.limit(marked=marked) for one in sums} for marked in (False, True)
+        ]
+        self.standing = 0
+        """Open nodes, those that nobody reaches too."""
+        for number, group in enumerate(self._groups):
+            self.standing += is_open[number]
+            whole, used = self._capacity[number], self._used[number]
+            self._usable.append(group.measure.usable(whole, used) if group else ())
+            if group:
+                self._enter(number, group)
+
+    def _enter(self, node: int, group: _Group) -> None:
+        if self._open[node]:
+            for sums in group.sums:
+                sums.nodes += 1
+                sums.capacity = sums.capacity.plus(self._capacity[node])
+        _apply({group: [-value for value in self._lost(node, group)]})
+
+    def _lost(self, node: int, group: _Group) -> list[int]:
+        """Return what its going takes away from the row of the node's group."""
+        used = self._used[node]
+        if not self._open[node]:
+            used = used.minus(self._resident[node])
+            return [-used[0], -used[1], *(0,) * (group.columns - 2)]
+        row = [-used[0], -used[1]]
+        for amount in self._usable[node]:
+            row += (-amount[0], -amount[1])
+        return row
+
+    def is_last(self, node: int) -> bool:
+        """Say whether no other node would be left that could take the node's part."""
+        return (self.standing if self._groups[node] is None else self.whole.nodes) <= 1
+
+    def nominated(self, node: int, *, marked: bool) -> bool:
+        """Ask thesis 4.4 of the node, O(1); nobody asks for a node that no movable pod reaches."""
+        if self._groups[node] is None:
+            return not self.is_last(node)
+        whole = self.whole
         return nominated(
-            requests=self.requests,
-            capacity=self.capacity,
-            daemon=self._daemon[node],
-            node=self._capacity[node],
-            thresholds=thresholds,
+            requests=whole.requests.plus(whole.reserve),
+            capacity=whole.capacity,
+            daemon=self._gone_with(node),
+            node=self._offered(node),
+            thresholds=whole.leave if marked else whole.enter,
         )
 
     def without(self, node: int) -> tuple[Amount, Amount]:
-        """Return requests and capacity of the cluster without the node."""
+        """Return requests and capacity of the whole without the node."""
+        whole = self.whole
         return (
-            self.requests.minus(self._daemon[node]),
-            self.capacity.minus(self._capacity[node]),
+            whole.requests.minus(self._gone_with(node)),
+            whole.capacity.minus(self._offered(node)),
         )
 
-    def usable_after(self, node: int, received: Iterable[tuple[int, Amount]]) -> Amount:
-        """Return the usable capacity once *node* is gone and others *received* its pods."""
-        cpu, memory = self.usable.minus(self._usable[node])
-        for receiver, amount in received:
-            after = self._usable_of(receiver, self._used[receiver].plus(amount))
-            before = self._usable[receiver]
-            cpu += after[0] - before[0]
-            memory += after[1] - before[1]
-        return Amount(cpu, memory)
+    def _gone_with(self, node: int) -> Amount:
+        """Return the requests that vanish from the sums with the node."""
+        return self._resident[node] if self._open[node] else NOTHING
 
-    def remove(self, node: int, received: Iterable[tuple[int, Amount]]) -> None:
+    def _offered(self, node: int) -> Amount:
+        """Return the capacity that the node gives to the sums."""
+        return self._capacity[node] if self._open[node] else NOTHING
+
+    def exceeded(self, node: int, received: Received, *, marked: bool) -> Iterator[Exceeded]:
+        """Yield the sums that would be over their thresholds if the node went.
+
+        Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it:
+        *received* says who gets them. It is harder to enter than to stay.
+        """
+        limits = self._limits[marked]
+        for sums, change in self._changes(node, received).items():
+            if sums.over(change, limits[sums]):
+                yield Exceeded(
+                    sums,
+                    sums.requests.plus(Amount(change[0], change[1])),
+                    sums.usable.plus(Amount(change[2], change[3])),
+                )
+
+    def _changes(self, node: int, received: Received) -> Changes:
+        moved: dict[_Group, list[int]] = {}
+        group = self._groups[node]
+        if group is not None:
+            moved[group] = self._lost(node, group)
+        for receiver, amount in received:
+            group = self._groups[receiver]
+            if group is None:
+                continue  # no movable pod reaches it: it receives nothing
+            row = moved.get(group)
+            if row is None:
+                row = moved[group] = [0] * group.columns
+            row[0] += amount[0]
+            row[1] += amount[1]
+            used = self._used[receiver]
+            before = self._usable[receiver]
+            after = group.measure.usable(
+                self._capacity[receiver], (used[0] + amount[0], used[1] + amount[1])
+            )
+            if after != before:
+                column = 2
+                for new, old in zip(after, before, strict=True):
+                    row[column] += new[0] - old[0]
+                    row[column + 1] += new[1] - old[1]
+                    column += 2
+        return _by_sums(moved)
+
+    def remove(self, node: int, received: Received) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""
         self.receive(received)
-        self.count -= 1
-        self.requests = self.requests.minus(self._used[node])
-        self.capacity = self.capacity.minus(self._capacity[node])
-        self.usable = self.usable.minus(self._usable[node])
+        self._drop(node)
+        group = self._groups[node]
+        if group is not None:
+            _apply({group: self._lost(node, group)})
 
-    def receive(self, received: Iterable[tuple[int, Amount]]) -> None:
+    def _drop(self, node: int) -> None:
+        group = self._groups[node]
+        self.standing -= 1
+        for sums in group.sums if group else ():
+            sums.nodes -= 1
+            sums.capacity = sums.capacity.minus(self._capacity[node])
+
+    def receive(self, received: Received) -> None:
         """Add pods to nodes."""
         for receiver, amount in received:
+            group = self._groups[receiver]
+            before = self._usable[receiver]
             used = self._used[receiver] = self._used[receiver].plus(amount)
-            usable = self._usable_of(receiver, used)
-            self.usable = self.usable.plus(usable).minus(self._usable[receiver])
-            self._usable[receiver] = usable
-            self.requests = self.requests.plus(amount)
+            if group is None:
+                continue
+            after = self._usable[receiver] = group.measure.usable(self._capacity[receiver], used)
+            row = list(amount)
+            for new, old in zip(after, before, strict=True):
+                row += (new[0] - old[0], new[1] - old[1])
+            _apply({group: row})
 
-    def _usable_of(self, node: int, used: Amount) -> Amount:
-        if self._closed[node]:
-            return used
-        return usable_capacity(self._capacity[node], used, self._usability)
+    def leave(self, node: int, amount: Amount) -> None:
+        """Take away from a closed node what has found another place."""
+        self._used[node] = self._used[node].minus(amount)
+        group = self._groups[node]
+        if group is not None:
+            _apply({group: [-amount[0], -amount[1], *(0,) * (group.columns - 2)]})
+
+    def expect(self, node: int) -> None:
+        """Count the node as gone, wherever its pods go; for the checks of sums alone."""
+        group = self._groups[node]
+        if self._open[node]:
+            self._drop(node)
+            if group is not None:
+                resident = self._resident[node]
+                row = [-resident[0], -resident[1], *(0,) * (group.columns - 2)]
+                _apply({group: row})
+
+
+def _group(sums: Sequence[Sums], of: tuple[int, ...]) -> _Group:
+    mine = (sums[0], *(sums[number + 1] for number in of))
+    distinct = list(dict.fromkeys(one.usability for one in mine))
+    which = tuple(2 + 2 * distinct.index(one.usability) for one in mine)
+    return _Group(mine, Measure(distinct), which, 2 + 2 * len(distinct))
+
+
+def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[Sums, list[int]]:
+    found: dict[Sums, list[int]] = {}
+    for group, row in moved.items():
+        cpu, memory = row[0], row[1]
+        for sums, column in zip(group.sums, group.which, strict=True):
+            change = found.get(sums)
+            if change is None:
+                found[sums] = [cpu, memory, row[column], row[column + 1]]
+            else:
+                change[0] += cpu
+                change[1] += memory
+                change[2] += row[column]
+                change[3] += row[column + 1]
+    return found
+
+
+def _apply(moved: Mapping[_Group, Sequence[int]]) -> None:
+    for sums, change in _by_sums(moved).items():
+        for column, value in enumerate(change):
+            sums.row[column] += value
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
@@ -107,19 +333,23 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
         if total <= 0:
             parts.append(f"{name} without capacity")
         elif have * share.denominator > share.numerator * total:
-            limit = percent(share.numerator, share.denominator)
-            parts.append(f"{name} at {percent(have, total)}, over {limit}")
+            parts.append(f"{name} at {_apart(have, total, share)}")
     return ", ".join(parts)
 
 
-def percent(part: int, whole: int) -> str:
-    """Write a share with one decimal, rounded up, so that what is over a limit looks so."""
-    tenths = -(-part * 1000 // whole)
-    return f"{tenths // 10}.{tenths % 10}%" if tenths % 10 else f"{tenths // 10}%"
+def _apart(have: int, total: int, share: Fraction) -> str:
+    """Write a share and the limit that it is over with as many decimals as tell them apart."""
+    pairs = (
+        (percent(have, total, n), percent(share.numerator, share.denominator, n))
+        for n in range(1, DECIMALS_MAX)
+    )
+    found, limit = next((one for one in pairs if one[0] != one[1]), ("more", "the limit"))
+    return f"{found}, over {limit}"
 
 
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    total = NOTHING
-    for amount in amounts:
-        total = total.plus(amount)
-    return total
+def percent(part: int, whole: int, decimals: int = 1) -> str:
+    """Write a share, rounded up, so that what is over a limit looks so; no zeros at the end."""
+    units = -(-part * 100 * 10**decimals // whole)
+    head, tail = divmod(units, 10**decimals)
+    digits = f"{tail:0{decimals}}".rstrip("0")
+    return f"{head}.{digits}%" if digits else f"{head}%"

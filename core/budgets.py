@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeGuard
 
 from core.errors import ConfigError
 from core.fields import Section, parse_share
+from core.thresholds import Thresholds, read_enter, read_leave
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000
@@ -54,6 +55,9 @@ class Pool:
     name: str
     node_selector: tuple[tuple[str, str], ...]
     budget: Budget
+    thresholds: Thresholds | None = None
+    """Of what pods reach with a node of the pool in it; None: the cluster's."""
+    leave_thresholds: Thresholds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class Budgets:
     """Empty: every node may go; else those in a pool alone, each in the first that selects it."""
     balance_zones: bool = True
     headroom: int = 1
-    """Pods as large as the largest in the cluster for which room must be left."""
+    """Pods as large as the largest of each reach for which room must be left."""
     peak_window_seconds: int = 600
     """The demand of the busiest moment in it counts, not that of now."""
     cooldown: Cooldown = Cooldown()
@@ -109,8 +113,8 @@ class Budgets:
         return None
 
 
-def read_budgets(top: Section) -> Budgets:
-    """Read the fields of the document that are about budgets."""
+def read_budgets(top: Section, enter: Thresholds) -> Budgets:
+    """Read the fields that are about budgets; *enter*: the cluster's thresholds."""
     new = Budgets()
     budgets = top.section("budgets")
     cooldown = top.section("cooldown")
@@ -118,7 +122,7 @@ def read_budgets(top: Section) -> Budgets:
     found = Budgets(
         cluster=_budget(budgets, new.cluster),
         window_seconds=budgets.duration("window", new.window_seconds),
-        pools=_pools(top),
+        pools=_pools(top, enter),
         balance_zones=top.flag("balanceZones", default=new.balance_zones),
         headroom=top.integer("headroom", new.headroom, most=HEADROOM_MAX),
         peak_window_seconds=top.duration("peakWindow", new.peak_window_seconds),
@@ -162,7 +166,7 @@ def _limit(section: Section, name: str, new: Limit | None) -> Limit | None:
         return new
 
 
-def _pools(top: Section) -> tuple[Pool, ...]:
+def _pools(top: Section, enter: Thresholds) -> tuple[Pool, ...]:
     entries = top.take("pools")
     if entries is None:
         return ()
@@ -177,8 +181,15 @@ def _pools(top: Section) -> tuple[Pool, ...]:
         if not isinstance(name, str) or not name or name in [pool.name for pool in pools]:
             section.fault("name", "a text that no other pool has")
         selector = read_selector(section)
+        own = read_enter(section, enter)
         pools.append(
-            Pool(name=str(name), node_selector=selector, budget=_budget(section, Budget()))
+            Pool(
+                name=str(name),
+                node_selector=selector,
+                budget=_budget(section, Budget()),
+                thresholds=own,
+                leave_thresholds=read_leave(section, own or enter),
+            )
         )
         section.close()
     return tuple(pools)

@@ -4,7 +4,7 @@ Units: CPU millicores, memory bytes. Source: thesis 4.2 (capacity, requests) and
 capacity), with the repairs: an unusable node counts with its requests, not with nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -34,9 +34,12 @@ class Amount(NamedTuple):
 
         Thesis 4.4: `<=`, and a cluster without capacity fails. Compared by cross-multiplication.
         """
-        return all(
-            total > 0 and used * part.denominator <= part.numerator * total
-            for used, total, part in zip(self, whole, share, strict=True)
+        cpu, memory = share
+        return (
+            whole[0] > 0
+            and whole[1] > 0
+            and self[0] * cpu.denominator <= cpu.numerator * whole[0]
+            and self[1] * memory.denominator <= memory.numerator * whole[1]
         )
 
 
@@ -112,25 +115,82 @@ def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) ->
     return whole if usability is None else used.plus(usability.usable_free(free))
 
 
-def derive_usability(pods: Iterable[Pod]) -> Usability | None:
+class Measure:
+    """Several usabilities of one node at once: most nodes are in reaches whose pods are alike."""
+
+    def __init__(self, usabilities: Sequence[Usability | None]) -> None:
+        self._all, self._count = tuple(usabilities), len(usabilities)
+        known = [one for one in usabilities if one is not None]
+        self._least = (
+            Amount(
+                min(one.min_cpu_millis for one in known),
+                min(one.min_memory_bytes for one in known),
+            )
+            if len(known) == len(self._all)
+            else NOTHING
+        )
+        """Free capacity of less is usable by none of them."""
+        self._most = Amount(
+            max((one.min_cpu_millis for one in known), default=0),
+            max((one.min_memory_bytes for one in known), default=0),
+        )
+        cpu = min((one.max_cpu_per_gb for one in known), default=None)
+        gb = min((one.max_gb_per_cpu for one in known), default=None)
+        self._cpu = None if cpu is None else (
+            cpu.denominator * BYTES_PER_GB, cpu.numerator * CPU_MILLIS_PER_CORE
+        )  # fmt: skip
+        self._gb = None if gb is None else (
+            gb.denominator * CPU_MILLIS_PER_CORE, gb.numerator * BYTES_PER_GB
+        )  # fmt: skip
+
+    def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
+        """Return `usable_capacity` by each usability."""
+        cpu, memory = whole[0] - used[0], whole[1] - used[1]
+        least, most = self._least, self._most
+        if cpu < least[0] or memory < least[1]:
+            return (Amount(*used),) * self._count
+        if cpu >= most[0] and memory >= most[1] and self._within_ratios(cpu, memory):
+            return (whole,) * self._count
+        amount = Amount(*used)
+        return tuple([usable_capacity(whole, amount, one) for one in self._all])
+
+    def _within_ratios(self, cpu: int, memory: int) -> bool:
+        by_cpu, by_gb = self._cpu, self._gb
+        return (by_cpu is None or cpu * by_cpu[0] <= memory * by_cpu[1]) and (
+            by_gb is None or memory * by_gb[0] <= cpu * by_gb[1]
+        )
+
+
+LOW_PERCENT: Final = 5
+"""Of a reach's pods, so many of a hundred may be smaller than what counts as a usable rest."""
+
+
+def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
     """Derive the four numbers from live pods: `usability: auto`; None when no pod says anything.
 
-    Thesis 4.3: the minimum lies just under the smallest pod (its example: 0.1 becomes 0.09, so
-    nine tenths), the ratios are the largest that any pod has. DaemonSet and mirror pods do not
-    look for room and are left out; so are pods that do not ask for both resources.
+    *shapes*: how many pods ask for so much CPU and memory. Those that do not ask for both say
+    nothing. Thesis 4.3: the minimum lies just under what pods typically ask for at least (its
+    example: 0.1 becomes 0.09, so nine tenths), here under the 5th percentile by nearest rank, so
+    that one tiny pod does not make every scrap usable; the ratios are the largest of any pod.
     """
-    distinct = {id(pod.requests): pod.requests for pod in pods if not pod.stays_with_node}
-    shapes = {
-        (asked.cpu_millis, asked.memory_bytes)
-        for asked in distinct.values()
-        if asked.cpu_millis > 0 and asked.memory_bytes > 0
-    }
-    if not shapes:
+    asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
+    if not asked:
         return None
     per_core, per_gb = CPU_MILLIS_PER_CORE, BYTES_PER_GB
     return Usability(
-        min_cpu_millis=min(cpu for cpu, _ in shapes) * 9 // 10,
-        min_memory_bytes=min(memory for _, memory in shapes) * 9 // 10,
-        max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in shapes),
-        max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in shapes),
+        min_cpu_millis=_low([(cpu, n) for (cpu, _), n in asked.items()]) * 9 // 10,
+        min_memory_bytes=_low([(memory, n) for (_, memory), n in asked.items()]) * 9 // 10,
+        max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in asked),
+        max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in asked),
     )
+
+
+def _low(counted: Iterable[tuple[int, int]]) -> int:
+    """Return the low percentile of numbers that stand there so many times each."""
+    ordered = sorted(counted)
+    rank = -(-sum(count for _, count in ordered) * LOW_PERCENT // 100)
+    for value, count in ordered:
+        rank -= count
+        if rank <= 0:
+            return value
+    raise AssertionError("the rank is at most the sum of the counts")

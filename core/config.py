@@ -18,13 +18,13 @@ from core.fields import Section
 from core.marks import TAINT_KEY
 from core.programs import ExtenderConfig, WebhookConfig, read_extender, read_webhook
 from core.quantity import millis, whole
+from core.thresholds import Thresholds, read_enter, read_leave
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 POLICIES: Final = ("ClusterThreshold",)
 PRICES_MAX: Final = 1000
 
-_ALL: Final = Fraction(1)
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _QUALIFIED: Final = re.compile(
     rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?"
@@ -55,18 +55,6 @@ class UsabilityMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """Requests over usable capacity after a removal, at most; shares, exact."""
-
-    cpu: Fraction = Fraction(4, 5)
-    memory: Fraction = Fraction(4, 5)
-
-
-SLACK: Final = Fraction(1, 20)
-"""By how much the leave thresholds stand above the others where nothing is said."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
     """How a released node is kept from an autoscaler that evicts."""
 
@@ -90,7 +78,7 @@ class Config:
     mode: Mode = Mode.OBSERVE
     policy: str = POLICIES[0]
     delay_seconds: int = 600
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = field(default_factory=Thresholds)
     leave_thresholds: Thresholds | None = None
     """A marked node stays marked up to these; None: see `leave`."""
     usability: Usability | UsabilityMode = UsabilityMode.AUTO
@@ -108,10 +96,19 @@ class Config:
 
     def leave(self) -> Thresholds:
         """Return the thresholds over which a marked node is released."""
-        if self.leave_thresholds is not None:
-            return self.leave_thresholds
-        enter = self.thresholds
-        return Thresholds(cpu=min(enter.cpu + SLACK, _ALL), memory=min(enter.memory + SLACK, _ALL))
+        return self.leave_thresholds or self.thresholds.leave()
+
+    def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
+        """Return those of a node with these labels: its pool's, or the cluster's."""
+        pool = self.budgets.pool_of(labels)
+        return pool.thresholds if pool and pool.thresholds else self.thresholds
+
+    def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
+        """Return those over which such a node, when it is marked, is released."""
+        pool = self.budgets.pool_of(labels)
+        if pool is None or not (pool.thresholds or pool.leave_thresholds):
+            return self.leave()
+        return pool.leave_thresholds or self.thresholds_of(labels).leave()
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
         """Return the price of a node with these labels: the first entry that matches, or 0."""
@@ -154,16 +151,16 @@ def _config(top: Section) -> Config:
     if top.take("kind") != KIND:
         top.fault("kind", KIND)
     new = Config()
-    enter = _thresholds(top.section("thresholds"), new.thresholds)
+    enter = read_enter(top, new.thresholds) or new.thresholds
     hand_over = top.section("handOver")
     config = Config(
         mode=top.choice("mode", new.mode),
         policy=top.word("policy", new.policy, POLICIES),
         delay_seconds=top.duration("delay", new.delay_seconds),
         thresholds=enter,
-        leave_thresholds=_leave(top, Config(thresholds=enter)),
+        leave_thresholds=read_leave(top, enter),
         usability=_usability(top),
-        budgets=read_budgets(top),
+        budgets=read_budgets(top, enter),
         prices=_prices(top),
         taint_key=top.text("taintKey", new.taint_key, _QUALIFIED, "a qualified label key") or "",
         deadline_seconds=top.duration("deadline", new.deadline_seconds, least=60),
@@ -179,29 +176,6 @@ def _config(top: Section) -> Config:
     hand_over.close()
     top.close()
     return config
-
-
-def _thresholds(section: Section, new: Thresholds) -> Thresholds:
-    found = Thresholds(
-        cpu=section.share("cpu", new.cpu), memory=section.share("memory", new.memory)
-    )
-    section.close()
-    return found
-
-
-def _leave(top: Section, entered: Config) -> Thresholds | None:
-    if top.take("leaveThresholds") is None:
-        return None
-    section = top.section("leaveThresholds")
-    leave = _thresholds(section, entered.leave())
-    for name, enter, found in (
-        ("cpu", entered.thresholds.cpu, leave.cpu),
-        ("memory", entered.thresholds.memory, leave.memory),
-    ):
-        if found < enter:
-            allowed = f"at least thresholds.{name}, {float(enter * 100):g}%"
-            section.fault_at(name, f"{float(found * 100):g}%", allowed)
-    return leave
 
 
 def _hard_after(top: Section) -> int | None:

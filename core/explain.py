@@ -5,7 +5,7 @@ could take one pod now. It uses the plan's own parts, so that the two cannot dis
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
@@ -14,15 +14,17 @@ from core import harden
 from core.brakes import Brakes, Memory, pace, remember
 from core.config import Config
 from core.fit import refusal
+from core.ground import SHARE_SCALE
 from core.guards import Blocker, pod_blockers
-from core.marks import Mark, mark_of, without_our_taint
+from core.marks import Mark, mark_of
 from core.model import Cluster, Node, Pod, Resources
-from core.movable import Facts, findings
-from core.packing import SHARE_SCALE, Packer, dominant_share
+from core.movable import findings
+from core.packing import Packer
 from core.plan import Placement, Plan
 from core.stickiness import stickiness
 from core.survey import Survey
 from core.waiting import stuck
+from core.work import Work
 
 NOT_READY: Final = "not-ready"
 GOING: Final = "being-deleted"
@@ -94,11 +96,11 @@ class Explainer:
 
     def __init__(self, cluster: Cluster, config: Config, plan: Plan, now_seconds: int) -> None:
         self._cluster, self._config, self._plan = cluster, config, plan
-        self._now, self._facts = now_seconds, Facts(now_seconds=now_seconds)
+        self._now = now_seconds
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
-        self._survey = Survey(cluster, config)
+        self._survey = Survey(cluster, config, now_seconds)
 
     def node(self, name: str) -> NodeAnswer | None:
         """Answer about a node; None: there is none of that name."""
@@ -108,19 +110,20 @@ class Explainer:
         removal = self._removals.get(name)
         placements, homeless = self._alone(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
+        ground = self._survey.ground
         return NodeAnswer(
             node=node,
             pods=pods,
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
             held=self._held(node) if removal else (),
-            lingers=tuple(stickiness(pods, self._facts)),
+            lingers=tuple(stickiness(pods, self._survey.facts)),
             against_hard=self._against_hard(node),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(homeless),
-            share=Fraction(dominant_share(self._packer.used[name], node.allocatable), SHARE_SCALE),
+            share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
@@ -132,7 +135,7 @@ class Explainer:
         blockers = [] if pod.stays_with_node else pod_blockers(pod)
         moves = not pod.stays_with_node and not blockers
         place, why_not = self._place(pod, home) if moves else (None, None)
-        rooms = _Rooms(self._cluster, self._config, self._survey, pod)
+        rooms = _Rooms(self._survey, pod)
         takers = rooms.takers() if moves else []
         marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]
         return PodAnswer(
@@ -140,7 +143,7 @@ class Explainer:
             node=home.node if home else None,
             blockers=tuple(blockers),
             nature=tuple(
-                Blocker(code, one.message, key) for code, one in findings(pod, self._facts)
+                Blocker(code, one.message, key) for code, one in findings(pod, self._survey.facts)
             ),
             home=home,
             place=place,
@@ -151,22 +154,16 @@ class Explainer:
         )
 
     @cached_property
-    def _packer(self) -> Packer:
-        """The cluster with its pending pods placed, before any node has gone."""
-        survey = self._survey
-        packer = Packer(self._cluster, movable=survey.movable, closed=survey.closed | survey.gone)
-        waiting = (
-            number
-            for number, pod in enumerate(packer.pods)
-            if pod.node is None or pod.node in survey.gone
-        )
-        packer.commit(packer.attempt(waiting))
-        return packer
+    def _work(self) -> Work:
+        """The plan's own work with its pending pods and headroom placed, before any node went."""
+        work = Work(self._survey)
+        work.settle()
+        return work
 
     def _held(self, node: Node) -> tuple[Blocker, ...]:
-        seen = remember(Memory(), self._cluster, self._config, self._now)
-        now = pace(seen, self._cluster, self._config, self._now)
-        return tuple(Brakes(self._cluster, self._config, now).refusals(node))
+        seen = remember(Memory(), self._survey, self._now)
+        now = pace(seen, self._survey, self._now)
+        return tuple(Brakes(self._survey, now).refusals(node))
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
@@ -176,15 +173,15 @@ class Explainer:
 
     def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
         """Say where the node's pods would go if it alone went now, and which find no place."""
-        packer = self._packer
+        packer = self._work.packer
         node = packer.node_ids[name]
         attempt = packer.attempt(packer.on[node], node)
-        placements = (
-            Placement(packer.pods[pod].key, packer.nodes[to].name)
-            for pod, to in attempt.placements
+        homeless = (
+            (packer.pods[pod].key, packer.why_not(pod, node))
+            for pod in attempt.unplaced
+            if pod not in packer.spare
         )
-        homeless = ((packer.pods[pod].key, packer.why_not(pod, node)) for pod in attempt.unplaced)
-        return tuple(placements), tuple(homeless)
+        return self._work.placements(attempt), tuple(homeless)
 
     def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
         """Say where the pod would go, or why nowhere."""
@@ -203,16 +200,15 @@ class Explainer:
 class _Rooms:
     """Which nodes could take one pod as the cluster stands, marks set aside."""
 
-    def __init__(self, cluster: Cluster, config: Config, survey: Survey, pod: Pod) -> None:
+    def __init__(self, survey: Survey, pod: Pod) -> None:
         self._pod, self._survey = pod, survey
-        self._cluster = _without_marks(cluster, config)
-        self._nodes = [node for node in self._cluster.nodes if node.name != pod.node]
+        self._nodes = [node for node in survey.ground.nodes if node.name != pod.node]
         self._refused: set[str] = set()
 
     def takers(self) -> list[str]:
         """Ask first-fit for a node again and again, each time without those that it named."""
         survey = self._survey
-        packer = Packer(self._cluster, movable=[self._pod], closed=survey.closed | survey.gone)
+        packer = Packer(survey.cluster, survey.ground, movable=[[self._pod]])
         own = packer.node_ids.get(self._pod.node or "", -1)
         found: list[str] = []
         while not (attempt := packer.attempt([0], own)).unplaced:
@@ -225,10 +221,11 @@ class _Rooms:
     def refusals(self, takers: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Count the other nodes by what refuses the pod there first."""
         counts: dict[str, int] = {}
-        used, able = self._cluster.used(), frozenset(takers)
+        ground, able = self._survey.ground, frozenset(takers)
         for node in self._nodes:
             if node.name not in able:
-                rule = self._refusal(node, node.allocatable - used[node.name])
+                used = ground.used[ground.ids[node.name]]
+                rule = self._refusal(node, node.allocatable - used)
                 counts[rule] = counts.get(rule, 0) + 1
         return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
@@ -245,12 +242,6 @@ class _Rooms:
         if lacking:
             return f"too little {', '.join(lacking)}"
         return ", ".join(sorted(self._refused)) or "other pods"
-
-
-def _without_marks(cluster: Cluster, config: Config) -> Cluster:
-    """Return the cluster without Ebb's taints: a marked node that is needed is released."""
-    nodes = (without_our_taint(node, config.taint_key) for node in cluster.nodes)
-    return replace(cluster, nodes=tuple(nodes))
 
 
 def _lacking(asked: Resources, free: Resources) -> list[str]:

@@ -10,7 +10,7 @@ bound claims) and VolumeZone.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from core.model import (
     Effect,
@@ -45,6 +45,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.value == taint.value
 
 
+def repels(taint: Taint) -> bool:
+    """Say whether the taint keeps away pods that do not tolerate it."""
+    return taint.effect in _REPELLING
+
+
 def not_cordoned(node: Node, placing: Placing) -> bool:
     """Refuse cordoned nodes, unless the pod tolerates the taint that stands for the cordon."""
     return not node.unschedulable or any(
@@ -57,7 +62,7 @@ def taints_tolerated(node: Node, placing: Placing) -> bool:
     return all(
         any(tolerates(toleration, taint) for toleration in placing.tolerations)
         for taint in node.taints
-        if taint.effect in _REPELLING
+        if repels(taint)
     )
 
 
@@ -138,17 +143,56 @@ ZONE_LABELS: Final[Mapping[str, str]] = {
 }
 """Labels of volumes that bind them to a zone; on a node the newer one stands in for the older."""
 
-Rule = Callable[[Node, Placing], bool]
-Rules = tuple[tuple[str, Rule], ...]
+Feature = tuple[str, str]
+"""Something of a node that a rule looks at: a label by its key, or one of the fields below."""
+LABEL: Final = "label"
+NAME: Final[Feature] = ("name", "")
+TAINTS: Final[Feature] = ("taints", "")
+CORDON: Final[Feature] = ("unschedulable", "")
+
+
+class Rule(NamedTuple):
+    """A rule of fit, and what of a node it looks at for a template: nothing else may matter."""
+
+    name: str
+    admits: Callable[[Node, Placing], bool]
+    reads: Callable[[Placing], Iterable[Feature]]
+
+
+def _selected_labels(placing: Placing) -> Iterable[Feature]:
+    return ((LABEL, key) for key, _ in placing.node_selector)
+
+
+def _terms_read(terms: Iterable[SelectorTerm]) -> Iterable[Feature]:
+    for term in terms:
+        yield from ((LABEL, requirement.key) for requirement in term.labels)
+        if term.fields:
+            yield NAME
+
+
+def _volumes_read(placing: Placing) -> Iterable[Feature]:
+    for volume in placing.volumes:
+        yield from _terms_read(volume.affinity or ())
+
+
+def _zones_read(placing: Placing) -> Iterable[Feature]:
+    return ((LABEL, key) for key in ZONE_LABELS) if placing.volumes else ()
+
+
+Rules = tuple[Rule, ...]
+TAINT_RULE: Final = Rule("taint", taints_tolerated, lambda _: (TAINTS,))
+LABEL_RULES: Final[Rules] = (
+    Rule("node-selector", node_selected, _selected_labels),
+    Rule("node-affinity", affinity_met, lambda placing: _terms_read(placing.affinity or ())),
+)
 VOLUME_RULES: Final[Rules] = (
-    ("volume-node-affinity", volumes_reached),
-    ("volume-zone", volume_zones_met),
+    Rule("volume-node-affinity", volumes_reached, _volumes_read),
+    Rule("volume-zone", volume_zones_met, _zones_read),
 )
 RULES: Final[Rules] = (
-    ("cordoned", not_cordoned),
-    ("taint", taints_tolerated),
-    ("node-selector", node_selected),
-    ("node-affinity", affinity_met),
+    Rule("cordoned", not_cordoned, lambda _: (CORDON,)),
+    TAINT_RULE,
+    *LABEL_RULES,
     *VOLUME_RULES,
 )
 """In the order in which kube-scheduler's default profile asks."""
@@ -156,41 +200,61 @@ RULES: Final[Rules] = (
 
 def refusal(node: Node, placing: Placing, rules: Rules = RULES) -> str | None:
     """Return the name of the first rule that refuses the pair, or None."""
-    return next((name for name, rule in rules if not rule(node, placing)), None)
+    return next((rule.name for rule in rules if not rule.admits(node, placing)), None)
+
+
+def _seen(node: Node, feature: Feature) -> object:
+    """Return what a rule sees of the node."""
+    match feature:
+        case ("label", key):
+            return node.labels.get(key)
+        case ("name", _):
+            return node.name
+        case ("taints", _):
+            return node.taints
+        case _:
+            return node.unschedulable
 
 
 class NodeKinds:
-    """Nodes that templates cannot tell apart, so that each template is asked once a kind."""
+    """Nodes that templates cannot tell apart, so that each template is asked once a kind.
+
+    What tells them apart is what the rules say that they read.
+    """
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
-        keys: set[str] = set()
-        by_name = False
-        for placing in placings:
-            keys.update(key for key, _ in placing.node_selector)
-            for term in placing.affinity or ():
-                keys.update(requirement.key for requirement in term.labels)
-                by_name = by_name or bool(term.fields)
-        ordered = sorted(keys)
-        self._size = len(nodes)
-        self._members: dict[object, list[int]] = {}
+        features = sorted(
+            {
+                feature
+                for placing in placings
+                for rule in RULES
+                if rule not in VOLUME_RULES  # asked volume by volume: see `allowing`
+                for feature in rule.reads(placing)
+            }
+        )
+        kinds: dict[tuple[object, ...], int] = {}
         self._nodes = nodes
+        self._kind_of = [
+            kinds.setdefault(tuple(_seen(node, one) for one in features), len(kinds))
+            for node in nodes
+        ]
+        self._like: list[Node] = []
+        """One node of each kind."""
+        for node, kind in zip(nodes, self._kind_of, strict=True):
+            if kind == len(self._like):
+                self._like.append(node)
+        self._lists: dict[bytes, list[int]] = {}
         self._admitted: dict[Placing, frozenset[int]] = {}
         self._reached: dict[VolumeReach, frozenset[int]] = {}
         self._labelled: dict[str, dict[str, list[int]]] = {}
-        for number, node in enumerate(nodes):
-            told_apart = (
-                tuple(node.labels.get(key) for key in ordered),
-                node.taints,
-                node.unschedulable,
-                node.name if by_name else None,
-            )
-            self._members.setdefault(told_apart, []).append(number)
+        self._kinds_labelled: dict[str, dict[str, list[int]]] = {}
 
     def allowing(self, placing: Placing, rules: Rules = RULES) -> list[int]:
         """Return the ids of the nodes that admit the template, ascending; *rules* alone count.
 
-        Volumes are asked about one by one: those of a StatefulSet that lie on the nodes' own
-        disks make as many templates as nodes, and each of them as many kinds.
+        Templates that the same nodes admit share one list: it is not to be written to. Volumes
+        are asked about one by one: those of a StatefulSet that lie on the nodes' own disks make
+        as many templates as nodes, and each of them as many kinds.
         """
         if not placing.volumes:
             return self._of_kinds(placing, rules)
@@ -213,30 +277,54 @@ class NodeKinds:
 
     def _near(self, reach: VolumeReach) -> Iterable[int]:
         """Return the nodes that can reach it at most, by one label that they must have."""
-        terms = reach.affinity or ()
-        wanted = (
-            next((one for one in terms[0].labels if one.operator == "In"), None)
-            if len(terms) == 1
-            else None
-        )
+        wanted = _sole_label(reach.affinity)
         if wanted is None:
-            return range(self._size)
-        key = wanted.key
-        by_value = self._labelled.get(key)
-        if by_value is None:
-            by_value = self._labelled[key] = {}
-            for number, node in enumerate(self._nodes):
-                if key in node.labels:
-                    by_value.setdefault(node.labels[key], []).append(number)
-        return [number for value in wanted.values for number in by_value.get(value, ())]
+            return range(len(self._nodes))
+        return _having(self._labelled, self._nodes, wanted)
 
     def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
-        verdicts = bytearray(self._size)
-        for members in self._members.values():
-            if refusal(self._nodes[members[0]], placing, rules) is None:
-                for number in members:
-                    verdicts[number] = 1
-        return [number for number, verdict in enumerate(verdicts) if verdict]
+        verdicts = bytearray(len(self._like))
+        by_label = set(LABEL_RULES) <= set(rules)
+        for kind in self._kinds_near(placing) if by_label else range(len(verdicts)):
+            verdicts[kind] = refusal(self._like[kind], placing, rules) is None
+        key = bytes(verdicts)
+        found = self._lists.get(key)
+        if found is None:
+            found = self._lists[key] = [
+                number for number, kind in enumerate(self._kind_of) if key[kind]
+            ]
+        return found
+
+    def _kinds_near(self, placing: Placing) -> Iterable[int]:
+        """Return the kinds that can admit the template at most, by one label they must have."""
+        wanted = (
+            Requirement(placing.node_selector[0][0], "In", (placing.node_selector[0][1],))
+            if placing.node_selector
+            else _sole_label(placing.affinity)
+        )
+        if wanted is None:
+            return range(len(self._like))
+        return _having(self._kinds_labelled, self._like, wanted)
+
+
+def _sole_label(terms: tuple[SelectorTerm, ...] | None) -> Requirement | None:
+    """Return a label that a node must have to meet the terms, if one can be told."""
+    if not terms or len(terms) > 1:
+        return None
+    return next((one for one in terms[0].labels if one.operator == "In"), None)
+
+
+def _having(
+    index: dict[str, dict[str, list[int]]], nodes: Sequence[Node], wanted: Requirement
+) -> list[int]:
+    """Return the places of the nodes that have the label; *index* keeps what has been asked."""
+    by_value = index.get(wanted.key)
+    if by_value is None:
+        by_value = index[wanted.key] = {}
+        for number, node in enumerate(nodes):
+            if wanted.key in node.labels:
+                by_value.setdefault(node.labels[wanted.key], []).append(number)
+    return [number for value in wanted.values for number in by_value.get(value, ())]
 
 
 def selects(selector: PodSelector, pod: Pod) -> bool:

@@ -13,22 +13,27 @@ nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from core.capacity import Amount
 from core.fit import RULES, NodeKinds
-from core.model import Cluster, Node, Placing, Pod, Resources
+from core.ground import Ground, dominant_share
+from core.model import Cluster, Placing, Pod, Resources
 from core.tallies import Group
 from core.topology import Topology, topology
 from core.vectors import Vectors, lane_minimum
 
-SHARE_SCALE: Final = 2**40
-"""Shares are compared as whole parts of this; finer differences count as ties."""
-NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(name for name, _ in RULES)})"
+NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
 SCAN_NODES: Final = 64
 """How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
+
+
+Groups = Sequence[Sequence[Pod]]
+"""Pods, those with equal requests and templates together."""
+Admitting = Callable[[Placing], list[int]]
+"""Returns the ids of the nodes that admit a template, in first-fit order."""
 
 
 @dataclass(slots=True)
@@ -70,24 +75,35 @@ class Packer:
     """
 
     def __init__(
-        self, cluster: Cluster, *, movable: Sequence[Pod], closed: frozenset[str] = frozenset()
+        self,
+        cluster: Cluster,
+        ground: Ground,
+        *,
+        movable: Groups,
+        spare: Sequence[Pod] = (),
+        admitting: Admitting | None = None,
+        whole: Resources | None = None,
     ) -> None:
-        """Index *cluster*; nodes named in *closed* take no pods."""
-        self.used = cluster.used()
-        self.nodes: list[Node] = sorted(cluster.nodes, key=self._first_fit_order)
-        self.node_ids = {node.name: number for number, node in enumerate(self.nodes)}
+        """Index *cluster*, which stands on *ground*.
+
+        *movable*: pods that may be placed, those in one group alike by requests and template and
+        in the order of their names (`alike`).
+        *spare* are pods that do not exist, for whom room is kept: they are packed as the others.
+        *admitting* names the nodes that admit a template, None: as the rules of fit say; *whole*
+        is what shares of pods are of, None: what all nodes offer.
+        """
+        self.nodes, self.node_ids = ground.nodes, ground.ids
         self._vectors = Vectors(cluster.pods)
         self.guard = self._vectors.guard
         self.free = [
             self.guard
-            | (
-                0
-                if node.name in closed
-                else self._vectors.of(node.allocatable - self.used[node.name])
-            )
-            for node in self.nodes
+            | (0 if node.name in ground.closed else self._vectors.of(node.allocatable - used))
+            for node, used in zip(ground.nodes, ground.used, strict=True)
         ]
-        self.pods, self._kind_of = self._order_pods(movable)
+        self._admitting = admitting
+        self.pods, self._kind_of = self._order_pods([*movable, *alike(spare)], whole)
+        keys = {pod.key for pod in spare}
+        self.spare = frozenset(n for n, pod in enumerate(self.pods) if keys and pod.key in keys)
         self.on: list[list[int]] = [[] for _ in self.nodes]
         for number, pod in enumerate(self.pods):
             if pod.node is not None:
@@ -95,22 +111,21 @@ class Packer:
         self._topology = topology(cluster, self.nodes, self.pods)
         self._last = Attempt([], [], {})
 
-    def _first_fit_order(self, node: Node) -> tuple[int, str]:
-        return -dominant_share(self.used[node.name], node.allocatable), node.name
-
-    def _order_pods(self, movable: Sequence[Pod]) -> tuple[list[Pod], list[_Kind]]:
-        whole = Resources.total(node.allocatable for node in self.nodes)
-        placings = {placing: number for number, placing in enumerate(_placings(movable))}
-        groups = _grouped(movable, placings)
+    def _order_pods(
+        self, groups: Groups, given: Resources | None
+    ) -> tuple[list[Pod], list[_Kind]]:
+        whole = given or Resources.total(node.allocatable for node in self.nodes)
+        placings = {placing: number for number, placing in enumerate(_placings(groups))}
+        found = _grouped(groups, placings)
         ranked = sorted(
             (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
-            for requests, placing in groups
+            for requests, placing in found
         )
         kinds = self._kinds(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
         pods: list[Pod] = []
         kind_of: list[_Kind] = []
         for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
-            members = sorted(groups[requests, placing], key=lambda pod: (pod.namespace, pod.name))
+            members = found[requests, placing]
             pods += members
             kind_of += [kind] * len(members)
         return pods, kind_of
@@ -122,9 +137,9 @@ class Packer:
         least: dict[int, int] = {}
         for vector, placing in ranked:
             least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
-        nodes = NodeKinds(self.nodes, placings)
+        admits = self._admitting or NodeKinds(self.nodes, placings).allowing
         guard, free = self.guard, self.free
-        admitting = {number: nodes.allowing(placing) for placing, number in placings.items()}
+        admitting = {number: admits(placing) for placing, number in placings.items()}
         allowed = {
             number: [node for node in ids if free[node] - least[number] & guard == guard]
             for number, ids in admitting.items()
@@ -242,10 +257,17 @@ class Packer:
             self.free[leaving] = self.guard
             self.on[leaving] = []
 
-    def received(self, attempt: Attempt) -> Iterable[tuple[int, Amount]]:
-        """Yield (node id, CPU and memory that it would receive)."""
-        for node, vector in attempt.left.items():
-            yield node, self._vectors.amount(self.free[node] - vector)
+    def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
+        """Return (node id, CPU and memory that it would receive); headroom is room, not load."""
+        left: Mapping[int, int] = attempt.left
+        spare = [one for one in attempt.placements if one[0] in self.spare] if self.spare else ()
+        if spare:
+            left = dict(left)
+            for pod, node in spare:
+                left[node] += self._kind_of[pod].request
+        return [
+            (node, self._vectors.amount(self.free[node] - vector)) for node, vector in left.items()
+        ]
 
     def why_not(self, pod: int, leaving: int) -> str:
         """Say in words what kept the pod from every node but *leaving* in the last attempt."""
@@ -257,43 +279,39 @@ class Packer:
         return "no other node that admits it has room"
 
 
-def dominant_share(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of *whole* in CPU, memory or an extended resource.
-
-    In parts of SHARE_SCALE, rounded down; of what *whole* does not have, nothing counts.
-    """
-    share = max(
-        requests.cpu_millis * SHARE_SCALE // max(whole.cpu_millis, 1),
-        requests.memory_bytes * SHARE_SCALE // max(whole.memory_bytes, 1),
-    )
-    if requests.extended:
-        have = dict(whole.extended)
-        for name, amount in requests.extended:
-            if have.get(name):
-                share = max(share, amount * SHARE_SCALE // have[name])
-    return share
-
-
-def _placings(pods: Iterable[Pod]) -> list[Placing]:
-    """Return the distinct templates in an order that does not depend on the pods' order."""
-    distinct = {id(pod.placing): pod.placing for pod in pods}
-    return sorted(set(distinct.values()), key=repr)
-
-
-def _grouped(
-    pods: Iterable[Pod], placings: dict[Placing, int]
-) -> dict[tuple[Resources, int], list[Pod]]:
-    """Group pods by requests and number of their template.
+def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Group pods by the objects of their requests and template, in the order of *pods*.
 
     Most pods share these objects with others, so objects are told apart before values: hashing
     150,000 values costs more than the whole packing.
     """
-    groups: dict[tuple[Resources, int], list[Pod]] = {}
-    by_object: dict[tuple[int, int], list[Pod]] = {}
+    groups: dict[tuple[int, int], list[Pod]] = {}
     for pod in pods:
-        members = by_object.get((id(pod.requests), id(pod.placing)))
+        key = id(pod.requests), id(pod.placing)
+        members = groups.get(key)
         if members is None:
-            members = groups.setdefault((pod.requests, placings[pod.placing]), [])
-            by_object[id(pod.requests), id(pod.placing)] = members
-        members.append(pod)
-    return groups
+            groups[key] = [pod]
+        else:
+            members.append(pod)
+    return list(groups.values())
+
+
+def _placings(groups: Groups) -> list[Placing]:
+    """Return the distinct templates in an order that does not depend on the pods' order."""
+    return sorted({members[0].placing for members in groups}, key=repr)
+
+
+def _grouped(
+    groups: Groups, placings: dict[Placing, int]
+) -> dict[tuple[Resources, int], list[Pod]]:
+    """Put groups together that are alike by value, each by namespace and name."""
+    found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
+    for members in groups:
+        key = members[0].requests, placings[members[0].placing]
+        found.setdefault(key, []).append(members)
+    return {key: _merged(parts) for key, parts in found.items()}
+
+
+def _merged(parts: Sequence[Sequence[Pod]]) -> list[Pod]:
+    pods = [pod for members in parts for pod in members]
+    return pods if len(parts) == 1 else sorted(pods, key=lambda pod: (pod.namespace, pod.name))

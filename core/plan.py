@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from core.capacity import Totals, Usability
+from core.capacity import Share, Totals, Usability
 from core.guards import Blocker
 
 
@@ -36,6 +36,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReachSums:
+    """A reach before and after the plan."""
+
+    name: str
+    key: str
+    usability: Usability | None
+    enter: Share
+    leave: Share
+    before: Totals
+    after: Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The answer for a whole cluster."""
 
@@ -44,7 +57,10 @@ class Plan:
     """What was used; None: everything allocatable is usable."""
     usability_derived: bool
     before: Totals
+    """Of all nodes that some movable pod reaches; pods that the plan places are in it."""
     after: Totals
+    reaches: tuple[ReachSums, ...]
+    """Most nodes first; those of one node are not among them."""
     removals: tuple[Removal, ...]
     kept: tuple[Kept, ...]
     """By name."""

@@ -140,8 +140,23 @@ STAYS: Final = (
         "requests are within `thresholds` of the usable capacity without the node",
     ),
     Reason(
+        "reach-threshold",
+        "The nodes that some of the cluster's pods can use would be too full: other nodes, behind "
+        "taints or other labels, are of no use to them.",
+        "wait for requests there to fall, give those nodes' pods a wider choice, or raise "
+        "`thresholds`; docs/reaches.md explains reaches",
+        "requests on the reach's nodes are within its thresholds of their usable capacity",
+    ),
+    Reason(
+        "unreached",
+        "Only pods that Ebb cannot evaluate could use the node, so no threshold would protect "
+        "them.",
+        "see those pods' own reasons: ebb explain pod; or mark nothing here",
+        "a pod that Ebb can evaluate could use the node, or none that it cannot",
+    ),
+    Reason(
         "last-node",
-        "No other node would be left.",
+        "No other node would be left that pods can use.",
         "nothing to do",
         "the cluster has another node that counts",
     ),

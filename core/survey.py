@@ -1,91 +1,258 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
-from core.account import Account
+from core.account import Account, Load, Sums
 from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
 from core.config import Config, UsabilityMode
+from core.ground import Ground
 from core.guards import Blocker, node_blockers, pod_blockers
 from core.marks import going
-from core.model import Cluster, Node, Pod
+from core.model import Cluster, Node, Placing, Pod, Resources
+from core.movable import Facts
+from core.packing import Packer, alike
+from core.reaches import Reach, Reaches, plain
 from core.stickiness import sticky_pods
+from core.thresholds import Thresholds
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+"""No pool selects them: what holds for them holds for the cluster."""
+WHOLE: Final = ""
+"""Stands for the whole where things are kept by a reach's key."""
 
 
 class Survey:
-    """The facts about a cluster that the engine's steps share; read only."""
+    """The facts about a cluster that the engine's steps share; read only.
 
-    def __init__(self, cluster: Cluster, config: Config) -> None:
-        self.thresholds = Share(config.thresholds.cpu, config.thresholds.memory)
-        self.usability = _usability(cluster, config)
+    Ids of nodes are those of `ground`.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config, now_seconds: int | None = None) -> None:
+        """Look; *now_seconds* (unix): None as long as no time is to have passed."""
+        self.cluster, self.config = cluster, config
+        self.facts = Facts(now_seconds=now_seconds)
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that are leaving."""
-        self.closed = frozenset(_closed(cluster))
-        """Nodes that take no pods."""
+        self.closed = frozenset(_closed(cluster)) | self.gone
+        """Nodes that take no pods, the leaving ones among them."""
+        self.ground = Ground(cluster, config.taint_key, self.closed)
         self.blockers: dict[str, list[Blocker]] = {
             node.name: node_blockers(node) for node in cluster.nodes
         }
         """By node: what the node itself and its pods say against its going."""
-        self.movable: list[Pod] = []
-        """Pods that the engine can place: on nodes that move, and pending ones."""
-        self._used: dict[str, list[int]] = {node.name: [0, 0, 0, 0] for node in cluster.nodes}
-        self._cluster = cluster
-        self._look_at_pods(cluster)
+        self._virtual = frozenset(node.name for node in cluster.nodes if node.virtual)
+        self._unsupported: list[Pod] = []
+        """Those that look for room as others do, but that the engine cannot place."""
+        self._resident = [[0, 0] for _ in self.ground.nodes]
+        self.movable = alike(self._look_at_pods(cluster))
+        """Groups of pods that the engine can place: on nodes that move, and pending ones."""
+        self.reaches = Reaches(self.ground.nodes, self._asked())
+        self._set_beyond_aside()
+        self._look_at_unreached()
+
+    def _look_at_pods(self, cluster: Cluster) -> Iterator[Pod]:
+        """Yield the pods that the engine can place, and note what is to be said of the others."""
+        ids, virtual = self.ground.ids, self._virtual
+        for pod in cluster.pods:
+            if pod.node is not None and pod.node not in ids:
+                continue  # its node has left the cluster: the pod is about to be collected
+            if pod.node is not None and (pod.daemon or pod.mirror):
+                sums = self._resident[ids[pod.node]]
+                sums[0] += pod.requests.cpu_millis
+                sums[1] += pod.requests.memory_bytes
+            elif virtual and pod.node in virtual:
+                continue  # its node never goes, and nobody else can be placed there
+            elif pod.evaluable:
+                yield pod
+            else:
+                self._fix(pod, pod_blockers(pod))
+                if not pod.too_much and not pod.unreadable:
+                    self._unsupported.append(pod)
+
+    def _fix(self, pod: Pod, blockers: Iterable[Blocker]) -> None:
+        if pod.node is not None:
+            self.blockers[pod.node] += blockers
+
+    def _asked(self) -> dict[Placing, list[list[Pod]]]:
+        """Return the groups by template without its volumes."""
+        asked: dict[Placing, list[list[Pod]]] = {}
+        for members in self.movable:
+            asked.setdefault(plain(members[0].placing), []).append(members)
+        return asked
+
+    def _set_beyond_aside(self) -> None:
+        beyond = self.reaches.beyond
+        if not beyond:
+            return
+        message = "asks for nodes of its own, beyond as many sets as are told apart"
+        aside = [members for members in self.movable if plain(members[0].placing) in beyond]
+        for pod in (pod for members in aside for pod in members):
+            self._fix(pod, [Blocker("asks-too-much", message, pod.key)])
+        self.movable = [m for m in self.movable if plain(m[0].placing) not in beyond]
+
+    def _look_at_unreached(self) -> None:
+        """Keep what only pods could use that cannot be evaluated: no threshold protects them."""
+        message = "only pods that Ebb cannot evaluate could use it"
+        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
+            blockers = self.blockers[self.ground.nodes[number].name]
+            if not blockers:
+                blockers.append(Blocker("unreached", message))
 
     @cached_property
     def sticky(self) -> Mapping[str, int]:
         """Count by node the pods that rarely leave by themselves (core.stickiness); 0: no key."""
-        return sticky_pods(self._cluster.pods)
+        return sticky_pods(self.cluster.pods, self.facts)
 
-    def _look_at_pods(self, cluster: Cluster) -> None:
-        for pod in cluster.pods:
-            sums = self._used.get(pod.node) if pod.node is not None else None
-            if pod.node is not None and sums is None:
-                continue  # its node has left the cluster: the pod is about to be collected
-            if sums is not None:
-                sums[0] += pod.requests.cpu_millis
-                sums[1] += pod.requests.memory_bytes
-                if pod.daemon or pod.mirror:
-                    sums[2] += pod.requests.cpu_millis
-                    sums[3] += pod.requests.memory_bytes
-                    continue
-            if pod.evaluable:
-                self.movable.append(pod)
-            elif pod.node is not None:
-                self.blockers[pod.node] += pod_blockers(pod)
+    def reaches_node(self, node: str) -> bool:
+        """Say whether some movable pod reaches the node."""
+        return self.ground.ids[node] in self.reaches.reached
 
-    def account(self, nodes: Sequence[Node]) -> Account:
-        """Open an account whose node ids are the places in *nodes*."""
-        return Account(
-            nodes,
-            used=[Amount(*self._used[node.name][:2]) for node in nodes],
-            daemon=[Amount(*self._used[node.name][2:]) for node in nodes],
-            usability=self.usability,
-            closed=self.closed,
-            gone=self.gone,
+    def packer(self, spare: Sequence[Pod] = ()) -> Packer:
+        """Return a packer for the movable pods, and for *spare* ones that do not exist."""
+        nodes = self.ground.nodes
+        return Packer(
+            self.cluster,
+            self.ground,
+            movable=self.movable,
+            spare=spare,
+            admitting=self.reaches.admitting,
+            whole=Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached)),
         )
 
-    def movable_amount(self, node: str) -> Amount:
-        """Return the requests on the node that do not go with it."""
-        cpu, memory, daemon_cpu, daemon_memory = self._used.get(node, (*NOTHING, *NOTHING))
-        return Amount(cpu - daemon_cpu, memory - daemon_memory)
+    def account(self, reserve: Mapping[str, Amount] | None = None) -> Account:
+        """Open an account; *reserve*: by a reach's key, or WHOLE."""
+        kept = reserve or {}
+        sums = [self._sums(None, kept.get(WHOLE, NOTHING))]
+        sums += [self._sums(reach, kept.get(reach.key, NOTHING)) for reach in self.reaches.all]
+        nodes = self.ground.nodes
+        return Account(
+            nodes,
+            self.reaches,
+            sums,
+            loads=self._loads,
+            is_open=[node.name not in self.closed and not node.virtual for node in nodes],
+        )
+
+    @cached_property
+    def _loads(self) -> list[Load]:
+        return [
+            Load(Amount(used.cpu_millis, used.memory_bytes), Amount(*resident))
+            for used, resident in zip(self.ground.used, self._resident, strict=True)
+        ]
+
+    def _sums(self, reach: Reach | None, reserve: Amount) -> Sums:
+        nodes = [self.ground.nodes[n] for n in reach.nodes] if reach else []
+        return Sums(
+            reach,
+            self._usability(reach),
+            _strictest(nodes, self.config, self.config.thresholds_of),
+            _strictest(nodes, self.config, self.config.leave_of),
+            reserve,
+        )
+
+    def _usability(self, reach: Reach | None) -> Usability | None:
+        match self.config.usability:
+            case UsabilityMode.AUTO:
+                return self._derived.get(reach.key if reach else WHOLE)
+            case UsabilityMode.NONE:
+                return None
+            case given:
+                return given
+
+    @cached_property
+    def _derived(self) -> Mapping[str, Usability | None]:
+        shapes: dict[str, Counter[tuple[int, int]]] = {WHOLE: Counter()}
+        for members, reach in self._by_reach:
+            asked = members[0].requests
+            keys = (WHOLE, reach.key) if reach else (WHOLE,)
+            for key in keys:
+                counter = shapes.setdefault(key, Counter())
+                counter[asked.cpu_millis, asked.memory_bytes] += len(members)
+        return {key: derive_usability(counter) for key, counter in shapes.items()}
+
+    @cached_property
+    def _by_reach(self) -> list[tuple[list[Pod], Reach | None]]:
+        of = {id(members[0].placing): members[0].placing for members in self.movable}
+        found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
+        return [(members, found[id(members[0].placing)]) for members in self.movable]
+
+    def headroom(self, pods: int) -> list[Pod]:
+        """Return pods that do not exist, for whom room must be left: so many for each reach.
+
+        They are as large as the largest of the reach, by CPU, then memory, then the rest, and ask
+        the same of their node; of other pods and of volumes they ask nothing.
+        """
+        largest: dict[str, tuple[object, ...]] = {}
+        likes: dict[str, Pod] = {}
+        for members, reach in self._by_reach if pods else ():
+            if reach is None:
+                continue
+            one = members[0]
+            rank = _size(one.requests)
+            asked = plain(one.placing)
+            best = largest.get(reach.key)
+            like = likes.get(reach.key)
+            if (
+                best is None
+                or rank > best
+                or (rank == best and like is not None and repr(asked) < repr(like.placing))
+            ):
+                largest[reach.key] = rank
+                likes[reach.key] = Pod(
+                    namespace="", name="headroom", requests=one.requests, placing=asked
+                )
+        return [
+            replace(likes[reach.key], name=f"headroom-{number}-{n}")
+            for number, reach in enumerate(self.reaches.all)
+            if reach.key in likes
+            for n in range(pods)
+        ]
+
+    def demand(self) -> Mapping[str, Amount]:
+        """Sum up by reach, and for the WHOLE, what asks for room that would ask for it elsewhere.
+
+        Pods on a reach's nodes, and the pending ones whose own reach it is.
+        """
+        found = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
+        for number in self.reaches.reached:
+            load = self._loads[number]
+            amount = load.used.minus(load.resident)
+            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
+                found[key] = found[key].plus(amount)
+        for members, reach in self._by_reach:
+            waiting = sum(pod.node is None for pod in members)
+            if waiting:
+                asked = members[0].requests
+                amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
+                for key in (WHOLE, reach.key) if reach else (WHOLE,):
+                    found[key] = found[key].plus(amount)
+        return found
+
+
+def _size(asked: Resources) -> tuple[object, ...]:
+    return (
+        asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods, asked.extended
+    )  # fmt: skip
 
 
 def _closed(cluster: Cluster) -> Iterable[str]:
     """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
     for node in cluster.nodes:
-        if node.unschedulable or not node.ready or node.virtual or node.unreadable:
+        if node.unschedulable or not node.ready or node.unreadable or node.virtual:
             yield node.name
     for pod in cluster.pods:
         if pod.unreadable and pod.node is not None:
             yield pod.node
 
 
-def _usability(cluster: Cluster, config: Config) -> Usability | None:
-    match config.usability:
-        case UsabilityMode.AUTO:
-            return derive_usability(cluster.pods)
-        case UsabilityMode.NONE:
-            return None
-        case given:
-            return given
+def _strictest(
+    nodes: Sequence[Node], config: Config, limit: Callable[[Mapping[str, str]], Thresholds]
+) -> Share:
+    """Return the smallest limits of these nodes; for no nodes, those of the whole."""
+    found = [limit(node.labels) for node in nodes] if config.budgets.pools else []
+    found = found or [limit(NO_LABELS)]
+    return Share(min(one.cpu for one in found), min(one.memory for one in found))

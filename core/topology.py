@@ -16,15 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.fit import (
-    Finder,
-    NodeKinds,
-    Rules,
-    affinity_met,
-    node_selected,
-    selects,
-    taints_tolerated,
-)
+from core.fit import LABEL_RULES, TAINT_RULE, Finder, NodeKinds, Rules, selects
 from core.model import (
     ALONE,
     Cluster,
@@ -39,8 +31,6 @@ from core.model import (
 )
 from core.tallies import Attachments, Clear, Domains, Even, Group, Near, Rule, Tally, conflicts
 
-_AFFINITY: Final[Rules] = (("node-selector", node_selected), ("node-affinity", affinity_met))
-_TAINTS: Final[Rules] = (("taint", taints_tolerated),)
 _NO_DRIVER: Final[Mapping[str, int | None]] = {}
 
 
@@ -247,10 +237,10 @@ class _Book:
         if constraint.honor_affinity:
             placing = replace(placing, node_selector=pod.placing.node_selector,
                               affinity=pod.placing.affinity)  # fmt: skip
-            rules += _AFFINITY
+            rules += LABEL_RULES
         if constraint.honor_taints:
             placing = replace(placing, tolerations=pod.placing.tolerations)
-            rules += _TAINTS
+            rules += (TAINT_RULE,)
         labels = tuple(sorted({one.topology_key for one in pod.company.spread}))
         where = (constraint.topology_key, labels, placing, len(rules))
         domains = self._domains.get(where)

@@ -4,19 +4,28 @@ The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what o
 committed before the next is judged.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from fractions import Fraction
 
-from core.account import Account, excess
-from core.brakes import Brakes, Pace, headroom
-from core.capacity import NOTHING, Amount, Share
-from core.config import Config
+from core.account import Account, Exceeded, excess
+from core.brakes import Brakes, Pace
+from core.capacity import Amount
 from core.guards import Blocker
-from core.marks import Mark, mark_of, mark_order, without_our_taint
-from core.model import Cluster
-from core.packing import Attempt, Packer, dominant_share
+from core.marks import mark_of, mark_order
+from core.packing import Attempt
 from core.plan import Kept, Placement, Removal
 from core.survey import Survey
+
+Level = tuple[bool, bool, Fraction]
+"""Marked nodes before others, those that pods reach before those that none does, dear before
+cheap: False before True, the price negative."""
+InTime = Callable[[], bool]
+"""Says whether there is time left for more."""
+
+
+def always() -> bool:
+    """Say that there is."""
+    return True
 
 
 class Work:
@@ -24,53 +33,53 @@ class Work:
 
     def __init__(
         self,
-        cluster: Cluster,
-        config: Config,
+        survey: Survey,
         *,
-        due: frozenset[str] | None,
-        pace: Pace | None,
-        in_time: Callable[[], bool],
+        due: frozenset[str] | None = None,
+        pace: Pace | None = None,
+        in_time: InTime = always,
     ) -> None:
-        self.survey = Survey(cluster, config)
-        spare = headroom(cluster, config.budgets.headroom)
-        self._spare = frozenset(pod.key for pod in spare)
-        self.packer = Packer(
-            _as_if_released(cluster, config.taint_key),
-            movable=[*self.survey.movable, *spare],
-            closed=self.survey.closed | self.survey.gone,
-        )
-        self._brakes = Brakes(cluster, config, pace)
-        self.reserve = pace.reserve if pace else NOTHING
-        leave = config.leave()
-        self._leave = Share(leave.cpu, leave.memory)
-        self.account: Account = self.survey.account(self.packer.nodes)
+        self.survey = survey
+        config = survey.config
+        self.packer = survey.packer(survey.headroom(config.budgets.headroom))
+        self._brakes = Brakes(survey, pace)
+        self.account: Account = survey.account(pace.reserve if pace else None)
         self.marked = {
             node.name
-            for node in cluster.nodes
-            if mark_of(node.labels) is not None and node.name not in self.survey.gone
+            for node in survey.cluster.nodes
+            if mark_of(node.labels) is not None and node.name not in survey.gone
         }
-        self.pending_amount = Amount(0, 0)
         self._due, self._in_time = due, in_time
+        self._out_of_time = False
         self._delay_seconds = config.delay_seconds
-        self._order = self._candidates(config)
+        self._levels = self._candidates()
 
-    def _candidates(self, config: Config) -> list[int]:
+    def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might go, in the order in which they are tried."""
-        nodes, packer = self.packer.nodes, self.packer
+        levels: dict[Level, list[int]] = {}
+        nodes = self.packer.nodes
+        for number, node in enumerate(nodes):
+            if node.name not in self.survey.gone:
+                levels.setdefault(self._level(number), []).append(number)
+        return [sorted(levels[level], key=self.rank) for level in sorted(levels)]
 
-        def rank(node_id: int) -> tuple[object, ...]:
-            node = nodes[node_id]
-            if node.name in self.marked:
-                return (0, *mark_order(node, config.taint_key), node.name)
-            share = dominant_share(packer.used[node.name], node.allocatable)
-            price, sticky = config.price_of(node.labels), self.survey.sticky.get(node.name, 0)
-            return (1, -price, sticky, len(packer.on[node_id]), share, node.name)
+    def _level(self, node_id: int) -> Level:
+        node = self.packer.nodes[node_id]
+        marked, unreached = node.name in self.marked, node_id not in self.survey.reaches.reached
+        price = Fraction(0) if marked else self.survey.config.price_of(node.labels)
+        return (not marked, unreached, -price)
 
-        ids = (number for number, node in enumerate(nodes) if node.name not in self.survey.gone)
-        return sorted(ids, key=rank)
+    def rank(self, node_id: int) -> tuple[object, ...]:
+        """Return what nodes of one level are tried in the order of."""
+        node = self.packer.nodes[node_id]
+        if node.name in self.marked:
+            return (*mark_order(node, self.survey.config.taint_key), node.name)
+        sticky = self.survey.sticky.get(node.name, 0)
+        share = self.survey.ground.share(node_id)
+        return (sticky, len(self.packer.on[node_id]), share, node.name)
 
     def settle(self) -> tuple[Placement, ...]:
-        """Place the pods that wait for a node, and those whose node is being deleted.
+        """Place the pods that wait for a node, and those whose node is leaving.
 
         Those that every node has refused come first: a hard mark may be all that keeps them
         waiting, and the others may have a choice. The headroom comes last: where there is no
@@ -80,45 +89,56 @@ class Work:
         waiting: list[int] = []
         spare: list[int] = []
         for number, pod in enumerate(self.packer.pods):
-            if pod.node is None and pod.unschedulable:
+            if number in self.packer.spare:
+                spare.append(number)
+            elif pod.node is None and pod.unschedulable:
                 refused.append(number)
             elif pod.node is None or pod.node in self.survey.gone:
-                (spare if pod.key in self._spare else waiting).append(number)
+                waiting.append(number)
         first, second = self._settle(refused), self._settle(waiting)
         self._settle(spare)
         return (*self.placements(first), *self.placements(second))
 
     def _settle(self, pods: list[int]) -> Attempt:
-        attempt = self.packer.attempt(pods)
-        for _, amount in self.packer.received(attempt):
-            self.pending_amount = self.pending_amount.plus(amount)
-        self.account.receive(self.packer.received(attempt))
-        self.packer.commit(attempt)
+        packer = self.packer
+        attempt = packer.attempt(pods)
+        self.account.receive(packer.received(attempt))
+        for pod, _ in attempt.placements:
+            found = packer.pods[pod]
+            if found.node is not None:
+                amount = Amount(found.requests.cpu_millis, found.requests.memory_bytes)
+                self.account.leave(packer.node_ids[found.node], amount)
+        packer.commit(attempt)
         return attempt
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
         """Remove nodes until none of the rest can go, or the limit is reached.
 
-        A node that could not go may go later (what others move can free usable capacity), so the
-        rest is tried again until nothing changes; a node that was judged on this very state is
-        not judged again.
+        After each removal the dearest node that can go now is next: those of dearer levels that
+        could not go before are tried again (what others move can free usable capacity). Within a
+        level the sweep goes on where it is, and begins anew at its end until nothing changes; a
+        node that was judged on this very state is not judged again.
         """
         removals: list[Removal] = []
         judged: dict[int, int] = {}
-        waiting, settled = self._order, False
-        while not settled:
-            stay: list[int] = []
-            for node in waiting:
-                attempt = None
-                if judged.get(node) != len(removals) and len(removals) != removals_max:
-                    judged[node] = len(removals)
-                    attempt = self._try(node)
-                if attempt is None:
-                    stay.append(node)
-                else:
+        places = [0] * len(self._levels)
+        level = 0
+        while level < len(self._levels) and len(removals) != removals_max:
+            waiting = self._levels[level]
+            for place in _round(places[level], len(waiting)):
+                node = waiting[place]
+                if judged.get(node) == len(removals):
+                    continue
+                judged[node] = len(removals)
+                attempt = self._try(node)
+                if attempt is not None:
                     removals.append(self._remove(node, attempt, len(removals) + 1))
-            settled = len(stay) == len(waiting)
-            waiting = stay
+                    del waiting[place]
+                    places = [0] * level + [place] + places[level + 1 :]
+                    level = 0
+                    break
+            else:
+                level += 1
         return tuple(removals)
 
     def _try(self, node: int) -> Attempt | None:
@@ -127,20 +147,27 @@ class Work:
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
         """
         name = self._name(node)
-        if self.survey.blockers[name] or not self._is_due(name) or self._too_late(name):
+        if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
             return None
-        if not self.account.nominated(node, self._thresholds(node)):
+        if not self.account.nominated(node, marked=name in self.marked):
             return None
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
         attempt = self.packer.attempt(self.packer.on[node], node)
-        if attempt.unplaced or self._usable_excess(node, attempt):
+        if attempt.unplaced or next(self._over(node, attempt), None) is not None:
             return None
         return attempt
 
+    def _has_time(self, name: str) -> bool:
+        """Say whether the node may be tried; marked ones always, or they would be released."""
+        if name in self.marked:
+            return True
+        self._out_of_time = self._out_of_time or not self._in_time()
+        return not self._out_of_time
+
     def _remove(self, node: int, attempt: Attempt, order: int) -> Removal:
         removal = Removal(self._name(node), order, self.placements(attempt))
-        self.account.remove(node, list(self.packer.received(attempt)))
+        self.account.remove(node, self.packer.received(attempt))
         self.packer.commit(attempt, node)
         self._brakes.take(self.packer.nodes[node])
         return removal
@@ -165,76 +192,75 @@ class Work:
         blockers += self._brakes.refusals(self.packer.nodes[node])
         over_sums = self._sum_blockers(node)
         blockers += over_sums
-        if self._too_late(name):
-            message = "the pass ran out of time before the node, or all that speaks against it,"
-            return [*blockers, Blocker("time-box", f"{message} was judged")]
+        if not self._has_time(name):
+            return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
         attempt = self.packer.attempt(self.packer.on[node], node)
         blockers += (self._no_room(pod, node) for pod in attempt.unplaced)
         # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
         if over_sums or attempt.unplaced:
             return blockers
-        if over := self._usable_excess(node, attempt):
-            message = f"of what would be usable without it, {over}"
-            blockers.append(Blocker("usable-threshold", message))
+        marked = name in self.marked
+        blockers += (_full(found, marked=marked) for found in self._over(node, attempt))
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int) -> Blocker:
-        found = self.packer.pods[pod]
-        if found.key in self._spare:
+        if pod in self.packer.spare:
             message = "no room would be left for one more pod as large as the largest"
             return Blocker("headroom", message)
-        return Blocker("no-room", self.packer.why_not(pod, node), found.key)
+        return Blocker("no-room", self.packer.why_not(pod, node), self.packer.pods[pod].key)
 
     def _sum_blockers(self, node: int) -> list[Blocker]:
-        thresholds = self._thresholds(node)
-        if self.account.nominated(node, thresholds):
+        marked = self._name(node) in self.marked
+        if self.account.nominated(node, marked=marked):
             return []
-        if self.account.count == 1:
+        if self.account.is_last(node):
             return [Blocker("last-node", "no other node would be left")]
-        requests, whole = self.account.without(node)
-        if over := excess(requests.minus(self.reserve), whole, thresholds):
+        whole = self.account.whole
+        requests, capacity = self.account.without(node)
+        thresholds = whole.leave if marked else whole.enter
+        if over := excess(requests, capacity, thresholds):
             return [Blocker("threshold", f"without it the cluster would have {over}")]
-        over = excess(requests, whole, thresholds)
+        over = excess(requests.plus(whole.reserve), capacity, thresholds)
         message = f"without it the window's busiest moment would have had {over}"
         return [Blocker("peak-demand", message)]
 
-    def _thresholds(self, node: int) -> Share:
-        """Return those that hold for the node: it is harder to enter than to stay."""
-        return self._leave if self._name(node) in self.marked else self.survey.thresholds
-
-    def _usable_excess(self, node: int, attempt: Attempt) -> str:
-        """Say which thresholds the final check (thesis 4.5) finds exceeded; empty: none."""
-        thresholds = self._thresholds(node)
-        requests, _ = self.account.without(node)
-        usable = self.account.usable_after(node, self.packer.received(attempt))
-        if requests.within(thresholds, usable):
-            return ""
-        return excess(requests, usable, thresholds)
+    def _over(self, node: int, attempt: Attempt) -> Iterator[Exceeded]:
+        """Yield what the final check (thesis 4.5) finds exceeded."""
+        marked = self._name(node) in self.marked
+        return self.account.exceeded(node, self.packer.received(attempt), marked=marked)
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked
-
-    def _too_late(self, name: str) -> bool:
-        """Say whether the node must wait for the next plan; marked ones never do."""
-        return name not in self.marked and not self._in_time()
 
     def _name(self, node: int) -> str:
         return self.packer.nodes[node].name
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
         """Write an attempt with names instead of ids, without the pods that do not exist."""
-        pods, nodes = self.packer.pods, self.packer.nodes
+        pods, nodes, spare = self.packer.pods, self.packer.nodes, self.packer.spare
         return tuple(
             Placement(pods[pod].key, nodes[node].name)
             for pod, node in attempt.placements
-            if pods[pod].key not in self._spare
+            if pod not in spare
         )
 
 
-def _as_if_released(cluster: Cluster, taint_key: str) -> Cluster:
-    """Return the cluster without our hard taints: a node that must stay is released anyway."""
-    if all(mark_of(node.labels) is not Mark.HARD for node in cluster.nodes):
-        return cluster
-    return replace(
-        cluster, nodes=tuple(without_our_taint(node, taint_key) for node in cluster.nodes)
-    )
+def _round(start: int, length: int) -> Iterator[int]:
+    """Yield all places once, from *start* on."""
+    yield from range(start, length)
+    yield from range(start)
+
+
+def _full(found: Exceeded, *, marked: bool) -> Blocker:
+    """Say what would be too full."""
+    sums, requests, usable = found
+    thresholds = sums.leave if marked else sums.enter
+    where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
+    over = excess(requests, usable, thresholds)
+    if not over:
+        over = excess(requests.plus(sums.reserve), usable, thresholds)
+        message = f"without it the window's busiest moment would have had {over} of {where}"
+        return Blocker("peak-demand", message)
+    if sums.reach is None:
+        return Blocker("usable-threshold", f"of what would be usable without it, {over}")
+    return Blocker("reach-threshold", f"without it {where} would have {over}")

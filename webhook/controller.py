@@ -13,6 +13,8 @@ from core.marks import Mark, mark_of
 from core.model import Cluster
 from core.plan import Plan
 from core.scalein import CostWrite
+from core.survey import Survey
+from core.work import always
 from webhook.decide import Watch, decide
 from webhook.scalein import ScaleIn
 from webhook.writers import Halted, NodeWriter, Tell, Writers, never
@@ -90,7 +92,7 @@ class Controller:
         self,
         cluster: Cluster,
         now_seconds: int,
-        in_time: Callable[[], bool] = engine.always,
+        in_time: Callable[[], bool] = always,
     ) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config, seen = self.config, self._seen
@@ -98,11 +100,12 @@ class Controller:
             seen.first = now_seconds
         unmarked, self._unmarked = self._unmarked, set()
         known = {name: at for name, at in seen.candidates.items() if name not in unmarked}
-        seen.candidates = engine.update_candidates(cluster, config, known, now_seconds)
+        survey = Survey(cluster, config, now_seconds)
+        seen.candidates = engine.update_candidates(survey, known, now_seconds)
         ready = engine.due(seen.candidates, config.delay_seconds, now_seconds)
-        seen.memory = remember(seen.memory, cluster, config, now_seconds)
-        held = pace(seen.memory, cluster, config, now_seconds)
-        plan = engine.plan(cluster, config, due=ready, pace=held, in_time=in_time)
+        seen.memory = remember(seen.memory, survey, now_seconds)
+        held = pace(seen.memory, survey, now_seconds)
+        plan = engine.judge(survey, due=ready, pace=held, in_time=in_time)
         watch = Watch(now_seconds - seen.first, self._against_hard(cluster, plan, now_seconds))
         writes = decide(
             cluster, plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch

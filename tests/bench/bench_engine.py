@@ -11,13 +11,14 @@ import time
 from fractions import Fraction
 
 from core import engine
-from core.config import Config, Thresholds
+from core.config import Config
 from core.model import Cluster
 from core.plan import Plan
+from core.thresholds import Thresholds
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster
-from tests.support.reference import Reference
+from tests.support.reference_plan import Reference
 
 SIZES = (1000, 5000, 15_000)
 REFERENCE_NODES = 200
@@ -86,7 +87,7 @@ def _ratio(regime: str, config: Config) -> list[str]:
     made = cluster(REFERENCE_NODES, regime)
     seconds, plan = timed(made, config)
     start = time.perf_counter()
-    plain = Reference(made, config).run()
+    plain = Reference(made, config).run().removals
     slow = time.perf_counter() - start
     assert [name for name, _ in plain] == [removal.node for removal in plan.removals]
     return [

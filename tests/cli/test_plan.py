@@ -13,7 +13,6 @@ from core.marks import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
     A,
-    B,
     C,
     D,
     dump,
@@ -170,10 +169,10 @@ class TestTable:
         assert main(["plan", "--from-file", path]) == 0
         text = capsys.readouterr().out
         lines = [line.split() for line in text.splitlines()]
-        assert ["nodes", "4", "3"] in lines
-        assert ["cpu", "requests,", "cores", "4.5", "4.5"] in lines
+        assert ["nodes", "3", "2"] in lines
+        assert ["cpu", "requests,", "cores", "4.0", "4.0"] in lines
         assert "derived from the pods" in text
-        assert ["1", C, "1", B, "(1)"] in lines
+        assert ["1", C, "1", A, "(1)"] in lines
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: it is cordoned" in text
 

@@ -34,17 +34,17 @@ class TestJson:
         assert plan["policy"] == "ClusterThreshold"
         assert plan["mode"] == "offline"
         assert plan["before"] == {
-            "nodes": 4,
-            "capacity": {"cpu": 16000, "memory": 64 * 2**30},
-            "requests": {"cpu": 4500, "memory": 5 * 2**30},
-            # The cordoned node takes nothing more: only what is used there is usable.
-            "usable": {"cpu": 12500, "memory": 21 * 2**30},
-            "utilization": {"cpu": 0.28125, "memory": 0.078125},
-            "usableUtilization": {"cpu": 0.36, "memory": 0.238095},
+            "nodes": 3,
+            # The cordoned node gives nothing, and its pod must go elsewhere.
+            "capacity": {"cpu": 12000, "memory": 48 * 2**30},
+            "requests": {"cpu": 4000, "memory": 5 * 2**30},
+            "usable": {"cpu": 12000, "memory": 21 * 2**30},
+            "utilization": {"cpu": 0.333333, "memory": 0.104167},
+            "usableUtilization": {"cpu": 0.333333, "memory": 0.238095},
         }
-        placements = [{"pod": "shop/c1", "node": B}]  # what A has left is the headroom
+        placements = [{"pod": "shop/c1", "node": A}]
         assert plan["removals"] == [{"node": C, "order": 1, "placements": placements}]
-        assert plan["after"]["nodes"] == 3
+        assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]
         assert [entry["node"] for entry in plan["kept"]] == [A, B, D]
 
@@ -57,10 +57,10 @@ class TestJson:
         )
         plan = plan_of(capsys, "--from-file", path, "--config", str(config))
         assert plan["usability"] is None
-        usable = {"cpu": 12500, "memory": 49 * 2**30}
+        usable = {"cpu": 12000, "memory": 48 * 2**30}
         assert plan["before"]["usable"] == usable
         share = plan["before"]["usableUtilization"]
-        assert share == {"cpu": 0.36, "memory": round(5 / 49, 6)}
+        assert share == {"cpu": round(4 / 12, 6), "memory": round(5 / 48, 6)}
 
     def test_usability_is_said(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         usability = plan_of(capsys, "--from-file", path)["usability"]

@@ -6,13 +6,15 @@ from fractions import Fraction
 import pytest
 
 from core import engine
-from core.brakes import ZONE_LABEL, Memory, Pace, demand, headroom, pace, remember
+from core.brakes import ZONE_LABEL, Memory, Pace, pace, remember
 from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
-from core.capacity import Amount
-from core.config import Config, Thresholds, UsabilityMode
+from core.capacity import NOTHING, Amount
+from core.config import Config, UsabilityMode
 from core.guards import Blocker
 from core.marks import BACKOFF_ANNOTATION, Mark
 from core.model import Cluster, Node, Pod
+from core.survey import Survey
+from core.thresholds import Thresholds
 from tests.support.builders import MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
@@ -44,6 +46,8 @@ def codes(cluster: Cluster, asked: Config, held: Pace | None = None) -> set[str]
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
+TINY = pod("tiny", None, 0, 0)
+"""It makes a reach of all nodes."""
 SIX = Cluster.of(empties(6, pool="a"), [])
 SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *empties(6)[2:]], [])
 
@@ -78,10 +82,10 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
         (SIX, {}, Pace(frozen=(Blocker("cooldown", "x"),)), 0, "cooldown"),
         (SOME_MARKED, {}, Pace(frozen=(Blocker("pods-pending", "x"),)), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
-        (Cluster.of(in_zones("aabb"), []), {"balance_zones": True}, None, 3, "last-node"),
-        (Cluster.of(in_zones("aaabbc"), []), {"balance_zones": True}, None, 5, "last-node"),
+        (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
+        (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),
         (
-            Cluster.of([*in_zones("aaa"), node("b9", unschedulable=True)], []),
+            Cluster.of([*in_zones("aaa"), node("b9", unschedulable=True)], [TINY]),
             {"balance_zones": True},
             None,
             2,
@@ -100,7 +104,7 @@ def test_a_limit_stops_the_next_step_and_says_so(
 def test_zones_fall_in_step() -> None:
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
-    cluster = Cluster.of([*in_zones("aaa"), *stays], [])
+    cluster = Cluster.of([*in_zones("aaa"), *stays], [TINY])
     asked = config(balance_zones=True)
     assert gone(cluster, asked) == ["a0"]
     assert "zone-balance" in codes(cluster, asked)
@@ -136,23 +140,26 @@ def test_it_is_harder_to_enter_than_to_stay() -> None:
 
 def test_the_busiest_moment_of_the_window_counts() -> None:
     asked = replace(config(peak_window_seconds=60), thresholds=FULL)
-    memory = remember(Memory(), at_fill(3000), asked, NOW)
+    memory = remember(Memory(), Survey(at_fill(3000), asked), NOW)
     low = at_fill(1000)
-    memory = remember(memory, low, asked, NOW + 59)
-    held = pace(memory, low, asked, NOW + 59)
-    assert held.reserve == Amount(6000, 0)
+    memory = remember(memory, Survey(low, asked), NOW + 59)
+    held = pace(memory, Survey(low, asked), NOW + 59)
+    assert held.reserve == {"": Amount(6000, 0), "general": Amount(6000, 0)}
     assert gone(low, asked, held) == []
     assert "peak-demand" in codes(low, asked, held)
-    memory = remember(memory, low, asked, NOW + 60)
-    held = pace(memory, low, asked, NOW + 60)
-    assert held.reserve == Amount(0, 0)
+    memory = remember(memory, Survey(low, asked), NOW + 60)
+    held = pace(memory, Survey(low, asked), NOW + 60)
+    assert held.reserve == {"": NOTHING, "general": NOTHING}
     assert len(gone(low, asked, held)) == 2
 
 
 def test_room_is_left_for_the_largest() -> None:
     pods = [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)]
     cluster = Cluster.of(empties(2), pods)
-    assert [one.requests.cpu_millis for one in headroom(cluster, 2)] == [3000, 3000]
+    assert [one.requests.cpu_millis for one in Survey(cluster, config()).headroom(2)] == [
+        3000,
+        3000,
+    ]
     assert gone(cluster, config()) == ["n1"]
     asked = config(headroom=1)
     assert gone(cluster, asked) == []
@@ -166,12 +173,15 @@ def test_room_is_left_for_the_largest() -> None:
 
 def test_a_node_that_was_added_cools_down() -> None:
     asked = config(cooldown=COOL)
-    memory = remember(Memory(), SIX, asked, NOW)
-    assert pace(memory, SIX, asked, NOW).frozen == ()
+    memory = remember(Memory(), Survey(SIX, asked), NOW)
+    assert pace(memory, Survey(SIX, asked), NOW).frozen == ()
     more = Cluster.of([*SIX.nodes, node("new")], [])
-    memory = remember(remember(memory, more, asked, NOW + 10), more, asked, NOW + 20)
-    assert [one.code for one in pace(memory, more, asked, NOW + 609).frozen] == ["cooldown"]
-    assert pace(memory, more, asked, NOW + 610).frozen == ()
+    memory = remember(memory, Survey(more, asked), NOW + 10)
+    memory = remember(memory, Survey(more, asked), NOW + 20)
+    assert [one.code for one in pace(memory, Survey(more, asked), NOW + 609).frozen] == [
+        "cooldown"
+    ]
+    assert pace(memory, Survey(more, asked), NOW + 610).frozen == ()
 
 
 @pytest.mark.parametrize(
@@ -186,28 +196,29 @@ def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, frozen: list[str
     asked = config(cooldown=COOL)
     hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
-    memory = remember(Memory(), cluster, asked, NOW)
-    assert [one.code for one in pace(memory, cluster, asked, NOW + 299).frozen] == frozen
-    still = remember(memory, cluster, asked, NOW + 300)
-    assert pace(still, cluster, asked, NOW + 300).frozen == ()  # a mark is not what it waits for
+    memory = remember(Memory(), Survey(cluster, asked), NOW)
+    assert [one.code for one in pace(memory, Survey(cluster, asked), NOW + 299).frozen] == frozen
+    still = remember(memory, Survey(cluster, asked), NOW + 300)
+    # A mark is not what it waits for.
+    assert pace(still, Survey(cluster, asked), NOW + 300).frozen == ()
 
 
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
     asked = config(window_seconds=60, pools=(A,))
     nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
-    memory = remember(Memory(), Cluster.of(nodes, []), asked, NOW)
+    memory = remember(Memory(), Survey(Cluster.of(nodes, []), asked), NOW)
     left = Cluster.of(nodes[4:], [])
-    memory = remember(memory, left, asked, NOW + 49)
-    assert pace(memory, left, asked, NOW + 49).in_window == {"": 6, "a": 6}
-    memory = remember(memory, left, asked, NOW + 50)
-    assert pace(memory, left, asked, NOW + 50).in_window == {"": 0}
+    memory = remember(memory, Survey(left, asked), NOW + 49)
+    assert pace(memory, Survey(left, asked), NOW + 49).in_window == {"": 6, "a": 6}
+    memory = remember(memory, Survey(left, asked), NOW + 50)
+    assert pace(memory, Survey(left, asked), NOW + 50).in_window == {"": 0}
 
 
 def test_back_off_is_read_from_the_node() -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: "3 2000"})
     cluster = Cluster.of([one, node("n1")], [])
-    assert pace(Memory(), cluster, config(), 1999).backing_off == {"n0": 2000}
-    assert pace(Memory(), cluster, config(), 2000).backing_off == {}
+    assert pace(Memory(), Survey(cluster, config()), 1999).backing_off == {"n0": 2000}
+    assert pace(Memory(), Survey(cluster, config()), 2000).backing_off == {}
 
 
 def test_back_off_grows_to_its_maximum() -> None:
@@ -226,7 +237,8 @@ def test_a_hard_mark_takes_no_room_from_pods_that_wait() -> None:
 
 def test_demand_is_what_would_be_asked_elsewhere_too() -> None:
     pods = [pod("p", "n0", 100, 1), pod("w", None, 10, 1), pod("d", "n0", 1, 1, daemon=True)]
-    assert demand(Cluster.of(empties(1), pods)) == Amount(110, 2 * MB)
+    found = Survey(Cluster.of(empties(2), pods), config()).demand()
+    assert found == {"": Amount(110, 2 * MB), "general": Amount(110, 2 * MB)}
 
 
 def test_the_defaults_are_gradual() -> None:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from core import engine
 from core.brakes import Pace
 from core.capacity import Usability
-from core.config import Config, Thresholds, UsabilityMode
+from core.config import Config, UsabilityMode
 from core.fit import refusal
 from core.marks import mark_of, without_our_taint
-from core.model import Cluster, Company, Resources
+from core.model import ANYWHERE, Cluster, Company, Resources
 from core.plan import Plan
+from core.survey import Survey
+from core.thresholds import Thresholds
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
-from tests.support.reference import Reference
+from tests.support.reference_plan import Reference
 from tests.support.restraints import BUDGETS, PACES
 from tests.support.strategies import (
     APART,
@@ -28,6 +30,7 @@ from tests.support.strategies import (
     SOLE,
     SPREAD,
     clusters,
+    keys,
 )
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
@@ -54,8 +57,12 @@ def found(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
 def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace | None) -> None:
+    plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
     plan = engine.plan(cluster, config, pace=pace)
-    assert found(plan) == Reference(cluster, config, pace=pace).run()
+    assert found(plan) == plain.removals
+    assert [(one.pod, one.node) for one in plan.pending] == plain.pending
+    for totals, sums in ((plan.before, plain.before), (plan.after, plain.after)):
+        assert (totals.nodes, totals.capacity, totals.requests, totals.usable) == sums
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,9 @@ def test_the_comparison_would_notice(mutant: str, companies: tuple[Company, ...]
     def differs(cluster: Cluster) -> bool:
         shares = Thresholds(cpu=Fraction(1), memory=Fraction(1))
         config = Config(thresholds=shares, budgets=UNLIMITED)
-        return Reference(cluster, config, mutant).run() != found(engine.plan(cluster, config))
+        return Reference(cluster, config, mutant).run().removals != found(
+            engine.plan(cluster, config)
+        )
 
     enough = settings(max_examples=6000, deadline=None, phases=[Phase.generate])
     find(clusters(4, companies), differs, settings=enough)
@@ -147,6 +156,9 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
 def test_requests_are_at_most_usable_and_that_at_most_capacity(
     cluster: Cluster, config: Config
 ) -> None:
+    """Where all nodes are open: what runs on others is asked for, and they offer nothing."""
+    nodes = (replace(one, unschedulable=False, ready=True) for one in cluster.nodes)
+    cluster = replace(cluster, nodes=tuple(nodes))
     for totals in (engine.plan(cluster, config).before, engine.plan(cluster, config).after):
         for used, usable, whole in zip(
             totals.requests, totals.usable, totals.capacity, strict=True
@@ -167,7 +179,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
 def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
-    nominees = set(engine.update_candidates(cluster, config, {}, 0))
+    nominees = set(engine.update_candidates(Survey(cluster, config), {}, 0))
     for node in cluster.nodes:
         plan = engine.plan(cluster, config, due=frozenset({node.name}))
         assert {removal.node for removal in plan.removals} <= nominees & {node.name}
@@ -180,9 +192,11 @@ def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
 ) -> None:
     """Thesis, invariant 2: with equal shapes and equal daemons it is all or none."""
     shape = data.draw(st.sampled_from([node.allocatable for node in cluster.nodes]))
-    pods = [pod for pod in cluster.pods if not pod.daemon]
-    alike = Cluster.of(
-        [replace(node, labels={}, taints=(), allocatable=shape) for node in cluster.nodes], pods
-    )
-    listed = engine.update_candidates(alike, config, {}, 0)
+    pods = [replace(pod, placing=ANYWHERE) for pod in cluster.pods if not pod.daemon]
+    nodes = [
+        replace(node, labels={}, taints=(), allocatable=shape, unschedulable=False, ready=True)
+        for node in cluster.nodes
+    ]
+    alike = Cluster.of(nodes, pods)
+    listed = engine.update_candidates(Survey(alike, config), {}, 0)
     assert len(listed) in (0, len(alike.nodes))

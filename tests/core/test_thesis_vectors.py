@@ -10,6 +10,7 @@ from core.config import Price
 from core.model import Cluster
 from core.policies.cluster_threshold import nominated
 from core.policies.node_utilization import considered
+from core.survey import Survey
 from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
 
 
@@ -111,7 +112,7 @@ def checks(cpu: str, memory: str) -> list[bool]:
 )
 def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
     assert checks(cpu, memory) == [passes] * 4
-    listed = engine.update_candidates(thesis_cluster(), thesis_config(cpu, memory), {}, 0)
+    listed = engine.update_candidates(Survey(thesis_cluster(), thesis_config(cpu, memory)), {}, 0)
     assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
 
 
@@ -161,24 +162,25 @@ def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
 def test_c17_a_single_node_stays() -> None:
     plan = engine.plan(Cluster.of([node("1")], []), thesis_config())
     assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
-    assert engine.update_candidates(Cluster.of([node("1")], []), thesis_config(), {}, 0) == {}
+    assert (
+        engine.update_candidates(Survey(Cluster.of([node("1")], []), thesis_config()), {}, 0) == {}
+    )
 
 
 def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
     free, full = thesis_config(), thesis_config("0.1", "0.1")
-    listed = engine.update_candidates(thesis_cluster(), free, {}, 0)
+    listed = engine.update_candidates(Survey(thesis_cluster(), free), {}, 0)
     assert engine.due(listed, 600, 600) == frozenset()
     assert engine.due(listed, 600, 601) == {"1", "2", "3", "4"}
-    listed = engine.update_candidates(thesis_cluster(), full, listed, 300)
+    listed = engine.update_candidates(Survey(thesis_cluster(), full), listed, 300)
     assert listed == {}
-    listed = engine.update_candidates(thesis_cluster(), free, listed, 400)
-    listed = engine.update_candidates(thesis_cluster(), free, listed, 900)
+    listed = engine.update_candidates(Survey(thesis_cluster(), free), listed, 400)
+    listed = engine.update_candidates(Survey(thesis_cluster(), free), listed, 900)
     assert engine.due(listed, 600, 1000) == frozenset()
     assert engine.due(listed, 600, 1001) == {"1", "2", "3", "4"}
 
 
 def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
     listed = {"1": 0, "gone": 0}
-    assert set(engine.update_candidates(thesis_cluster(), thesis_config(), listed, 10)) == {
-        "1", "2", "3", "4",
-    }  # fmt: skip
+    found = engine.update_candidates(Survey(thesis_cluster(), thesis_config()), listed, 10)
+    assert set(found) == {"1", "2", "3", "4"}

@@ -10,6 +10,7 @@ from core.brakes import Memory, remember
 from core.config import Config
 from core.marks import TAINT_KEY, Mark
 from core.model import Cluster, Pod, Resources
+from core.survey import Survey
 from core.waiting import (
     IMPOSSIBLE_MAX,
     WAIT_SECONDS,
@@ -71,7 +72,7 @@ def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent:
     found = cluster(one)
     assert [pod.key for pod in hosted(found, TAINT_KEY)] == ([one.key] if counts else [])
     assert cannot_wait(found, [one], TAINT_KEY) is urgent
-    memory = remember(Memory(), found, Config(budgets=UNLIMITED), NOW)
+    memory = remember(Memory(), Survey(found, Config(budgets=UNLIMITED)), NOW)
     assert (memory.waited is not None) is counts
 
 

@@ -12,10 +12,11 @@ from fractions import Fraction
 
 import pytest
 
-from core.config import Config, Thresholds, UsabilityMode
+from core.config import Config, UsabilityMode
 from core.engine import plan
 from core.model import ALONE, ANYWHERE, Pod, Resources
 from core.plan import Plan
+from core.thresholds import Thresholds
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn
 from tests.e2e.objects import node, pod

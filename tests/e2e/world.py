@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from core.edge.dumps import cluster_from_dumps
 from core.fit import refusal
+from core.ground import Ground
+from core.marks import TAINT_KEY
 from core.model import Cluster
 from core.packing import Packer
 from tests.e2e.api import Api, Json
@@ -167,7 +169,9 @@ class World:
         names = {other.name for other in self.cluster.nodes}
         pod = next(pod for pod in self.cluster.pods if pod.key == key)
         found = next(other for other in self.cluster.nodes if other.name == node)
-        packer = Packer(self.cluster, movable=[pod], closed=frozenset(names - {node}))
+        packer = Packer(
+            self.cluster, Ground(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
+        )
         packer.attempt([0])
         return refusal(found, pod.placing) or packer.why_not(0, -1)
 
@@ -176,7 +180,8 @@ class World:
         pod = next(pod for pod in self.cluster.pods if pod.key == key)
         found: set[str] = set()
         while True:
-            packer = Packer(self.cluster, movable=[pod], closed=frozenset(self.closed | found))
+            ground = Ground(self.cluster, TAINT_KEY, self.closed | found)
+            packer = Packer(self.cluster, ground, movable=[[pod]])
             attempt = packer.attempt([0])
             if not attempt.placements:
                 return frozenset(found)

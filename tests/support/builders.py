@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from core.budgets import Budget, Budgets, Cooldown
 from core.capacity import Usability
-from core.config import Config, Thresholds
+from core.config import Config
 from core.model import (
     ALONE,
     ANYWHERE,
@@ -19,6 +19,7 @@ from core.model import (
     Resources,
     Taint,
 )
+from core.thresholds import Thresholds
 
 MB = 10**6
 UNLIMITED = Budgets(

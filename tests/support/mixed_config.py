@@ -7,8 +7,9 @@ from fractions import Fraction
 from core.brakes import Pace
 from core.budgets import Budget, Budgets, Limit, Pool
 from core.capacity import Amount
-from core.config import Config, Price, Thresholds, UsabilityMode
+from core.config import Config, Price, UsabilityMode
 from core.guards import Blocker
+from core.thresholds import Thresholds
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 
@@ -76,5 +77,5 @@ def pace(chance: random.Random) -> Pace | None:
         frozen=(cooldown,) if chance.random() < 0.1 else (),
         in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
         backing_off=chance.choice(({}, {"n00": 7})),
-        reserve=chance.choice((Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB))),
+        reserve={"": chance.choice((Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB)))},
     )

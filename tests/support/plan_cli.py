@@ -43,7 +43,7 @@ ITEMS = [
     node(B),
     node(C),
     node(D, spec={"unschedulable": True}),
-    pod("a1", A, "2"),
+    pod("a1", A, "1500m"),
     pod("b1", B, "1"),
     pod("b2", B),
     pod("c1", C),

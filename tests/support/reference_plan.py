@@ -200,7 +200,7 @@ class Reference(State):
 
     def remove(self, node: Node) -> Moves | None:
         """Let the node go, and say where its pods go; None: it must stay, and nothing changes."""
-        if not self.may_go(node):
+        if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.on(node.name)
         moving = [pod for pod in here if not pod.stays_with_node]
@@ -220,6 +220,21 @@ class Reference(State):
         self.at = before
         self.gone.pop()
         return None
+
+    def is_last(self, node: Node) -> bool:
+        """Say whether no other node would be left for what the node is there for."""
+        others = [n for n in self.cluster.nodes if n.name != node.name and self.open(n)]
+        if node.name in self.reached:
+            others = [n for n in others if n.name in self.reached]
+        return not others
+
+    def is_guessed(self, node: Node) -> bool:
+        """Say whether only pods could use the node of which something is not supported."""
+        asking = [p for p in self.cluster.pods if p.unsupported and not p.stays_with_node]
+        known = [pod for pod in asking if not pod.too_much and not pod.unreadable]
+        return node.name not in self.reached and any(
+            node.name in self.reach_of(pod) for pod in known
+        )
 
     def sums_pass(self, node: Node, residents: Pair) -> bool:
         """Hold the requests without the node's residents against the capacity without the node."""

@@ -175,10 +175,7 @@ class State:
         """Return what the busiest moment needed beyond what is asked for now."""
         if self.pace is None or self.mutant == "no peak":
             return NONE
-        if members is None:
-            found = self.pace.reserve
-        else:
-            found = getattr(self.pace, "reserves", {}).get(self.key(members), NONE)
+        found = self.pace.reserve.get("" if members is None else self.key(members), NONE)
         return found[0], found[1]
 
     def thresholds(self, members: Members, *, marked: bool) -> Shares:

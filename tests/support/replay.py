@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 
-from core.brakes import ZONE_LABEL, Pace
+from core.brakes import Pace
 from core.budgets import Budget
-from core.capacity import Amount, Share, capacity, derive_usability, usable_capacity
-from core.config import Config, UsabilityMode
+from core.config import Config
 from core.marks import going, mark_of
 from core.model import Cluster, Node
+from tests.support.reference_rules import limits
+from tests.support.reference_state import State
+from tests.support.reference_sums import plus, within
+from tests.support.strategies import keys
 
 
 class Replay:
@@ -20,10 +23,7 @@ class Replay:
         self.new: list[Node] = []
         self.pods = {one.key: one for one in cluster.pods}
         self.where = {one.key: one.node for one in cluster.pods}
-        usability = config.usability
-        self.usability = (
-            None if usability is UsabilityMode.NONE else derive_usability(cluster.pods)
-        )
+        self.plain = State(cluster, config, pace=held, key=keys(cluster, config))
 
     def remove(self, name: str, moves: Iterable[tuple[str, str]]) -> Node:
         one = self.staying.pop(name)
@@ -35,7 +35,9 @@ class Replay:
     def scopes(self, one: Node) -> list[tuple[str, Budget, list[Node]]]:
         """The cluster and the node's pool: name, limits, and the nodes before any went."""
         budgets = self.config.budgets
-        found = [("", budgets.cluster, list(self.all.values()))]
+        reached = self.plain.reached
+        judged = [o for o in self.all.values() if one.name not in reached or o.name in reached]
+        found = [("", budgets.cluster, judged)]
         pool = budgets.pool_of(one.labels)
         if pool is not None:
             mine = [other for other in found[0][2] if budgets.pool_of(other.labels) == pool]
@@ -56,25 +58,21 @@ class Replay:
                     len(members)
                 )
 
-    def check_zones(self, one: Node) -> None:
-        zone = one.labels.get(ZONE_LABEL)
-        if zone is None or not self.config.budgets.balance_zones:
+    def check_sums(self, one: Node, moves: Iterable[tuple[str, str]]) -> None:
+        """Hold the whole, and every reach that lost the node or gained pods, to its limit."""
+        plain, marked = self.plain, one not in self.new
+        touched = {one.name, *(name for _, name in moves)}
+        plain.gone.append(one.name)
+        plain.at |= {key: name for key, name in self.where.items() if name in plain.nodes}
+        if one.name not in plain.reached:
             return
-        *_, (_, _, members) = self.scopes(one)
-        zones = [other.labels.get(ZONE_LABEL) for other in members if other.name in self.staying]
-        most = max((zones.count(other) for other in zones if other not in (None, zone)), default=0)
-        assert zones.count(zone) >= most - 1
-
-    def check_sums(self, one: Node) -> None:
-        shares = self.config.thresholds if one in self.new else self.config.leave()
-        asked, usable = self.held.reserve, Amount(0, 0)
-        for other in self.staying.values():
-            pods = [
-                self.pods[key].requests for key, name in self.where.items() if name == other.name
-            ]
-            used = Amount(sum(r.cpu_millis for r in pods), sum(r.memory_bytes for r in pods))
-            asked = asked.plus(used)
-            closed = other.unschedulable or not other.ready
-            room = used if closed else usable_capacity(capacity(other), used, self.usability)
-            usable = usable.plus(room)
-        assert asked.within(Share(shares.cpu, shares.memory), usable)
+        for members in (None, *(every for every in plain.all_reaches if len(every) > 1)):
+            if members is not None and not members & touched:
+                continue
+            sums = plain.whole() if members is None else plain.sums(members, plain.useful[members])
+            shares = (
+                limits(self.config, marked=marked)
+                if members is None
+                else plain.thresholds(members, marked=marked)
+            )
+            assert within(plus(sums.requests, plain.reserve(members)), shares, sums.usable)

@@ -24,11 +24,14 @@ LIMITED = st.builds(
     headroom=st.sampled_from((0, 1, 3)),
 )
 BUDGETS = st.one_of(st.just(UNLIMITED), st.just(Budgets()), LIMITED)
+RESERVES = st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB)))
 PACE = st.builds(
     Pace,
     frozen=st.sampled_from(((), (), (), (Blocker("cooldown", "a node was added"),))),
     in_window=st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers(0, 2)}),
     backing_off=st.sampled_from(({}, {}, {"n00": 7, "n01": 9})),
-    reserve=st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB))),
+    reserve=st.fixed_dictionaries(
+        {}, optional={"": RESERVES, "general": RESERVES, "zone=a": RESERVES}
+    ),
 )
 PACES = st.one_of(st.none(), PACE)

@@ -1,11 +1,12 @@
 """Generated clusters: small, but with everything in them that the engine tells apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
 from core.brakes import ZONE_LABEL
+from core.config import Config
 from core.fit import refusal
 from core.marks import (
     DETAILS_ANNOTATION,
@@ -34,6 +35,7 @@ from core.model import (
     Toleration,
     VolumeReach,
 )
+from core.survey import Survey
 from core.wants import ANY_DRIVER
 from tests.support.builders import node, pod, select
 
@@ -209,3 +211,13 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
         return made
     left[target.name] = (cpu - asked.cpu_millis, memory - asked.memory_bytes, slots - 1)
     return replace(made, node=target.name, unschedulable=False)
+
+
+def keys(cluster: Cluster, config: Config) -> Callable[[frozenset[str]], str]:
+    """Return what the product calls a set of nodes; what it does not tell apart has no name."""
+    survey = Survey(cluster, config)
+    found = {
+        frozenset(survey.ground.nodes[node].name for node in reach.nodes): reach.key
+        for reach in survey.reaches.all
+    }
+    return lambda names: found.get(names, "")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.brakes import Memory, pace, remember
+from core.brakes import Marking, Memory, pace, remember
 from core.budgets import CLOCKS_APART_SECONDS_MAX
 from core.capacity import NOTHING, Totals
 from core.config import Config, Mode
@@ -25,6 +25,7 @@ from core.marks import (
 )
 from core.model import Cluster, Effect, Node, Pod, Resources, Taint
 from core.plan import Plan, Removal
+from core.survey import Survey
 from webhook.decide import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
 from webhook.writes import Write, WriteKind
 
@@ -71,6 +72,7 @@ def a_plan(wanted: bool, feasible: bool = True) -> Plan:
         usability_derived=True,
         before=none,
         after=none,
+        reaches=(),
         removals=(Removal("n1", 1, ()),) if wanted else (),
         kept=(),
         pending=(),
@@ -446,7 +448,8 @@ def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) 
 def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool) -> None:
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
-    held = pace(remember(Memory(), cluster, CONFIG, NOW), cluster, CONFIG, NOW)
+    survey = Survey(cluster, CONFIG)
+    held = pace(remember(Memory(), survey, NOW), survey, NOW)
     assert ("n1" in held.backing_off) is left_alone
     forgotten = [write.kind for write in watched(0, one, wanted=False)]
     assert forgotten == ([] if left_alone or until == NOW else [WriteKind.FORGET])
@@ -454,9 +457,10 @@ def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool)
 
 def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
-    memory = remember(Memory(), Cluster.of([dated(10**12 - 1, 0)], []), config, NOW)
-    assert memory.marked == {"n1": (NOW, "")}
-    assert remember(memory, Cluster.of([], []), config, NOW + 60).marked == {}
+    look = Survey(Cluster.of([dated(10**12 - 1, 0)], []), config)
+    memory = remember(Memory(), look, NOW)
+    assert memory.marked == {"n1": Marking(NOW, "", reached=False)}
+    assert remember(memory, Survey(Cluster.of([], []), config), NOW + 60).marked == {}
 
 
 def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() -> None:
