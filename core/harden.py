@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from core.fit import refusal, tolerates
+from core.fit import NodeKinds, tolerates
 from core.guards import Blocker
 from core.marks import Mark, going, mark_of, without_our_taint
 from core.model import Cluster, Effect, Node, Placing, Pod, Resources, Taint
-from core.waiting import admits, shape
+from core.waiting import shape
 
 DAEMON_SET: Final = "DaemonSet"
 PAUSE_SECONDS: Final = 300
 """How long a mark stays soft after what made it so has ended: the scheduler tries every pod that
 waits at least that often, and marks must not change with every pod."""
-SHAPES_MAX: Final = 1024
+SHAPES_MAX: Final = 256
 """Different placings, or pods that wait, of which each is looked at; with more all marks stay
 soft."""
 
@@ -132,19 +132,30 @@ def _kept_waiting(
     ground: _Ground, stuck: Iterable[tuple[Pod, str]]
 ) -> Iterable[tuple[str, str, str]]:
     """Yield the marked nodes that would take a pod that waits, one pod each."""
-    left = {node.name: node for node in ground.marked}
-    shapes: set[tuple[Placing, Resources]] = set()
+    shapes: dict[tuple[Placing, Resources], tuple[str, str]] = {}
     for pod, message in stuck:
-        alike = shape(pod)
-        if alike in shapes:
-            continue
-        shapes.add(alike)
-        for node in list(left.values()):
-            if len(shapes) > SHAPES_MAX or admits(node, alike):
-                del left[node.name]
-                yield node.name, message, pod.key
-        if not left:
-            return
+        if len(shapes) <= SHAPES_MAX:
+            shapes.setdefault(shape(pod), (message, pod.key))
+    kinds = NodeKinds(ground.marked, [placing for placing, _ in shapes])
+    left = set(range(len(ground.marked)))
+    for alike, (message, key) in shapes.items():
+        for number in sorted(left & _takers(ground, kinds, alike, count=len(shapes))):
+            left.discard(number)
+            yield ground.marked[number].name, message, key
+
+
+def _takers(
+    ground: _Ground, kinds: NodeKinds, alike: tuple[Placing, Resources], *, count: int
+) -> set[int]:
+    """Return the marked nodes that would take such a pod if it were alone; all, of too many."""
+    if count > SHAPES_MAX:
+        return set(range(len(ground.marked)))
+    placing, requests = alike
+    return {
+        number
+        for number in kinds.allowing(placing)
+        if requests.fits_in(ground.marked[number].allocatable)
+    }
 
 
 def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
@@ -154,19 +165,29 @@ def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
     that is open and not marked. A hard mark on a node that could not take them takes them nothing.
     """
     largest = _largest(ground.cluster)
-    rooms = _rooms(ground.cluster) if largest else []
-    left = {node.name: node for node in ground.marked}
-    for placing, pods in largest.items():
-        for pod in pods:
-            if len(largest) <= SHAPES_MAX and _has_room(rooms, placing, pod.requests):
+    if not largest:
+        return
+    rooms = _rooms(ground.cluster)
+    looked_at = list(largest)[: SHAPES_MAX + 1]
+    kinds, open_kinds = (
+        NodeKinds(nodes, looked_at) for nodes in (ground.marked, [node for node, _ in rooms])
+    )
+    left = set(range(len(ground.marked)))
+    for placing in looked_at:
+        for pod in largest[placing]:
+            alike = placing, pod.requests
+            found = left & _takers(ground, kinds, alike, count=len(largest))
+            if not found or (
+                len(largest) <= SHAPES_MAX
+                and any(
+                    pod.requests.fits_in(rooms[number][1])
+                    for number in open_kinds.allowing(placing)
+                )
+            ):
                 continue
             message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
-            for node in list(left.values()):
-                if len(largest) > SHAPES_MAX or admits(node, (placing, pod.requests)):
-                    del left[node.name]
-                    yield node.name, message, pod.key
-        if not left:
-            return
+            left -= found
+            yield from ((ground.marked[number].name, message, pod.key) for number in sorted(found))
 
 
 def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
@@ -206,12 +227,6 @@ def _rooms(cluster: Cluster) -> list[tuple[Node, Resources]]:
         and node.ready
         and not (node.unschedulable or node.unreadable or node.virtual or going(node))
     ]
-
-
-def _has_room(
-    rooms: Iterable[tuple[Node, Resources]], placing: Placing, requests: Resources
-) -> bool:
-    return any(requests.fits_in(free) and refusal(node, placing) is None for node, free in rooms)
 
 
 def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:

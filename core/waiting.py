@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.fit import refusal
+from core.fit import NodeKinds
 from core.marks import Mark, going, mark_of, without_our_taint
-from core.model import Cluster, Node, Placing, Pod, Resources
+from core.model import Cluster, Placing, Pod, Resources
 
 WAIT_SECONDS: Final = 5
 """How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
@@ -42,28 +42,24 @@ def shape(pod: Pod) -> tuple[Placing, Resources]:
     return replace(pod.placing, volumes=()), pod.requests
 
 
-def admits(node: Node, shaped: tuple[Placing, Resources]) -> bool:
-    """Say whether the node, if nothing else were on it, would take what can be judged."""
-    placing, requests = shaped
-    return requests.fits_in(node.allocatable) and refusal(node, placing) is None
-
-
 class Hosts:
     """What nodes hold beside the pods that go with them, marks set aside."""
 
-    def __init__(self, cluster: Cluster, taint_key: str) -> None:
+    def __init__(self, cluster: Cluster, pods: Iterable[Pod], taint_key: str) -> None:
+        """Prepare for those *pods*."""
         resident: dict[str | None, list[Resources]] = {}
         for pod in cluster.pods:
             if pod.stays_with_node:
                 resident.setdefault(pod.node, []).append(pod.requests)
-        self._nodes = [
-            replace(
-                without_our_taint(node, taint_key),
-                allocatable=node.allocatable - Resources.total(resident.get(node.name, ())),
-            )
+        nodes = [
+            without_our_taint(node, taint_key)
             for node in cluster.nodes
             if not (node.virtual or node.unreadable or going(node))
         ]
+        self._room = [
+            node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
+        ]
+        self._kinds = NodeKinds(nodes, {pod.placing for pod in pods})
         self._judged: dict[tuple[Placing, Resources], bool] = {}
         self._impossible = 0
 
@@ -71,10 +67,8 @@ class Hosts:
         """Say whether some node would admit the pod; pods of one template are judged once."""
         alike = pod.placing, pod.requests
         if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
-            found = any(
-                pod.requests.fits_in(node.allocatable) and refusal(node, pod.placing) is None
-                for node in self._nodes
-            )
+            allowed = self._kinds.allowing(pod.placing)
+            found = any(pod.requests.fits_in(self._room[number]) for number in allowed)
             self._judged[alike] = found
             self._impossible += not found
         return self._judged.get(alike, False)
@@ -88,7 +82,7 @@ def hosted(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
     """
     waiting = [pod for pod in cluster.pods if waits(pod) and pod.evaluable]
     if waiting:
-        hosts = Hosts(cluster, taint_key)
+        hosts = Hosts(cluster, waiting, taint_key)
         yield from (pod for pod in in_turns(waiting) if hosts.hold(pod))
 
 
@@ -98,22 +92,18 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     Those that can be judged do if some node could hold them; the others if a hard mark may be
     what keeps them waiting.
     """
-    hard = [
-        without_our_taint(node, taint_key)
-        for node in cluster.nodes
-        if mark_of(node.labels) is Mark.HARD
-    ]
-    hosts = Hosts(cluster, taint_key)
-    judged: dict[tuple[Placing, Resources], bool] = {}
-    for pod in in_turns(turned):
-        if pod.evaluable:
-            if hosts.hold(pod):
-                return True
-        elif (alike := shape(pod)) not in judged and len(judged) < IMPOSSIBLE_MAX:
-            judged[alike] = any(admits(node, alike) for node in hard)
-            if judged[alike]:
-                return True
-    return False
+    hard = [node for node in cluster.nodes if mark_of(node.labels) is Mark.HARD]
+    known = Hosts(cluster, [pod for pod in turned if pod.evaluable], taint_key)
+    others = {pod.key: _as_judged(pod) for pod in turned if not pod.evaluable and hard}
+    behind = Hosts(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
+    return any(
+        known.hold(pod) if pod.evaluable else bool(hard) and behind.hold(others[pod.key])
+        for pod in in_turns(turned)
+    )
+
+
+def _as_judged(pod: Pod) -> Pod:
+    return replace(pod, placing=shape(pod)[0])
 
 
 def look(

@@ -140,8 +140,8 @@ class Loop:
         while True:
             await self._view.turned.wait()
             begun = self._clock.monotonic_seconds()
-            cannot_wait = self._view.turns(self._controller.config.taint_key)
             try:
+                cannot_wait = self._view.turns(self._controller.config.taint_key)
                 if await asyncio.to_thread(cannot_wait):
                     self._view.urgent.set()
             except Exception:

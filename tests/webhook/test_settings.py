@@ -8,7 +8,7 @@ import pytest
 from core.config import Config, Mode
 from core.edge.changes import on_change
 from core.edge.metrics import Metrics
-from core.model import Node, Resources
+from core.model import Node, Pod, Resources
 from tests.support.admission import NodeApi
 from tests.support.clock import FakeClock
 from webhook.controller import Controller
@@ -77,6 +77,28 @@ async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str
     running.path.write_text(HEAD)
     await running.settings.reload()
     assert running.good() == 1
+
+
+class Broken(Pod):
+    """What no plan can be made with."""
+
+    @property
+    def evaluable(self) -> bool:
+        raise ZeroDivisionError
+
+
+async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Running) -> None:
+    running.view.pods["a/p"] = Broken(namespace="a", name="p")
+    running.path.write_text(HEAD + "mode: enforce\n")
+    await running.settings.reload()
+    assert running.controller.config == Config()
+    assert running.told == [
+        (REFUSED, f"{running.path}: no plan can be made with it: ZeroDivisionError")
+    ]
+    assert running.good() == 0
+    running.view.pods.clear()
+    await running.settings.reload()
+    assert running.controller.config.mode is Mode.ENFORCE
 
 
 async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
