@@ -1,6 +1,7 @@
 """From the wire's structs to the model. Faults name the field; whoever calls adds the object."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Final
@@ -21,12 +22,15 @@ from core.edge.objects import Taint as WireTaint
 from core.edge.ties import ties_of
 from core.errors import InvalidInputError
 from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION
-from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Pod, Taint, Ties
+from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Placing, Pod, Taint, Ties
 from core.requests import resources
 from core.virtual import is_virtual
 from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
 NAME_MAX: Final = 253
+OS_LABEL: Final = "kubernetes.io/os"
+SYSTEMS_MAX: Final = 4096
+"""Templates of pods that name their operating system, about 1 kB each."""
 NAMES_MAX: Final = 65_536
 """Names of nodes and namespaces that are kept, so that each is checked once."""
 FINISHED: Final = ("Succeeded", "Failed")
@@ -122,7 +126,7 @@ def pod(obj: PodObject) -> Pod | None:
         uid=meta.uid,
         node=_shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
-        placing=template.placing,
+        placing=_for_system(template.placing, spec.os.name) if spec.os else template.placing,
         labels=templates.labels(bytes(meta.labels)),
         owner_kind=kind,
         owner_name=intern(owner.name) if owner else "",
@@ -160,6 +164,16 @@ def _template(spec: PodSpec) -> templates.Template:
     return templates.template(
         bytes(spec.node_selector), bytes(spec.affinity), bytes(spec.tolerations)
     )
+
+
+@lru_cache(maxsize=SYSTEMS_MAX)
+def _for_system(placing: Placing, name: str) -> Placing:
+    """Return the template with the label that a kubelet of that system sets on its node.
+
+    kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
+    """
+    selector = {*placing.node_selector, (OS_LABEL, name)} if name else placing.node_selector
+    return replace(placing, node_selector=tuple(sorted(selector)))
 
 
 def _asked(

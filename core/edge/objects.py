@@ -113,6 +113,12 @@ class Volume(Struct):
     rbd: Present | None = None
 
 
+class System(Struct):
+    """The operating system that a pod is for."""
+
+    name: str = ""
+
+
 class PodSpec(Struct):
     """A pod's spec."""
 
@@ -131,6 +137,7 @@ class PodSpec(Struct):
     scheduler_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None
+    os: System | None = None
 
 
 class ContainerStatus(Struct):
