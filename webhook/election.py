@@ -1,14 +1,15 @@
 """Who runs the engine: one replica, by a Lease.
 
 Every replica trusts the monotonic time at which it last saw the record change, never the times
-in it. Leading ends before the Lease does for others. Source: client-go's leader election.
+in it. Leading ends before the Lease does for others. Source: client-go's leader election, its
+RenewDeadline among it.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from core.edge.clock import Clock
 from core.edge.kube.lease import Lease, micro_time
@@ -20,8 +21,6 @@ JITTER_FACTOR: Final = 1.2
 RELEASE_TRIES_MAX: Final = 3
 
 log = logging.getLogger("ebb.election")
-
-Wait = Callable[[float], Awaitable[object]]
 
 
 class Leases(Protocol):
@@ -49,7 +48,11 @@ class Timing:
 
 
 class Elector:
-    """Competes for the Lease, and leads while it is held."""
+    """Competes for the Lease, and leads while it is held.
+
+    Whatever a call of the API server does, leading ends a deadline after the last renewal that
+    succeeded began: no call is waited for longer than that.
+    """
 
     def __init__(
         self,
@@ -58,14 +61,20 @@ class Elector:
         clock: Clock,
         timing: Timing,
         *,
-        wait: Wait = asyncio.sleep,
         jitter: Callable[[], float],
     ) -> None:
         self._leases, self._identity, self._clock = leases, identity, clock
-        self._timing, self._wait, self._jitter = timing, wait, jitter
+        self._timing, self._jitter = timing, jitter
         self._seen: Lease | None = None
         self._seen_at = 0.0
-        self.leading = False
+        self._until = 0.0
+        """Monotonic; leading ends then, unless the Lease is renewed."""
+        self._working = False
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica may write now; false too when its process has been asleep."""
+        return self._working and self._left() > 0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Run *lead* whenever the Lease is held, until cancelled; then give the Lease back.
@@ -73,44 +82,54 @@ class Elector:
         Raises: what *lead* raises; then too the Lease is given back first.
         """
         while True:
-            while not await self._acquired():
-                await self._wait(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))
+            await self._acquire()
             log.info("leading", extra=fields(identity=self._identity))
-            self.leading = True
+            self._working = True
             try:
                 await self._lead(lead)
             finally:
-                self.leading = False
+                self._working = False
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._acquired() and self._left() > 0:
+                return
+            await asyncio.sleep(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
         work = asyncio.ensure_future(lead())
+        holding = [asyncio.ensure_future(self._renew()), asyncio.ensure_future(self._deadline())]
         try:
-            await self._hold(work)
+            await asyncio.wait({work, *holding}, return_when=asyncio.FIRST_COMPLETED)
+            for one in (work, *holding):
+                if one.done():
+                    one.result()
         except BaseException:
-            await _ended(work)
+            await _ended(work, *holding)
             await self._release()
             raise
+        await _ended(work, *holding)
         log.warning("lost the lease", extra=fields(identity=self._identity))
-        await _ended(work)
 
-    async def _hold(self, work: "asyncio.Future[None]") -> None:
-        """Renew until the Lease is lost. Raises: what the work raises."""
-        renewed = self._clock.monotonic_seconds()
+    async def _renew(self) -> None:
+        """Renew until somebody else has the Lease, or this process has slept for too long."""
         while True:
-            pause = asyncio.ensure_future(self._wait(self._timing.retry))
-            either: set[asyncio.Future[Any]] = {work, pause}
-            try:
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-            if work.done():
-                work.result()
-                raise AssertionError("leading never ends by itself")
-            begun = self._clock.monotonic_seconds()
-            if await self._acquired():
-                renewed = begun
-            elif self._held_by_another() or begun - renewed >= self._timing.deadline:
+            await asyncio.sleep(self._timing.retry)
+            if self._left() <= 0:
                 return
+            if not await self._acquired() and self._held_by_another():
+                return
+
+    async def _deadline(self) -> None:
+        """Wait until the last renewal is too long ago, whatever the next one waits for."""
+        while True:
+            left = self._left()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
+
+    def _left(self) -> float:
+        return self._until - self._clock.monotonic_seconds()
 
     def _held_by_another(self) -> bool:
         return self._seen is not None and self._seen.holder not in ("", self._identity)
@@ -126,6 +145,7 @@ class Elector:
             return False
 
     async def _try(self) -> bool:
+        begun = self._clock.monotonic_seconds()
         found = await self._leases.read()
         now = self._clock.monotonic_seconds()
         if found != self._seen:
@@ -144,7 +164,7 @@ class Elector:
             transitions=before.transitions + (found is not None and not ours),
         )
         self._seen = await self._leases.write(wanted)
-        self._seen_at = now
+        self._seen_at, self._until = now, begun + self._timing.deadline
         return True
 
     async def _release(self) -> None:
@@ -167,7 +187,8 @@ class Elector:
             return
 
 
-async def _ended(work: "asyncio.Future[None]") -> None:
+async def _ended(*work: "asyncio.Future[None]") -> None:
     """Cancel and wait, so that nothing is written after the Lease has gone."""
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+    for one in work:
+        one.cancel()
+    await asyncio.gather(*work, return_exceptions=True)

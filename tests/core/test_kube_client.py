@@ -1,14 +1,10 @@
 """Calls to the API server, and the configuration that the official package reads."""
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kubernetes.aio import client as package
-from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
-from core.edge import tls
 from core.edge.kube.client import CALL_TRIES_MAX, NODES, Client
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.marks import MARK_LABEL
@@ -136,28 +132,3 @@ async def test_a_bad_kubeconfig_is_one_line_with_its_name(tmp_path: Path, text: 
 async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="absent: no such file"):
         await Client.connect(str(tmp_path / "absent"))
-
-
-async def test_a_token_that_is_renewed_is_read_again(tmp_path: Path) -> None:
-    """The package re-reads the projected token; TLS, because in a pod it insists on it."""
-    pair = tls.make_pair(["127.0.0.1"], int(time.time()))
-    (tmp_path / "ca").write_bytes(pair.ca)
-    (tmp_path / "token").write_text("first")
-    api = FakeApi()
-    await api.start(tls=tls.serving(pair))
-    api.put(NODES, node_object("n"))
-    loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
-        token_filename=str(tmp_path / "token"),
-        cert_filename=str(tmp_path / "ca"),
-        environ={"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
-    )
-    loader._token_refresh_period *= 0
-    settings = package.Configuration()
-    loader.load_and_set(settings)  # type: ignore[no-untyped-call]
-    async with Client(package.ApiClient(settings)) as client:
-        await client.get_node("n")
-        (tmp_path / "token").write_text("second")
-        await client.get_node("n")
-    await api.stop()
-    sent = [call.headers["Authorization"].lower() for call in api.calls]
-    assert sent == ["bearer first", "bearer second"]

@@ -1,4 +1,13 @@
+"""Clocks and event loops whose time is the test's own."""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import ParamSpec
+
+_Given = ParamSpec("_Given")
 
 
 @dataclass
@@ -12,3 +21,51 @@ class FakeClock:
 
     def monotonic_seconds(self) -> float:
         return self.seconds
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes at once when nobody is busy; without sockets."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        super().__init__(_Skipping(self.clock))
+
+    def time(self) -> float:
+        return self.clock.seconds
+
+
+TURN_SECONDS = 1e-6
+"""A turn of the loop takes time here too, or a wait of nearly nothing would never end."""
+
+
+class _Skipping(selectors.SelectSelector):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if not found:
+            assert timeout is not None, "everybody waits, and for nothing that will come"
+            self._clock.seconds += max(timeout, TURN_SECONDS)
+        return found
+
+
+def virtual_clock() -> FakeClock:
+    """Return the clock of the virtual loop that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop.clock
+
+
+def in_virtual_time(
+    test: Callable[_Given, Coroutine[None, None, None]],
+) -> Callable[_Given, None]:
+    """Let a test run in a loop of its own whose sleeping costs nothing."""
+
+    @functools.wraps(test)
+    def run(*given: _Given.args, **named: _Given.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*given, **named))
+
+    return run

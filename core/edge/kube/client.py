@@ -19,6 +19,7 @@ from kubernetes.aio.config import ConfigException
 
 from core.depth import decoded
 from core.edge import decode
+from core.edge.kube import token
 from core.edge.objects import NODE_DECODER
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model import Node, Taint
@@ -104,6 +105,8 @@ class Client:
                 await config.load_kube_config(  # type: ignore[no-untyped-call]
                     config_file=kubeconfig, client_configuration=settings
                 )
+            if (file := token.file_of(kubeconfig)) is not None:
+                token.follow(file, BEARER, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:
             raise InvalidInputError(where, _one_line(str(fault))) from fault
@@ -165,19 +168,21 @@ class Client:
         body: Mapping[str, Any] | None = None,
         *,
         seconds_max: float = CALL_SECONDS_MAX,
+        tries_max: int = CALL_TRIES_MAX,
     ) -> bytes:
         """Call and read the answer; call again as long as the server is throttling.
 
-        A PATCH is a JSON merge patch. Raises: ApiError with the status, ConflictError for 409,
-        UnavailableError when there is no answer.
+        *seconds_max* is for each try; the waits between them come on top. A PATCH is a JSON merge
+        patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError when there
+        is no answer.
         """
-        for tries in range(1, CALL_TRIES_MAX + 1):
+        for tries in range(1, tries_max + 1):
             try:
                 return await _read(
                     await self._call(method, path, body=body, seconds_max=seconds_max)
                 )
             except ApiError as fault:
-                if fault.status != 429 or tries == CALL_TRIES_MAX:
+                if fault.status != 429 or tries == tries_max:
                     raise
                 asked = fault.retry_after_seconds or 0
                 await self._sleep(min(max(asked, CALL_RETRY_SECONDS_MIN), CALL_RETRY_SECONDS_MAX))
@@ -258,7 +263,7 @@ def _one_line(text: str) -> str:
 
 def _unreachable(fault: BaseException) -> UnavailableError:
     if isinstance(fault, TimeoutError):
-        return UnavailableError(f"API server: no answer within {CALL_SECONDS_MAX:.0f} s")
+        return UnavailableError("API server: no answer in time")
     return UnavailableError(f"API server: {type(fault).__name__} {_one_line(str(fault))}")
 
 

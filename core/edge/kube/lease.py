@@ -4,7 +4,8 @@ Source: k8s.io/api/coordination/v1; times are RFC 3339 with six digits of micros
 """
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -27,10 +28,16 @@ class Lease:
     transitions: int = 0
     version: str = ""
     """The resourceVersion that was read; empty for one that is to be created."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """These two are kept as they were read, unless somebody gives others."""
 
 
 class LeaseStore:
-    """One Lease by namespace and name."""
+    """One Lease by namespace and name.
+
+    A call that is throttled fails: whoever competes for the Lease has no time to wait in here.
+    """
 
     def __init__(self, client: Client, namespace: str, name: str, call_seconds_max: float) -> None:
         self._client, self._namespace, self._name = client, namespace, name
@@ -41,7 +48,7 @@ class LeaseStore:
         """Return the record, None when there is none. Raises: UnavailableError."""
         path = f"{self._path}/{self._name}"
         try:
-            return _decoded(await self._client.ask("GET", path, seconds_max=self._seconds))
+            return _decoded(await self._ask("GET", path))
         except ApiError as fault:
             if fault.status == 404:
                 return None
@@ -52,12 +59,17 @@ class LeaseStore:
 
         Raises: ConflictError when somebody was faster, UnavailableError.
         """
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata: dict[str, Any] = {
+            "name": self._name,
+            "namespace": self._namespace,
+            "labels": dict(lease.labels),
+            "annotations": dict(lease.annotations),
+        }
         method, path = "POST", self._path
         if lease.version:
             metadata["resourceVersion"] = lease.version
             method, path = "PUT", f"{self._path}/{self._name}"
-        spec: dict[str, Any] = {
+        spec = {
             "holderIdentity": lease.holder,
             "leaseDurationSeconds": lease.duration_seconds,
             "acquireTime": lease.acquired,
@@ -65,7 +77,10 @@ class LeaseStore:
             "leaseTransitions": lease.transitions,
         }
         body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
-        return _decoded(await self._client.ask(method, path, body, seconds_max=self._seconds))
+        return _decoded(await self._ask(method, path, body))
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        return await self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
 
 
 def micro_time(unix_seconds: int) -> str:
@@ -75,6 +90,8 @@ def micro_time(unix_seconds: int) -> str:
 
 class _Meta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -101,9 +118,11 @@ def _decoded(raw: bytes) -> Lease:
     spec = found.spec
     return Lease(
         holder=spec.holder_identity or "",
-        duration_seconds=spec.lease_duration_seconds or 1,
+        duration_seconds=max(1, spec.lease_duration_seconds or 1),
         acquired=spec.acquire_time or "",
         renewed=spec.renew_time or "",
         transitions=spec.lease_transitions or 0,
         version=found.metadata.resource_version,
+        labels=found.metadata.labels or {},
+        annotations=found.metadata.annotations or {},
     )

@@ -1,0 +1,82 @@
+"""The Lease as the API server keeps it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from core.edge.kube.lease import Lease, LeaseStore
+from core.errors import ConflictError, UnavailableError
+from tests.support.fake_api import FakeApi
+from tests.support.following import Waits, opened
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/ebb"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as api:
+        yield api
+
+
+async def test_a_record_is_read_as_it_was_written_on_its_version_only(api: FakeApi) -> None:
+    async with opened(api) as client:
+        store = LeaseStore(client, "ns", "ebb", 5)
+        assert await store.read() is None
+        written = await store.write(Lease(holder="one", duration_seconds=15))
+        assert await store.read() == written
+        await store.write(written)
+        with pytest.raises(ConflictError):
+            await store.write(written)
+        with pytest.raises(ConflictError):
+            await store.write(Lease(holder="two"))
+
+
+async def test_labels_and_annotations_of_others_stay(api: FakeApi) -> None:
+    metadata = {"name": "ebb", "labels": {"a": "1"}, "annotations": {"b": "2"}}
+    api.put_document(PATH, {"metadata": metadata, "spec": {}})
+    async with opened(api) as client:
+        store = LeaseStore(client, "ns", "ebb", 5)
+        found = await store.read()
+        assert found is not None
+        await store.write(found)
+    stored = api.documents[PATH]["metadata"]
+    assert (stored["labels"], stored["annotations"]) == ({"a": "1"}, {"b": "2"})
+
+
+@pytest.mark.parametrize("verb", ["get", "put"])
+async def test_a_throttled_call_fails_at_once(api: FakeApi, verb: str) -> None:
+    api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": {}})
+    waits = Waits()
+    async with opened(api, waits=waits) as client:
+        store = LeaseStore(client, "ns", "ebb", 5)
+        found = await store.read()
+        assert found is not None
+        api.fail_next(verb, 429, headers={"Retry-After": "60"})
+        with pytest.raises(UnavailableError, match="answered 429"):
+            await (store.read() if verb == "get" else store.write(found))
+    assert waits.seconds == []
+
+
+async def test_a_call_without_an_answer_ends_at_its_bound(api: FakeApi) -> None:
+    api.swallow_next("get")
+    async with opened(api) as client:
+        with pytest.raises(UnavailableError, match="no answer in time"):
+            await LeaseStore(client, "ns", "ebb", 0.05).read()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"holderIdentity": None, "leaseDurationSeconds": None, "leaseTransitions": None},
+        {"leaseDurationSeconds": -5},
+    ],
+)
+async def test_what_is_missing_or_senseless_reads_as_nobodys(
+    api: FakeApi, spec: dict[str, object]
+) -> None:
+    api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": spec})
+    async with opened(api) as client:
+        found = await LeaseStore(client, "ns", "ebb", 5).read()
+    assert found is not None
+    assert (found.holder, found.duration_seconds, found.transitions) == ("", 1, 0)

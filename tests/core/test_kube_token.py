@@ -1,0 +1,100 @@
+"""Tokens in files that are renewed under a running program, against servers that insist."""
+
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio import client as package
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+from core.edge import tls
+from core.edge.kube import token
+from core.edge.kube.client import BEARER, NODES, Client
+from core.errors import UnavailableError
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object
+
+
+async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_path: Path) -> None:
+    file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    file.write_text("first\n")
+    wanted = "first"
+
+    async def node(request: web.Request) -> web.Response:
+        good = request.headers["Authorization"] == f"Bearer {wanted}"
+        return web.json_response(node_object("n")) if good else web.Response(status=401)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes/n", node)
+    async with TestServer(app) as server:
+        text = KUBECONFIG.format(url=server.make_url("/")).replace("token: a-", "tokenFile: ")
+        kubeconfig.write_text(text)
+        async with await Client.connect(str(kubeconfig)) as client:
+            await client.get_node("n")
+            wanted = "second"
+            with pytest.raises(UnavailableError, match="401"):
+                await client.get_node("n")
+            swapped = tmp_path / "new"
+            swapped.write_text(wanted)
+            swapped.rename(file)
+            await client.get_node("n")
+            file.write_text("")  # being written
+            await client.get_node("n")
+            file.unlink()  # and gone
+            await client.get_node("n")
+
+
+@pytest.mark.parametrize("found", [b"", b"\n", b"\xff\xfe", b"a\nb", b"a\x00"])
+def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) -> None:
+    (tmp_path / "token").write_bytes(found)
+    settings = package.Configuration(api_key={BEARER: "before"})
+    token.follow(tmp_path / "token", BEARER, settings)
+    settings.refresh_api_key_hook(settings)  # type: ignore[misc]
+    assert settings.api_key == {BEARER: "before"}
+
+
+@pytest.mark.parametrize(
+    ("user", "file"),
+    [
+        ("{tokenFile: /run/t}", "/run/t"),
+        ("{tokenFile: t}", "{folder}/t"),
+        ("{tokenFile: t, token: x}", None),
+        ("{token: x}", None),
+        ("{}", None),
+        ("", None),
+    ],
+)
+def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    text = KUBECONFIG.format(url="http://localhost").replace("{token: a-token}", user)
+    kubeconfig.write_text(text)
+    wanted = Path(file.format(folder=tmp_path)) if file else None
+    assert token.file_of(str(kubeconfig)) == wanted
+    assert token.file_of(None) == Path(token.POD_TOKEN)
+
+
+async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:
+    """In a pod the package insists on TLS."""
+    pair = tls.make_pair(["127.0.0.1"], int(time.time()))
+    (tmp_path / "ca").write_bytes(pair.ca)
+    (tmp_path / "token").write_text("first")
+    api = FakeApi()
+    await api.start(tls=tls.serving(pair))
+    api.put(NODES, node_object("n"))
+    loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
+        token_filename=str(tmp_path / "token"),
+        cert_filename=str(tmp_path / "ca"),
+        environ={"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(api.port)},
+    )
+    settings = package.Configuration()
+    loader.load_and_set(settings)  # type: ignore[no-untyped-call]
+    token.follow(tmp_path / "token", BEARER, settings)
+    async with Client(package.ApiClient(settings)) as client:
+        await client.get_node("n")
+        (tmp_path / "token").write_text("second")
+        await client.get_node("n")
+    await api.stop()
+    sent = [call.headers["Authorization"] for call in api.calls]
+    assert sent == ["Bearer first", "Bearer second"]
