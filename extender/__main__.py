@@ -4,11 +4,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.edge import http, program, tls
-from core.edge.clock import SystemClock
+from core.edge import http, program
+from core.edge.clock import Clock, SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import Handler, follow
 from core.edge.metrics import Metrics
+from core.edge.serving import Serving
 from core.marks import MARK_LABEL
 from core.programs import ExtenderConfig, ScoreMode
 from extender.app import make_app
@@ -27,7 +28,7 @@ async def _serve(start: program.Start) -> None:
     view = View(config.extender, config.taint_key)
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
-    serving = _serving(config.extender)
+    serving = _serving(config.extender, clock)
     metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
     context = serving.context if serving else None
     server = http.Server(app, config.extender.listen, context)
@@ -43,7 +44,7 @@ async def _serve(start: program.Start) -> None:
             watches.append(tasks.create_task(pods))
         if serving and config.extender.cert_file and config.extender.key_file:
             files = config.extender.cert_file, config.extender.key_file
-            watches.append(tasks.create_task(http.follow_files(serving, *files)))
+            watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))
         await server.start()
         await http.until_signal(stop)
         await http.drain(health)
@@ -52,12 +53,12 @@ async def _serve(start: program.Start) -> None:
         await server.stop()
 
 
-def _serving(config: ExtenderConfig) -> tls.Serving | None:
+def _serving(config: ExtenderConfig, clock: Clock) -> Serving | None:
     """Return what TLS is served with; None: plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
-    serving = tls.Serving(config.client_ca_file)
-    serving.load_files(config.cert_file, config.key_file)
+    serving = Serving(config.client_ca_file)
+    serving.load_files(config.cert_file, config.key_file, clock.unix_seconds())
     return serving
 
 

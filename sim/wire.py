@@ -20,6 +20,7 @@ from core.edge import http as bones
 from core.edge import tls
 from core.edge.clock import SystemClock
 from core.edge.metrics import Metrics
+from core.edge.serving import serving, trusting
 from core.errors import UnavailableError
 from core.model import Node, Pod, Taint
 from extender import wire
@@ -54,9 +55,9 @@ class OverTheWire:
             extender_app(view, _StoppedClock(), metrics, bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
-            webhook_app(metrics, bones.Health(), config.taint_key), ANY_PORT, tls.serving(pair)
+            webhook_app(metrics, bones.Health(), config.taint_key), ANY_PORT, serving(pair)
         )
-        self._trust = tls.trusting(pair.ca)
+        self._trust = trusting(pair.ca)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._reviews = 0

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from core.edge import http, program, tls
+from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import SystemClock
 from core.edge.kube.client import Client
@@ -21,9 +21,10 @@ from core.edge.kube.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
+from core.edge.serving import Serving
 from webhook import names
 from webhook.app import make_app
-from webhook.certs import Certificates
+from webhook.certs import Certificates, Stores
 from webhook.controller import Controller
 from webhook.election import Elector, Timing
 from webhook.feed import Feed
@@ -56,7 +57,7 @@ class _Webhook:
         self._view = ClusterView()
         self._namespace = os.environ.get("POD_NAMESPACE") or names.NAMESPACE
         name = os.environ.get("POD_NAME") or socket.gethostname()
-        self._serving = tls.Serving()
+        self._serving = Serving()
         timing = Timing.of(config.webhook.lease_seconds)
         self._elector = Elector(
             LeaseStore(client, self._namespace, names.LEASE, timing.deadline / 2),
@@ -76,7 +77,6 @@ class _Webhook:
             scale_in=ScaleIn(config, PodStore(client), self._metrics),
         )
         self._loop = Loop(self._view, self._controller, self._clock, self._metrics)
-        self._health.checks["view"] = self._loop.why_stale
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
@@ -84,7 +84,8 @@ class _Webhook:
         """Serve until SIGTERM; the order of leaving is that of Kubernetes' endpoints."""
         config, stop = self._config.webhook, asyncio.Event()
         if config.cert_file and config.key_file:
-            self._serving.load_files(config.cert_file, config.key_file)
+            now = self._clock.unix_seconds()
+            self._serving.load_files(config.cert_file, config.key_file, now)
         plain = http.Server(http.make_app(self._health, self._metrics), config.metrics_listen)
         app = make_app(self._metrics, self._health, self._config.taint_key)
         admission = http.Server(app, config.listen, self._serving.context)
@@ -135,18 +136,25 @@ class _Webhook:
     async def _keep_certificates(self) -> None:
         config = self._config.webhook
         if config.cert_file and config.key_file:
-            await http.follow_files(self._serving, config.cert_file, config.key_file)
+            files = config.cert_file, config.key_file
+            self._health.checks["certificate"] = self._why_not_valid
+            await http.follow_files(self._serving, *files, self._clock)
             return
+        secrets = SecretStore(self._client, self._namespace, names.SECRET)
         certificates = Certificates(
-            SecretStore(self._client, self._namespace, names.SECRET),
-            Registration(self._client, names.REGISTRATION),
+            Stores(secrets, Registration(self._client, names.REGISTRATION)),
             self._serving,
             names.server_names(self._namespace),
             self._clock,
             soak_seconds=config.rotation_soak_seconds,
+            tell=partial(self._events.tell_of, self._namespace),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         await certificates.keep(lambda: self._elector.leading)
+
+    def _why_not_valid(self) -> str | None:
+        valid = self._clock.unix_seconds() < self._serving.valid_until
+        return None if valid else "no valid certificate"
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
 """The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the registration.
 
-Every replica signs its own leaf. The CA is changed in stages that the Secret records, so that at
-any moment every caBundle holds the CA of every leaf that is served:
-(a) `next` is made and put into the bundle beside `ca`; (b) after a soak it becomes `ca` and signs,
-the one before stays in the bundle as `old`; (c) `old` goes when its last leaf has ended.
+Every replica signs its own leaf. What others may have written over ours, in the Secret or in the
+registration, is checked before it is used, and the leader puts in its place what works.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
+from core.edge import serving as wire
 from core.edge import tls
 from core.edge.clock import Clock
 from core.edge.kube.trust import Secret
 from core.edge.logs import fields
-from core.edge.tls import Pair, Serving
+from core.edge.serving import Serving
 from core.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
+from webhook.authority import KEYS, OLD_SECONDS, Trust, advance, begin
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
 """On the Secret: any value asks for a new CA now; it is taken away when that has begun."""
-OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
+REPLACED: Final = "CertificateAuthorityReplaced"
 BUNDLE_MAX: Final = 8
 """Certificates of one caBundle; others' come after ours and the surplus is left out."""
 TRIES_MAX: Final = 5
@@ -56,64 +56,15 @@ class Bundles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """What the Secret records; times are unix seconds."""
+class Stores:
+    """The two objects in the cluster that hold certificates."""
 
-    ca: Pair
-    next: Pair | None = None
-    next_since: int = 0
-    old: bytes = b""
-    old_until: int = 0
-
-    def bundle(self) -> list[bytes]:
-        """Return the CAs that must be trusted now."""
-        found = [self.ca.certificate, self.next.certificate if self.next else b"", self.old]
-        return [certificate for certificate in found if certificate]
-
-    def encode(self) -> dict[str, bytes]:
-        """Write the Secret's data."""
-        data = {"ca.crt": self.ca.certificate, "ca.key": self.ca.key}
-        if self.next:
-            data |= {"next.crt": self.next.certificate, "next.key": self.next.key}
-            data["next.since"] = str(self.next_since).encode()
-        if self.old:
-            data |= {"old.crt": self.old, "old.until": str(self.old_until).encode()}
-        return data
-
-    @classmethod
-    def decode(cls, data: Mapping[str, bytes]) -> "Trust | None":
-        """Read the Secret's data; None when it is empty. Raises: InvalidInputError."""
-        if not data:
-            return None
-        try:
-            coming = Pair(data["next.crt"], data["next.key"]) if "next.crt" in data else None
-            return cls(
-                Pair(data["ca.crt"], data["ca.key"]),
-                coming,
-                int(data.get("next.since", b"0")),
-                data.get("old.crt", b""),
-                int(data.get("old.until", b"0")),
-            )
-        except (KeyError, ValueError) as fault:
-            problem = f"{fault}; empty its data to have a new CA made"
-            raise InvalidInputError("Secret with the CA", problem) from fault
+    secrets: Secrets
+    registration: Bundles
 
 
-def advance(trust: Trust, now: int, soak_seconds: int, *, asked: bool, trusted: bool) -> Trust:
-    """Return the next stage if its time has come, else the same.
-
-    *asked*: somebody wants a new CA. *trusted*: every caBundle holds all of `trust.bundle()`.
-    """
-    if trust.old and now >= trust.old_until:
-        return replace(trust, old=b"", old_until=0)
-    if trust.next is not None:
-        if not trusted or now - trust.next_since < soak_seconds:
-            return trust
-        return Trust(trust.next, old=trust.ca.certificate, old_until=now + OLD_SECONDS)
-    start, end = tls.life(trust.ca.certificate)
-    if asked or (end - now) * 3 < end - start:
-        return replace(trust, next=tls.make_ca(now), next_since=now)
-    return trust
+Tell = Callable[[str, str], None]
+"""Takes an Event's reason and a note for people."""
 
 
 class Certificates:
@@ -121,16 +72,17 @@ class Certificates:
 
     def __init__(
         self,
-        secrets: Secrets,
-        registration: Bundles,
+        stores: Stores,
         serving: Serving,
         names: Sequence[str],
         clock: Clock,
         *,
         soak_seconds: int,
+        tell: Tell = lambda *_: None,
     ) -> None:
-        self._secrets, self._registration, self._serving = secrets, registration, serving
-        self._names, self._clock, self._soak = names, clock, soak_seconds
+        self._secrets, self._registration = stores.secrets, stores.registration
+        self._serving, self._names, self._clock = serving, names, clock
+        self._soak, self._tell = soak_seconds, tell
         self._signed_by = b""
         self._renew_at = 0
         self._trusted: str | None = "its CA has not been looked for in the registration yet"
@@ -153,17 +105,17 @@ class Certificates:
 
     async def round(self, *, leading: bool) -> None:
         """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
-        trust = await self._load()
+        secret, trust = await self._load(leading=leading)
         bundles = await self._registration.bundles()
         if leading:
-            trust = await self._advance(trust, bundles or ())
+            trust = await self._advance(secret, trust, bundles or ())
         if leading and bundles is not None:
             wanted = self._wanted(trust, bundles)
             if any(bundle != wanted for bundle in bundles):
                 await self._registration.write(bundles, wanted)
                 log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
                 bundles = [wanted for _ in bundles]
-        await self._sign(trust)
+        self._sign(trust)
         self._judge(bundles)
 
     def _judge(self, bundles: list[bytes] | None) -> None:
@@ -173,34 +125,49 @@ class Certificates:
             if self._signed_by not in tls.split(bundle):
                 self._trusted = "its CA is not in the registration's caBundle yet"
 
-    async def _load(self) -> Trust:
+    async def _load(self, *, leading: bool) -> tuple[Secret, Trust]:
+        """Return the CA, and the Secret as it is now; make one where there is none of use.
+
+        Whoever finds the Secret empty makes one, the leader alone puts one in garbage's place.
+        Raises: UnavailableError, InvalidInputError.
+        """
         for _ in range(TRIES_MAX):
-            secret = await self._secrets.read()
-            trust = Trust.decode(secret.data)
-            if trust is not None:
-                return trust
-            made = Trust(tls.make_ca(self._clock.unix_seconds()))
+            secret, now = await self._secrets.read(), self._clock.unix_seconds()
+            why = "there was none"
+            if not KEYS.isdisjoint(secret.data):
+                try:
+                    return secret, Trust.decode(secret.data, now)
+                except InvalidInputError as fault:
+                    why = f"the one in the Secret cannot be used: {fault}"
+                    if not leading:
+                        raise UnavailableError(f"{why}; the leader makes a new one") from fault
+            made = begin(now, self._signed_by)
             try:
-                await self._secrets.write(secret, made.encode(), secret.annotations)
+                written = await self._write(secret, made, secret.annotations)
             except ConflictError:
                 continue  # another replica was faster: its CA is the one
-            log.info("made a CA")
-            return made
+            log.warning("made a CA", extra=fields(reason=why))
+            if secret.data:
+                self._tell(REPLACED, why)
+            return written, made
         raise UnavailableError("the Secret with the CA changes all the time")
 
-    async def _advance(self, trust: Trust, bundles: Sequence[bytes]) -> Trust:
-        secret = await self._secrets.read()
-        if Trust.decode(secret.data) != trust:
-            raise ConflictError("the Secret with the CA has changed")
+    async def _write(self, secret: Secret, trust: Trust, annotations: Mapping[str, str]) -> Secret:
+        theirs = {name: value for name, value in secret.data.items() if name not in KEYS}
+        return await self._secrets.write(secret, theirs | trust.encode(), annotations)
+
+    async def _advance(self, secret: Secret, trust: Trust, bundles: Sequence[bytes]) -> Trust:
+        """Go to the next stage, and write what was put right when it was read."""
         asked = ROTATE_ANNOTATION in secret.annotations
         trusted = all(set(trust.bundle()) <= set(tls.split(bundle)) for bundle in bundles)
         now = self._clock.unix_seconds()
         after = advance(trust, now, self._soak, asked=asked, trusted=trusted)
-        if after != trust:
+        ours = {name: value for name, value in secret.data.items() if name in KEYS}
+        if after.encode() != ours:
             keep = dict(secret.annotations)
             if after.next is not None:
                 keep.pop(ROTATE_ANNOTATION, None)
-            await self._secrets.write(secret, after.encode(), keep)
+            await self._write(secret, after, keep)
             log.info("the CA's next stage", extra=fields(certificates=len(after.bundle())))
         return after
 
@@ -209,13 +176,13 @@ class Certificates:
         now, ours = self._clock.unix_seconds(), trust.bundle()
         others = []
         for certificate in (one for bundle in bundles for one in tls.split(bundle)):
-            if tls.is_ours(certificate) or tls.life(certificate)[1] <= now:
+            if not wire.lasts(certificate, now) or tls.is_ours(certificate):
                 continue
             if certificate not in others:
                 others.append(certificate)
         return b"".join((*ours, *others)[:BUNDLE_MAX])
 
-    async def _sign(self, trust: Trust) -> None:
+    def _sign(self, trust: Trust) -> None:
         now = self._clock.unix_seconds()
         if trust.ca.certificate == self._signed_by and now < self._renew_at:
             return

@@ -41,8 +41,11 @@ class Settings:
         self._clock, self._metrics, self._tell = clock, metrics, tell
         self._succeeded()
 
-    async def reload(self) -> None:
-        """Swap the configuration if the file is good; else the last good one stays."""
+    async def reload(self) -> bool:
+        """Swap the configuration if the file is good; else the last good one stays.
+
+        True: what stands in the file now has been dealt with, and told, once.
+        """
         try:
             note = await self._swap()
         except ConfigError as fault:
@@ -53,6 +56,7 @@ class Settings:
             self._succeeded()
             log.info("configuration changed", extra=fields(path=self._path, plan=note))
             self._tell(ACCEPTED, note)
+        return True
 
     async def _swap(self) -> str:
         found = files.read_config(self._path)

@@ -11,9 +11,10 @@ import orjson
 from aiohttp import web
 
 from core.edge.changes import on_change
+from core.edge.clock import Clock
 from core.edge.logs import fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
-from core.edge.tls import Serving
+from core.edge.serving import Serving
 from core.errors import InvalidInputError
 
 KEEPALIVE_SECONDS: Final = 3600.0
@@ -117,19 +118,20 @@ class Server:
         await self._runner.cleanup()
 
 
-async def follow_files(serving: Serving, certificate: str, key: str) -> None:
+async def follow_files(serving: Serving, certificate: str, key: str, clock: Clock) -> None:
     """Load the pair anew whenever its files have changed, until cancelled.
 
-    A pair that cannot be used is logged, and the one before is served on.
+    A pair that cannot be used is logged and tried again, and the one before is served on.
     """
 
-    async def load() -> None:
+    async def load() -> bool:
         try:
-            serving.load_files(certificate, key)
+            serving.load_files(certificate, key, clock.unix_seconds())
         except InvalidInputError as fault:
             log.warning("certificate not changed", extra=fields(reason=str(fault)))
-        else:
-            log.info("serving a new certificate", extra=fields(valid_until=serving.valid_until))
+            return False
+        log.info("serving a new certificate", extra=fields(valid_until=serving.valid_until))
+        return True
 
     await on_change((certificate, key), load)
 

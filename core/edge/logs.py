@@ -22,6 +22,12 @@ def start(level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    sys.unraisablehook = _unraisable
+
+
+def _unraisable(found: "sys.UnraisableHookArgs") -> None:
+    """Log in one line what a callback could not raise: a caller's server name that is no text."""
+    logging.getLogger("ebb").warning("unraisable", extra=fields(reason=repr(found.exc_value)))
 
 
 class _JsonLines(logging.Formatter):

@@ -1,17 +1,18 @@
-"""Certificates: from files, or a CA and leaves of our own; the only importer of `cryptography`."""
+"""Certificates and keys as bytes: a CA and leaves of our own; alone imports `cryptography`."""
 
 import datetime as dt
 import ipaddress
-import ssl
-import tempfile
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.errors import InvalidInputError
@@ -20,6 +21,8 @@ CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 7
 BACKDATE_SECONDS: Final = 3600
 """Clocks differ: a certificate is valid from a little before it was made."""
+BUNDLE_CERTIFICATES_MAX: Final = 100
+"""More of one bundle are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +49,22 @@ def make_ca(unix_seconds: int) -> Pair:
 
 def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
     """Sign a serving certificate for DNS names and IP addresses. Raises: InvalidInputError."""
-    issuer = _certificate(ca.certificate)
     issuer_key = _key(ca.key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ebb")])
-    certificate = (
-        _builder(subject, issuer.subject, key.public_key(), unix_seconds, LEAF_DAYS)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([_name(name) for name in names]), critical=False
+    with reading("CA"):
+        issuer = _certificate(ca.certificate).subject
+        certificate = (
+            _builder(subject, issuer, key.public_key(), unix_seconds, LEAF_DAYS)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([*map(_name, names)]), critical=False)
+            .add_extension(_SERVER, critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+                critical=False,
+            )
+            .sign(issuer_key, hashes.SHA256())
         )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
-            critical=False,
-        )
-        .sign(issuer_key, hashes.SHA256())
-    )
     return replace(_pair(certificate, key), ca=ca.certificate)
 
 
@@ -74,88 +76,65 @@ def make_pair(names: Sequence[str], unix_seconds: int) -> Pair:
 def life(certificate: bytes) -> tuple[int, int]:
     """Return from and until when it is valid, unix seconds. Raises: InvalidInputError."""
     found = _certificate(certificate)
-    return int(found.not_valid_before_utc.timestamp()), int(found.not_valid_after_utc.timestamp())
+    with reading("certificate"):
+        since, until = found.not_valid_before_utc, found.not_valid_after_utc
+    return int(since.timestamp()), int(until.timestamp())
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """Return a bundle's certificates, each in canonical PEM. Raises: InvalidInputError."""
-    try:
-        found = x509.load_pem_x509_certificates(bundle) if bundle.strip() else []
-    except ValueError as fault:
-        raise InvalidInputError("certificates", f"not PEM: {fault}") from fault
-    return [certificate.public_bytes(_PEM) for certificate in found]
+    """Return a bundle's certificates, each in canonical PEM; what is none is left out.
+
+    So does the API server: what it cannot read in a caBundle it does not trust.
+    """
+    found = []
+    for _, block in zip(range(BUNDLE_CERTIFICATES_MAX), _BLOCK.finditer(bundle), strict=False):
+        try:
+            found.append(_certificate(block[0]).public_bytes(_PEM))
+        except InvalidInputError:
+            continue
+    return found
+
+
+def signs_itself(certificate: bytes) -> None:
+    """Check that it is whole and a root. Raises: InvalidInputError."""
+    found = _certificate(certificate)
+    with reading("CA"):
+        found.verify_directly_issued_by(found)
 
 
 def is_ours(certificate: bytes) -> bool:
     """Say whether it is a CA that `make_ca` made. Raises: InvalidInputError."""
-    return _certificate(certificate).subject == _CA_NAME
+    found = _certificate(certificate)
+    with reading("certificate"):
+        return found.subject == _CA_NAME
 
 
-class Serving:
-    """A server's TLS whose certificate can change while it listens.
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Name whatever the libraries raise on bytes that somebody else wrote.
 
-    New handshakes see the new one; connections that are open go on.
+    Raises: InvalidInputError.
     """
-
-    def __init__(self, client_ca: str | None = None) -> None:
-        """*client_ca*: a PEM file; a certificate that a caller shows must be of it."""
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.valid_until = 0
-        """Unix seconds; 0 as long as nothing has been loaded."""
-        if client_ca is not None:
-            try:
-                self.context.load_verify_locations(client_ca)
-            except (ssl.SSLError, OSError) as fault:
-                raise InvalidInputError(client_ca, f"not PEM certificates: {fault}") from fault
-            self.context.verify_mode = ssl.CERT_OPTIONAL
-
-    def load(self, pair: Pair) -> None:
-        """Serve this certificate; the ssl module wants a file, which is gone at once."""
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(pair.certificate + pair.key)
-            file.flush()
-            self.context.load_cert_chain(file.name)
-        self.valid_until = life(pair.certificate)[1]
-
-    def load_files(self, certificate: str, key: str) -> None:
-        """Serve what stands in PEM files. Raises: InvalidInputError that names them."""
-        for path in (certificate, key):
-            if not Path(path).is_file():
-                raise InvalidInputError(path, "no such file")
-        try:
-            self.context.load_cert_chain(certificate, key)
-            self.valid_until = life(Path(certificate).read_bytes())[1]
-        except (ssl.SSLError, OSError) as fault:
-            raise InvalidInputError(f"{certificate}, {key}", f"not a PEM pair: {fault}") from fault
-
-
-def serving(pair: Pair) -> ssl.SSLContext:
-    """Return a server's context for a certificate that does not change."""
-    server = Serving()
-    server.load(pair)
-    return server.context
-
-
-def trusting(ca: bytes) -> ssl.SSLContext:
-    """Return a client's context that trusts this CA alone."""
-    return ssl.create_default_context(cadata=ca.decode())
+    try:
+        yield
+    except _REFUSALS as fault:
+        raise InvalidInputError(what, f"{type(fault).__name__} {fault}".strip()) from fault
+    except BaseException as fault:
+        if type(fault).__name__ != "PanicException":  # what Rust raises; it has no other name
+            raise
+        raise InvalidInputError(what, "cannot be read") from fault
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
-    try:
+    with reading("certificate"):
         return x509.load_pem_x509_certificate(pem)
-    except ValueError as fault:
-        raise InvalidInputError("certificate", f"not PEM: {fault}") from fault
 
 
 def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    try:
+    with reading("key"):
         key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError) as fault:
-        raise InvalidInputError("key", f"not PEM without a password: {fault}") from fault
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidInputError("key", "is not of an elliptic curve")
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, _CURVES):
+        raise InvalidInputError("key", "is not of a curve that the API server knows")
     return key
 
 
@@ -167,6 +146,23 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pai
 
 
 _PEM: Final = serialization.Encoding.PEM
+_BLOCK: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"
+)
+_REFUSALS: Final = (
+    CryptographyDeprecationWarning,  # where warnings are errors
+    InvalidSignature,
+    OSError,  # ssl.SSLError among them
+    OverflowError,
+    TypeError,
+    UnsupportedAlgorithm,
+    ValueError,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_SERVER: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 _CA_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ebb-ca")])
 _CA_USAGE: Final = x509.KeyUsage(
     digital_signature=True,

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from core.edge import http, tls
 from core.edge.metrics import Metrics
+from core.edge.serving import trusting
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from webhook.app import MUTATE_PATH, make_app
@@ -65,7 +66,7 @@ class Servers:
         pair = tls.make_pair(["localhost"], int(time.time()))
         pem = folder / "pair.pem"
         pem.write_bytes(pair.certificate + pair.key)
-        self.trusting = tls.trusting(pair.ca)
+        self.trusting = trusting(pair.ca)
         self.peer = serving.build_peer(folder)
         self.ports = {"Ebb": stack.enter_context(serving.python_server(ebb, pem))}
         if self.peer:

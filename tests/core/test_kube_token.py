@@ -12,6 +12,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from core.edge import tls
 from core.edge.kube import token
 from core.edge.kube.client import BEARER, NODES, Client
+from core.edge.serving import serving
 from core.errors import UnavailableError
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
@@ -81,7 +82,7 @@ async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(pair.ca)
     (tmp_path / "token").write_text("first")
     api = FakeApi()
-    await api.start(tls=tls.serving(pair))
+    await api.start(tls=serving(pair))
     api.put(NODES, node_object("n"))
     loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
         token_filename=str(tmp_path / "token"),

@@ -10,12 +10,14 @@ import pytest
 from core.edge import http, tls
 from core.edge.clock import SystemClock
 from core.edge.metrics import Metrics
+from core.edge.serving import Serving, serving, trusting
 from core.errors import InvalidInputError
 from tests.support.admission import patch_of
 from webhook.app import make_app
 
 MESSAGES = Path(__file__).parent / "messages"
-PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
+NOW = SystemClock().unix_seconds()
+PAIR = tls.make_pair(["localhost", "127.0.0.1"], NOW)
 
 
 class Served:
@@ -29,9 +31,9 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     metrics = Metrics()
     app = make_app(metrics, http.Health())
-    server = http.Server(app, "127.0.0.1:0", tls.serving(PAIR))
+    server = http.Server(app, "127.0.0.1:0", serving(PAIR))
     await server.start()
-    connector = aiohttp.TCPConnector(ssl=tls.trusting(PAIR.ca))
+    connector = aiohttp.TCPConnector(ssl=trusting(PAIR.ca))
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Served(server.port, metrics, session)
     await server.stop()
@@ -74,16 +76,16 @@ async def test_health_is_served_too(served: Served) -> None:
 async def test_another_authority_is_not_trusted(served: Served) -> None:
     other = tls.make_pair(["localhost"], SystemClock().unix_seconds())
     with pytest.raises(aiohttp.ClientConnectorCertificateError):
-        await served.session.get(f"{served.url}/livez", ssl=tls.trusting(other.ca))
+        await served.session.get(f"{served.url}/livez", ssl=trusting(other.ca))
 
 
 async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
     pair = tls.make_pair(["elsewhere.example"], SystemClock().unix_seconds())
-    server = http.Server(make_app(Metrics(), http.Health()), "127.0.0.1:0", tls.serving(pair))
+    server = http.Server(make_app(Metrics(), http.Health()), "127.0.0.1:0", serving(pair))
     await server.start()
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await session.get(f"https://localhost:{server.port}/livez", ssl=tls.trusting(pair.ca))
+            await session.get(f"https://localhost:{server.port}/livez", ssl=trusting(pair.ca))
     await server.stop()
 
 
@@ -91,7 +93,7 @@ def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
-    tls.Serving().load_files(str(cert), str(key))
+    Serving().load_files(str(cert), str(key), NOW)
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])
@@ -100,6 +102,6 @@ def test_files_that_are_no_pair_are_refused_by_name(tmp_path: Path, content: byt
     cert.write_bytes(content)
     key.write_bytes(PAIR.key)
     with pytest.raises(InvalidInputError, match=r"tls\.crt"):
-        tls.Serving().load_files(str(cert), str(key))
+        Serving().load_files(str(cert), str(key), NOW)
     with pytest.raises(InvalidInputError, match="missing"):
-        tls.Serving().load_files(str(tmp_path / "missing"), str(key))
+        Serving().load_files(str(tmp_path / "missing"), str(key), NOW)

@@ -107,6 +107,25 @@ async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
     assert running.told[0][0] == REFUSED
 
 
+async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) -> None:
+    file, answers = tmp_path / "file", [True, False, False]
+    file.write_text("one")
+    tried = asyncio.Event()
+
+    async def act() -> bool:
+        if len(answers) == 1:
+            tried.set()
+        return answers.pop()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(on_change([str(file)], act, every_seconds=0.001))
+        await asyncio.sleep(0)
+        file.write_text("three")
+        await tried.wait()
+        task.cancel()
+    assert answers == []
+
+
 async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> None:
     """The kubelet writes a new folder and turns the link that the path goes through."""
     for name in ("one", "two"):
@@ -116,8 +135,9 @@ async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> N
     link.symlink_to("one")
     seen, watching = asyncio.Event(), asyncio.Event()
 
-    async def act() -> None:
+    async def act() -> bool:
         seen.set()
+        return True
 
     async def watch() -> None:
         watching.set()

@@ -72,7 +72,7 @@ class Registration:
             raise ConflictError("the webhook's registration has changed")
         text = base64.b64encode(wanted).decode()
         webhooks = [
-            {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": text}}
+            {**webhook, "clientConfig": {**_client(webhook), "caBundle": text}}
             for webhook in _webhooks(found)
         ]
         metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
@@ -91,13 +91,17 @@ def _webhooks(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found.get("webhooks") or []
 
 
+def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
+    return webhook.get("clientConfig") or {}
+
+
 def _bundle(webhook: Mapping[str, Any]) -> bytes:
-    return _decoded(webhook["clientConfig"].get("caBundle") or "")
+    return _decoded(_client(webhook).get("caBundle") or "")
 
 
 def _secret(raw: bytes) -> Secret:
     found = _object(raw)
-    data = {name: _decoded(value) for name, value in (found.get("data") or {}).items()}
+    data = {name: _decoded(value or "") for name, value in (found.get("data") or {}).items()}
     return Secret(data, found["metadata"].get("annotations") or {}, found)
 
 
@@ -111,7 +115,8 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> bytes:
+    """Return the bytes, or what is not base64 as it is: whoever asks finds that it is garbage."""
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as fault:
-        raise UnavailableError(f"API server: not base64: {fault}") from fault
+    except (binascii.Error, ValueError):
+        return text.encode()

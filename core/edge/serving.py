@@ -1,0 +1,147 @@
+"""TLS as it is served and trusted: a certificate that can change, and whether a CA would do."""
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from core.edge import tls
+from core.edge.tls import Pair, reading
+from core.errors import InvalidInputError
+
+AHEAD_SECONDS_MAX: Final = 24 * 3600
+"""A CA that begins later than this from now is none; less may be another replica's clock."""
+FILE_BYTES_MAX: Final = 1024**2
+TURNS_MAX: Final = 10
+"""A handshake in memory takes three."""
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
+"""X509_V_FLAG_NO_CHECK_TIME: the time is the caller's. The ssl module has no name for it."""
+
+
+class Serving:
+    """A server's TLS whose certificate can change while it listens.
+
+    New handshakes see the new one; connections that are open go on. Each certificate has a context
+    of its own, which a handshake is given when it begins: a pair that cannot be used, or has a key
+    of another kind, leaves nothing behind in the one that is served.
+    """
+
+    def __init__(self, client_ca: str | None = None) -> None:
+        """*client_ca*: a PEM file; a certificate that a caller shows must be of it."""
+        self._client_ca: str | None = None
+        if client_ca is not None:
+            try:
+                self._client_ca = Path(client_ca).read_text(encoding="ascii")
+                self._fresh()
+            except (ssl.SSLError, OSError, ValueError) as fault:
+                raise InvalidInputError(client_ca, f"not PEM certificates: {fault}") from fault
+        self._current: ssl.SSLContext | None = None
+        self.context = self._fresh()
+        self.context.sni_callback = self._give
+        self.valid_until = 0
+        """Unix seconds; 0 as long as nothing has been loaded."""
+
+    def _fresh(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._client_ca is not None:
+            context.load_verify_locations(cadata=self._client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def _give(self, handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        if self._current is not None:
+            handshake.context = self._current
+
+    def load(self, pair: Pair) -> None:
+        """Serve this certificate. Raises: InvalidInputError; then the one before is served on."""
+        valid_until = tls.life(pair.certificate)[1]
+        context = self._fresh()
+        with reading("certificate and key"), tempfile.NamedTemporaryFile() as file:
+            # The ssl module wants a file, which is gone at once; without a password it would ask.
+            file.write(pair.certificate + b"\n" + pair.key)
+            file.flush()
+            context.load_cert_chain(file.name, password="")
+        self._current, self.valid_until = context, valid_until
+
+    def load_files(self, certificate: str, key: str, unix_seconds: int) -> None:
+        """Serve what stands in PEM files. Raises: InvalidInputError that names them.
+
+        A pair that is not valid at that time is refused as long as the one before is.
+        """
+        pair = Pair(_content(certificate), _content(key))
+        try:
+            since, until = tls.life(pair.certificate)
+            usable = since <= unix_seconds < until or unix_seconds >= self.valid_until
+            if usable:
+                self.load(pair)
+        except InvalidInputError as fault:
+            raise InvalidInputError(f"{certificate}, {key}", f"not a PEM pair: {fault}") from fault
+        if not usable:
+            raise InvalidInputError(certificate, "is not valid at this time")
+
+
+def serving(pair: Pair) -> ssl.SSLContext:
+    """Return a server's context for a certificate that does not change."""
+    server = Serving()
+    server.load(pair)
+    return server.context
+
+
+def trusting(ca: bytes) -> ssl.SSLContext:
+    """Return a client's context that trusts this CA alone. Raises: InvalidInputError."""
+    with reading("CA"):
+        return ssl.create_default_context(cadata=ca.decode("ascii"))
+
+
+def check_ca(ca: Pair, unix_seconds: int) -> None:
+    """Say whether clients that trust it would take what it signs now.
+
+    Raises: InvalidInputError: it is damaged, no CA, not signed by itself, its key is another
+    one's, or its time is over.
+    """
+    tls.signs_itself(ca.certificate)
+    since, until = tls.life(ca.certificate)
+    if not since - AHEAD_SECONDS_MAX <= unix_seconds < until:
+        raise InvalidInputError("CA", "is not valid at this time")
+    _shake_hands(tls.make_leaf(ca, ["localhost"], unix_seconds), "localhost")
+
+
+def lasts(certificate: bytes, unix_seconds: int) -> bool:
+    """Say whether TLS can read it and it has not ended."""
+    try:
+        trusting(certificate)
+        return unix_seconds < tls.life(certificate)[1]
+    except InvalidInputError:
+        return False
+
+
+def _shake_hands(leaf: Pair, name: str) -> None:
+    """Connect in memory, as a client that trusts its CA alone. Raises: InvalidInputError."""
+    trust = trusting(leaf.ca)
+    trust.verify_flags |= _NO_CHECK_TIME
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with reading("CA"):
+        waiting = [
+            trust.wrap_bio(to_client, to_server, server_hostname=name),
+            serving(leaf).wrap_bio(to_server, to_client, server_side=True),
+        ]
+        for _ in range(TURNS_MAX):
+            for end in tuple(waiting):
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+                waiting.remove(end)
+    if waiting:
+        raise InvalidInputError("CA", "a handshake does not end")
+
+
+def _content(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(FILE_BYTES_MAX)
+    except FileNotFoundError as fault:
+        raise InvalidInputError(path, "no such file") from fault
+    except OSError as fault:
+        raise InvalidInputError(path, str(fault)) from fault

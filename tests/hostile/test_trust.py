@@ -1,0 +1,360 @@
+"""What others may write where Ebb keeps its trust: the Secret, the caBundle, files of a pair."""
+
+import base64
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from core.edge import serving, tls
+from core.edge.kube.trust import REGISTRATIONS, Registration, SecretStore
+from core.edge.serving import Serving
+from core.edge.tls import Pair
+from core.errors import EbbError, InvalidInputError, UnavailableError
+from tests.support.certificates import (
+    START,
+    Cluster,
+    connects,
+    mutated,
+    pem_of,
+    replica,
+    signed,
+)
+from tests.support.clock import FakeClock
+from tests.support.fake_api import FakeApi
+from tests.support.following import opened
+from webhook.authority import OLD_SECONDS, Trust
+from webhook.certs import REPLACED
+
+DAY = 24 * 3600
+CA, OTHER = tls.make_ca(START), tls.make_ca(START)
+LEAF = tls.make_leaf(CA, ["localhost"], START)
+EXPIRED = tls.make_ca(START - 11 * 365 * DAY)
+COMING = tls.make_ca(START + 365 * DAY)
+
+
+@cache
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
+def own(curve: ec.EllipticCurve) -> Pair:
+    """Return a CA of another curve, signed by itself."""
+    key = ec.generate_private_key(curve)
+    first = signed(CA, key, name="x", days=3650, is_ca=True)
+    named = Pair(first.certificate, first.key)
+    return signed(named, key, name="x", days=3650, is_ca=True)
+
+
+def locked() -> bytes:
+    return pem_of(ec.generate_private_key(ec.SECP256R1()), b"password")
+
+
+def secret(crt: bytes, key: bytes) -> dict[str, bytes]:
+    return {"ca.crt": crt, "ca.key": key}
+
+
+UNUSABLE: dict[str, Mapping[str, bytes]] = {
+    "empty": secret(b"", b""),
+    "no PEM": secret(b"garbage", b"garbage"),
+    "not text": secret(bytes(range(256)), bytes(range(256))),
+    "zeros": secret(bytes(100_000), bytes(100_000)),
+    "base64 twice": secret(base64.b64encode(CA.certificate), base64.b64encode(CA.key)),
+    "half a certificate": secret(CA.certificate[:300], CA.key),
+    "half a key": secret(CA.certificate, CA.key[:100]),
+    "no key": {"ca.crt": CA.certificate},
+    "no certificate": {"ca.key": CA.key},
+    "the wrong way round": secret(CA.key, CA.certificate),
+    "key of another CA": secret(CA.certificate, OTHER.key),
+    "key with a password": secret(CA.certificate, locked()),
+    "RSA": secret(CA.certificate, pem_of(rsa_key())),
+    "a leaf": secret(LEAF.certificate, LEAF.key),
+    "expired": secret(EXPIRED.certificate, EXPIRED.key),
+    "in a year": secret(COMING.certificate, COMING.key),
+    "a curve that few know": secret(own(ec.SECP256K1()).certificate, own(ec.SECP256K1()).key),
+    "an empty PEM": secret(b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", CA.key),
+    "many beginnings": secret(b"-----BEGIN CERTIFICATE-----\n" * 30_000, CA.key),
+    "only the next one": {"next.crt": CA.certificate, "next.key": CA.key, "next.since": b"0"},
+}
+
+
+def ready(cluster: Cluster, server: Serving) -> bool:
+    assert cluster.bundle is not None
+    return all(connects(server.context, bundle) for bundle in cluster.bundle)
+
+
+@pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
+async def test_the_leader_puts_a_new_ca_in_the_place_of_what_cannot_be_used(
+    data: Mapping[str, bytes],
+) -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    leader, of_leader = replica(cluster, clock)
+    other, of_other = replica(cluster, clock)
+    await leader.round(leading=True)
+    await other.round(leading=False)
+    cluster.data = {**data, "theirs": b"1"}
+    with pytest.raises(UnavailableError, match="the leader makes a new one"):
+        await other.round(leading=False)
+    assert cluster.data["theirs"] == b"1", "who does not lead waits"
+    await leader.round(leading=True)
+    assert [reason for reason, _ in cluster.told] == [REPLACED]
+    assert leader.why_not_ready() is None
+    assert ready(cluster, of_leader)
+    assert ready(cluster, of_other), "signed by the CA before, which is still trusted"
+    await other.round(leading=False)
+    assert other.why_not_ready() is None
+    assert ready(cluster, of_other)
+    assert cluster.data["theirs"] == b"1"
+    version = cluster.version
+    await leader.round(leading=True)
+    assert cluster.version == version, "once"
+
+
+@pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
+async def test_a_program_that_starts_into_it_serves_as_soon_as_it_leads(
+    data: Mapping[str, bytes],
+) -> None:
+    cluster = Cluster(data=data)
+    one, server = replica(cluster, FakeClock(START))
+    with pytest.raises(EbbError):
+        await one.round(leading=False)
+    assert one.why_not_ready() is not None
+    await one.round(leading=True)
+    assert one.why_not_ready() is None
+    assert ready(cluster, server)
+
+
+GOOD = Trust(CA).encode()
+STAGE = Trust(CA, OTHER, START).encode()
+AFTER = Trust(CA, old=OTHER.certificate, old_until=START + DAY).encode()
+SIDE: dict[str, tuple[Mapping[str, bytes], int]] = {
+    "next: no certificate": ({**STAGE, "next.crt": b"x"}, 1),
+    "next: key of another": ({**STAGE, "next.key": CA.key}, 1),
+    "next: no key": ({**GOOD, "next.crt": OTHER.certificate}, 1),
+    "next.since: none": ({k: v for k, v in STAGE.items() if k != "next.since"}, 2),
+    "next.since: no number": ({**STAGE, "next.since": b"soon"}, 2),
+    "next.since: below 0": ({**STAGE, "next.since": b"-1"}, 2),
+    "next.since: huge": ({**STAGE, "next.since": b"9" * 5000}, 2),
+    "next.since: other digits": ({**STAGE, "next.since": "٣".encode()}, 2),
+    "next.since: not yet": ({**STAGE, "next.since": str(START + DAY).encode()}, 2),
+    "old: no certificate": ({**AFTER, "old.crt": b"x"}, 1),
+    "old: expired": ({**AFTER, "old.crt": EXPIRED.certificate}, 1),
+    "old.until: none": ({**GOOD, "old.crt": OTHER.certificate}, 2),
+    "old.until: no number": ({**AFTER, "old.until": b"x"}, 2),
+    "old.until: for ever": ({**AFTER, "old.until": b"999999999999"}, 2),
+    "old.until: over": ({**AFTER, "old.until": b"1"}, 1),
+}
+
+
+@pytest.mark.parametrize(("data", "trusted"), SIDE.values(), ids=SIDE)
+async def test_beside_a_good_ca_the_rest_is_put_right(
+    data: Mapping[str, bytes], trusted: int
+) -> None:
+    cluster = Cluster(data={**data, "theirs": b"1"})
+    one, server = replica(cluster, FakeClock(START + 1))
+    await one.round(leading=True)
+    assert cluster.data["ca.crt"] == CA.certificate
+    assert cluster.data["theirs"] == b"1"
+    assert cluster.told == []
+    assert cluster.bundle is not None
+    assert len(tls.split(cluster.bundle[0])) == trusted
+    assert ready(cluster, server)
+    since = int(cluster.data.get("next.since", START))
+    until = int(cluster.data.get("old.until", START + 1))
+    assert START <= since <= START + 1 <= until <= START + 1 + OLD_SECONDS
+
+
+STRANGER = tls.make_leaf(OTHER, ["elsewhere"], START).certificate
+BUNDLES: dict[str, tuple[bytes, list[bytes]]] = {
+    "garbage": (b"garbage", []),
+    "not text": (bytes(range(256)), []),
+    "a key": (CA.key, []),
+    "half": (STRANGER[:200], []),
+    "no end": (b"-----BEGIN CERTIFICATE-----\n" * 30_000, []),
+    "nothing in it": (b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", []),
+    "base64 twice": (base64.b64encode(STRANGER), []),
+    "garbage around another's": (b"a\xff\n" + STRANGER + b"\x00garbage", [STRANGER]),
+    "half before another's": (STRANGER[:200] + STRANGER, [STRANGER]),
+    "another's, often": (STRANGER * 1000, [STRANGER]),
+    "expired": (EXPIRED.certificate + STRANGER, [STRANGER]),
+}
+
+
+@pytest.mark.parametrize(("bundle", "kept"), BUNDLES.values(), ids=BUNDLES)
+async def test_a_bundle_that_is_garbage_trusts_nothing_and_is_overwritten(
+    bundle: bytes, kept: list[bytes]
+) -> None:
+    cluster = Cluster(data=GOOD, bundle=[bundle, b""])
+    one, server = replica(cluster, FakeClock(START))
+    await one.round(leading=False)
+    assert one.why_not_ready() == "its CA is not in the registration's caBundle yet"
+    await one.round(leading=True)
+    assert one.why_not_ready() is None
+    assert cluster.bundle == [b"".join([CA.certificate, *kept])] * 2
+    assert ready(cluster, server)
+
+
+@pytest.mark.parametrize("seed", range(16))
+async def test_whatever_is_changed_is_mended_by_the_next_round(seed: int) -> None:
+    """100 changes each of the CA, of its key, of a stage and of the bundle."""
+    chance, clock = random.Random(seed), FakeClock(START)
+    cluster = Cluster(data=GOOD, bundle=[b""])
+    leader, server = replica(cluster, clock)
+    for _ in range(100):
+        data = dict(chance.choice([GOOD, STAGE, AFTER]))
+        broken = chance.choice([*data, "bundle"])
+        bundle = CA.certificate + STRANGER
+        if broken == "bundle":
+            bundle = mutated(CA.certificate, chance) + mutated(STRANGER, chance)
+        elif data[broken].startswith(b"-----"):
+            data[broken] = mutated(data[broken], chance)
+        else:
+            data[broken] = chance.randbytes(chance.randrange(1, 20))
+        cluster.data, cluster.bundle = data, [bundle]
+        await leader.round(leading=True)
+        assert leader.why_not_ready() is None
+        assert ready(cluster, server)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_read_is_refused_by_name_or_works(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(250):
+        changed = mutated(chance.choice([CA.certificate, CA.key, LEAF.certificate]), chance)
+        pair = chance.choice([Pair(changed, CA.key), Pair(CA.certificate, changed)])
+        for read in (
+            lambda: serving.check_ca(pair, START),  # noqa: B023 called at once
+            lambda: Serving().load(pair),  # noqa: B023
+            lambda: tls.life(changed),  # noqa: B023
+            lambda: tls.is_ours(changed),  # noqa: B023
+            lambda: serving.lasts(changed, START),  # noqa: B023
+            lambda: tls.split(changed),  # noqa: B023
+        ):
+            with suppress(InvalidInputError):
+                read()
+
+
+class TestObjects:
+    """The two objects as the API server may answer them."""
+
+    @pytest.fixture
+    async def api(self) -> AsyncIterator[FakeApi]:
+        async with FakeApi() as api:
+            yield api
+
+    @pytest.mark.parametrize(
+        ("found", "data"),
+        [
+            ({"data": None}, {}),
+            ({}, {}),
+            ({"data": {"a": None}}, {"a": b""}),
+            ({"data": {"a": "not base64"}}, {"a": b"not base64"}),
+            ({"data": {"a": "٣"}}, {"a": "٣".encode()}),
+            ({"data": {"a": "eA=="}, "metadata": {"annotations": None}}, {"a": b"x"}),
+        ],
+    )
+    async def test_secrets(
+        self, api: FakeApi, found: dict[str, object], data: dict[str, bytes]
+    ) -> None:
+        api.put_document("/api/v1/namespaces/ns/secrets/s", found)
+        async with opened(api) as client:
+            store = SecretStore(client, "ns", "s")
+            read = await store.read()
+            assert read.data == data
+            assert (await store.write(read, {"b": b"y"}, {"c": "1"})).data == {"b": b"y"}
+
+    @pytest.mark.parametrize("raw", [b"", b"[]", b"1", b"null", b'{"metadata":null}', b"\xff"])
+    async def test_answers_that_are_no_objects(self, api: FakeApi, raw: bytes) -> None:
+        async with opened(api) as client:
+            api.answer_next("get", raw)
+            with pytest.raises(UnavailableError, match="not an object"):
+                await SecretStore(client, "ns", "s").read()
+
+    @pytest.mark.parametrize(
+        "webhook",
+        [
+            {"name": "w"},
+            {"name": "w", "clientConfig": None},
+            {"name": "w", "clientConfig": {"caBundle": None}},
+            {"name": "w", "clientConfig": {"caBundle": "%%%"}},
+        ],
+    )
+    async def test_registrations(self, api: FakeApi, webhook: dict[str, object]) -> None:
+        api.put_document(f"{REGISTRATIONS}/r", {"webhooks": [webhook]})
+        async with opened(api) as client:
+            registration = Registration(client, "r")
+            found = await registration.bundles()
+            assert found is not None
+            assert found[0] in (b"", b"%%%")
+            await registration.write(found, CA.certificate)
+            assert await registration.bundles() == [CA.certificate]
+
+
+def kinds() -> dict[str, Pair]:
+    """Return pairs of one CA with keys of different kinds."""
+    return {"EC": LEAF, "RSA": signed(CA, rsa_key(), name="ebb", days=365)}
+
+
+FILES: dict[str, tuple[bytes, bytes]] = {
+    "key of another": (LEAF.certificate, OTHER.key),
+    "certificate of another": (OTHER.certificate, LEAF.key),
+    "half a certificate": (LEAF.certificate[:300], LEAF.key),
+    "half a key": (LEAF.certificate, LEAF.key[:100]),
+    "half a chain": (LEAF.certificate + CA.certificate[:300], LEAF.key),
+    "nothing yet": (b"", b""),
+    "key not yet": (LEAF.certificate, b""),
+    "garbage": (bytes(range(256)), b"x"),
+    "a password": (LEAF.certificate, locked()),
+    "expired": (signed(CA, rsa_key(), days=7).certificate, pem_of(rsa_key())),
+    "not yet": (COMING.certificate, COMING.key),
+    "RSA with the wrong key": (kinds()["RSA"].certificate, LEAF.key),
+}
+
+
+@pytest.mark.parametrize(("crt", "key"), FILES.values(), ids=FILES)
+def test_a_bad_pair_of_files_leaves_the_one_before(tmp_path: Path, crt: bytes, key: bytes) -> None:
+    files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
+    server = Serving()
+    (tmp_path / "tls.crt").write_bytes(LEAF.certificate)
+    (tmp_path / "tls.key").write_bytes(LEAF.key)
+    server.load_files(*files, START)
+    until = server.valid_until
+    (tmp_path / "tls.crt").write_bytes(crt)
+    (tmp_path / "tls.key").write_bytes(key)
+    with pytest.raises(InvalidInputError, match=r"tls\.crt"):
+        server.load_files(*files, START)
+    (tmp_path / "tls.key").unlink()
+    with pytest.raises(InvalidInputError, match="no such file"):
+        server.load_files(*files, START)
+    assert server.valid_until == until
+    assert connects(server.context, CA.certificate)
+
+
+@pytest.mark.parametrize("order", [["EC", "RSA", "EC"], ["RSA", "EC", "RSA"]])
+def test_of_a_pair_of_another_kind_nothing_stays(order: list[str]) -> None:
+    server = Serving()
+    for kind in order:
+        server.load(kinds()[kind])
+        assert connects(server.context, CA.certificate)
+        server.load(tls.make_leaf(OTHER, ["localhost"], START))
+        assert not connects(server.context, CA.certificate), "an old one is still served"
+        assert connects(server.context, OTHER.certificate)
+
+
+def test_without_a_certificate_nobody_gets_through() -> None:
+    assert not connects(Serving().context, CA.certificate)
+
+
+def test_after_the_one_that_is_served_has_ended_another_that_is_over_is_no_worse(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tls.crt").write_bytes(LEAF.certificate)
+    (tmp_path / "tls.key").write_bytes(LEAF.key)
+    server = Serving()
+    files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
+    server.load_files(*files, START + 30 * DAY)
+    assert server.valid_until < START + 30 * DAY

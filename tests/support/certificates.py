@@ -1,0 +1,169 @@
+"""The Secret and the registration in memory, replicas on them, and clients that trust a bundle."""
+
+import asyncio
+import base64
+import datetime as dt
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+from core.edge.kube.trust import Secret
+from core.edge.serving import Serving
+from core.edge.tls import Pair
+from core.errors import ConflictError
+from tests.support.clock import FakeClock
+from webhook.certs import Certificates, Stores
+
+START = int(time.time()) - 3600
+"""Handshakes are checked by the real time; what tests do takes less than an hour."""
+SOAK = 300
+_Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_PEM = serialization.Encoding.PEM
+_OPEN = serialization.NoEncryption()
+
+
+@dataclass
+class Cluster:
+    """A Secret and a registration of two webhooks in memory, with versions."""
+
+    data: Mapping[str, bytes] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    bundle: list[bytes] | None = field(default_factory=lambda: [b"", b""])
+    version: int = 1
+    writes: int = 0
+    told: list[tuple[str, str]] = field(default_factory=list)
+
+    async def read(self) -> Secret:
+        return Secret(self.data, self.annotations, {"version": self.version})
+
+    async def write_secret(
+        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
+    ) -> Secret:
+        if read.whole["version"] != self.version:
+            raise ConflictError("409")
+        self.version += 1
+        self.data, self.annotations = dict(data), dict(annotations)
+        return await self.read()
+
+    async def bundles(self) -> list[bytes] | None:
+        return self.bundle
+
+    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
+        assert bundles == self.bundle
+        self.writes += 1
+        self.bundle = [wanted for _ in bundles]
+
+
+class _Secrets:
+    def __init__(self, cluster: Cluster) -> None:
+        self.read, self.write = cluster.read, cluster.write_secret
+
+
+def replica(cluster: Cluster, clock: FakeClock) -> tuple[Certificates, Serving]:
+    serving = Serving()
+    made = Certificates(
+        Stores(_Secrets(cluster), cluster),
+        serving,
+        ["localhost", "127.0.0.1"],
+        clock,
+        soak_seconds=SOAK,
+        tell=lambda reason, note: cluster.told.append((reason, note)),
+    )
+    return made, serving
+
+
+async def trusted(serving: Serving, bundle: bytes) -> None:
+    """Shake hands with the server as one who trusts the bundle. Raises: ssl.SSLError."""
+    app = web.Application()
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serving.context).start()
+    port = runner.addresses[0][1]
+    try:
+        trust = ssl.create_default_context(cadata=bundle.decode())
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=trust, server_hostname="localhost"
+        )
+        writer.close()
+    finally:
+        await runner.cleanup()
+
+
+def connects(context: ssl.SSLContext, bundle: bytes) -> bool:
+    """Say whether one who trusts the bundle alone gets through to a server; in memory."""
+    trust = ssl.create_default_context(cadata=bundle.decode())
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        trust.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for end in (*ends, *ends, *ends):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError:
+            return False
+    return ends[0].version() is not None
+
+
+def signed(
+    ca: Pair, key: _Key, *, name: str = "ebb-ca", days: int = 7, is_ca: bool = False
+) -> Pair:
+    """Sign a certificate for any kind of key, by a CA or (its key being the same) by itself."""
+    issuer = x509.load_pem_x509_certificate(ca.certificate).subject
+    signer = serialization.load_pem_private_key(ca.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    begun = dt.datetime.fromtimestamp(START - 30 * 24 * 3600, dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begun)
+        .not_valid_after(begun + dt.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    return Pair(made.public_bytes(_PEM), pem_of(key), ca.certificate)
+
+
+def pem_of(key: _Key, password: bytes | None = None) -> bytes:
+    """Write a key."""
+    how = serialization.BestAvailableEncryption(password) if password else _OPEN
+    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how)
+
+
+def mutated(pem: bytes, chance: random.Random) -> bytes:
+    """Change some bytes: of what the PEM holds, or of the PEM itself."""
+    if chance.random() < 0.3:
+        return _changed(pem, chance)
+    lines = pem.strip().split(b"\n")
+    held = _changed(base64.b64decode(b"".join(lines[1:-1])), chance)
+    return b"\n".join([lines[0], base64.encodebytes(held).strip(), lines[-1], b""])
+
+
+def _changed(data: bytes, chance: random.Random) -> bytes:
+    found = bytearray(data)
+    for _ in range(chance.choice([1, 1, 1, 2, 5])):
+        place, length = chance.randrange(len(found)), chance.randrange(1, 5)
+        match chance.randrange(4):
+            case 0:
+                found[place] ^= 1 << chance.randrange(8)
+            case 1:
+                found[place] = chance.randrange(256)
+            case 2:
+                del found[place : place + length]
+            case _:
+                found[place:place] = chance.randbytes(length)
+    return bytes(found)
