@@ -7,12 +7,15 @@ from typing import Final
 from cli import live
 from core.cleanup import Cleanup, cleanup
 from core.config import Config
-from core.edge.kube.client import Client
+from core.edge.kube.client import CALL_SECONDS_MAX, Client
+from core.edge.kube.lease import LeaseStore
 from core.edge.kube.pods import PodStore
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model import Cluster
 from core.scalein import CostWrite, decide_costs
+from webhook.names import LEASE, NAMESPACE
 from webhook.scalein import write_as_seen
+from webhook.taint_keys import KEYS_ANNOTATION, keys_before
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
@@ -42,16 +45,17 @@ async def release(
     Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
     that fails: what was written until then stays written, and can be gone on with.
     """
-    done = Done()
+    done, key = Done(), config.taint_key
     async with await Client.connect(kubeconfig) as client:
         cluster = await live.listed(client)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
+        before = await _keys_before(client, key)
         for node in cluster.nodes:
-            found = cleanup(node, config.taint_key)
+            found = cleanup(node, key, before)
             if found is not None and (names is None or node.name in names):
                 if not dry_run:
-                    await _clean_node(client, node.name, config.taint_key)
+                    await _clean_node(client, node.name, key, before)
                 tell(f"node {node.name}", _what(found))
                 done.nodes += 1
         store = PodStore(client)
@@ -63,6 +67,15 @@ async def release(
     return done
 
 
+async def _keys_before(client: Client, key: str) -> frozenset[str]:
+    """Return the taint's other keys, as the Lease where Ebb is usually installed has them."""
+    try:
+        lease = await LeaseStore(client, NAMESPACE, LEASE, CALL_SECONDS_MAX).read()
+    except UnavailableError:
+        lease = None  # not every person may read it
+    return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
+
+
 def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[CostWrite]:
     where = {pod.key: pod.node for pod in cluster.pods}
     for write in decide_costs(cluster, enabled=False):
@@ -70,11 +83,11 @@ def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[CostWrite
             yield write
 
 
-async def _clean_node(client: Client, name: str, taint_key: str) -> None:
+async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:
     """Write the metadata, then the taints that are left if no webhook has taken ours away."""
     for _ in range(TRIES_MAX):
         node, version = await client.get_node(name)
-        found = cleanup(node, taint_key)
+        found = cleanup(node, key, before)
         if found is None:
             return
         try:
@@ -85,7 +98,7 @@ async def _clean_node(client: Client, name: str, taint_key: str) -> None:
         except ConflictError:
             continue
     node, _ = await client.get_node(name)
-    if cleanup(node, taint_key) is not None:
+    if cleanup(node, key, before) is not None:
         raise UnavailableError(f"node {name}: somebody else writes it all the time")
 
 

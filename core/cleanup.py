@@ -3,7 +3,7 @@
 The guard goes at once, without the time that a release leaves it: nobody is left to lift it later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,20 @@ class Cleanup:
         return {"metadata": metadata}
 
 
-def cleanup(node: Node, taint_key: str = marks.TAINT_KEY) -> Cleanup | None:
-    """Return what is ours on the node, None if nothing is.
+def cleanup(
+    node: Node, taint_key: str = marks.TAINT_KEY, keys_before: Collection[str] = ()
+) -> Cleanup | None:
+    """Return what is ours on the node, None if nothing is; the taint's key may have been another.
 
     The autoscaler's opt-out is ours only if we have written it, and only as long as it says so.
     """
+    old = marks.of_keys_before(node, keys_before)
+    left = tuple(taint for taint in node.taints if taint.key != taint_key and taint not in old)
     found = Cleanup(
         labels=_present(node.labels, (marks.MARK_LABEL,)),
         annotations=_present(node.annotations, _ours(node)),
-        taints=tuple(taint for taint in node.taints if taint.key != taint_key),
-        tainted=any(taint.key == taint_key for taint in node.taints),
+        taints=left,
+        tainted=left != node.taints,
     )
     return found if found.labels or found.annotations or found.tainted else None
 

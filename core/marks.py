@@ -6,7 +6,7 @@ and the simulated scheduler alike. All pure. Source: design of the marks, Kubern
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -35,6 +35,7 @@ SCORE_MARKED_SOFT_MAX: Final = 1
 """Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
 
 
+_SECONDS_WRITTEN: Final = re.compile(r"[0-9]{1,12}")
 _BACKOFF: Final = re.compile(r"(?a)(\d{1,4}) (\d{1,12})")
 
 
@@ -150,6 +151,17 @@ def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:
         return (*taints, ours)
     taints[places[0]] = ours
     return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+
+
+def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
+    """Return the node's taints that Ebb has written under one of these keys: they say when."""
+    return tuple(
+        taint
+        for taint in node.taints
+        if taint.key in keys
+        and taint.effect in EFFECT_OF.values()
+        and _SECONDS_WRITTEN.fullmatch(taint.value)
+    )
 
 
 def without_our_taint(node: Node, taint_key: str = TAINT_KEY) -> Node:

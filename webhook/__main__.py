@@ -12,7 +12,7 @@ from functools import partial
 
 from core.edge import http, program
 from core.edge.changes import on_change
-from core.edge.clock import SystemClock
+from core.edge.clock import SteadyClock, SystemClock
 from core.edge.kube.client import Client
 from core.edge.kube.events import Events
 from core.edge.kube.lease import LeaseStore
@@ -31,6 +31,7 @@ from webhook.feed import Feed
 from webhook.loop import Loop
 from webhook.scalein import ScaleIn
 from webhook.settings import Settings
+from webhook.taint_keys import TaintKeys
 from webhook.view import RESOURCES, ClusterView
 
 log = logging.getLogger("ebb.webhook")
@@ -59,8 +60,9 @@ class _Webhook:
         name = os.environ.get("POD_NAME") or socket.gethostname()
         self._serving = Serving()
         timing = Timing.of(config.webhook.lease_seconds)
+        leases = LeaseStore(client, self._namespace, names.LEASE, timing.deadline / 2)
         self._elector = Elector(
-            LeaseStore(client, self._namespace, names.LEASE, timing.deadline / 2),
+            leases,
             # A container that was started again must not take its predecessor's lease for its own.
             f"{name}_{secrets.token_hex(4)}",
             self._clock,
@@ -76,7 +78,14 @@ class _Webhook:
             tell=self._events.tell,
             scale_in=ScaleIn(config, PodStore(client), self._metrics),
         )
-        self._loop = Loop(self._view, self._controller, self._clock, self._metrics)
+        # What is judged by the time must not end because somebody sets a clock.
+        steady = SteadyClock(self._clock)
+        self._loop = Loop(self._view, self._controller, steady, self._metrics)
+        self._taint_keys = TaintKeys(leases, client, self._view, steady, config.taint_key)
+        self._metrics.clock_off.set_function(steady.off_seconds)
+        for resource in RESOURCES:
+            age = partial(self._age_seconds, resource)
+            self._metrics.view_age.labels(resource).set_function(age)
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
@@ -95,6 +104,7 @@ class _Webhook:
                 tasks.create_task(self._keep_certificates()),
                 tasks.create_task(self._events.run()),
                 tasks.create_task(self._keep_settings()),
+                tasks.create_task(self._taint_keys.keep()),
             ]
             running += [
                 tasks.create_task(
@@ -107,7 +117,7 @@ class _Webhook:
                 for resource in RESOURCES
             ]
             await admission.start()
-            leader = tasks.create_task(self._elector.run(self._loop.run))
+            leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
             )
@@ -119,6 +129,14 @@ class _Webhook:
                 task.cancel()
             for server in (admission, plain):
                 await server.stop()
+
+    async def _lead(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run())
+            tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
+
+    def _age_seconds(self, resource: str) -> float:
+        return self._view.age_seconds(resource, self._clock.monotonic_seconds())
 
     async def _keep_settings(self) -> None:
         if self._config_path is None:

@@ -1,6 +1,7 @@
 """The cluster as the watches tell it, ready to be judged."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -45,6 +46,10 @@ class ClusterView:
     def lost(self, resource: str) -> None:
         """Note that the watch of *resource* has broken off: what comes next is not known."""
         self._lost.add(resource)
+
+    def age_seconds(self, resource: str, now: float) -> float:
+        """Return how long ago there was news of *resource*; infinite before there was any."""
+        return now - self._news.get(resource, -math.inf)
 
     def why_stale(self, now: float, seconds_max: int) -> str | None:
         """Return why nothing must be decided on this view, or None."""

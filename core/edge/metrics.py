@@ -62,6 +62,17 @@ class Metrics:
         self.leading = Gauge(
             "ebb_leader", "1 while this replica runs the engine.", registry=self.registry
         )
+        self.clock_off = Gauge(
+            "ebb_clock_off_seconds",
+            "By how much the wall clock is ahead of the time that is judged by: it has jumped.",
+            registry=self.registry,
+        )
+        self.view_age = Gauge(
+            "ebb_view_age_seconds",
+            "How long ago there was news of the resource; an old view is not judged.",
+            ("resource",),
+            registry=self.registry,
+        )
         self.certificate_until = Gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
             "When the certificate that is served ends; 0: none is served.",

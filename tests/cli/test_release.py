@@ -18,6 +18,7 @@ from core.marks import (
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from webhook.taint_keys import KEYS_ANNOTATION
 
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
@@ -118,6 +119,25 @@ async def test_one_node_and_its_pods(
     assert is_clean(api, "n1")
     assert not is_clean(api, "n2")
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
+
+
+async def test_taints_of_keys_before_go_too(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-webhook"
+    api.put_document(path, {"metadata": {"annotations": {KEYS_ANNOTATION: "old,older"}}})
+    odd = marked("n3")
+    odd["spec"]["taints"] += [
+        {"key": "older", "value": "1700000000", "effect": "NoSchedule"},
+        {"key": "old", "value": "of somebody else", "effect": "NoSchedule"},
+    ]
+    api.put("nodes", odd)
+    code, _, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]] == [
+        "theirs",
+        "old",
+    ]
 
 
 async def test_a_node_that_changes_meanwhile_is_read_again(

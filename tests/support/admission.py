@@ -108,6 +108,8 @@ class NodeApi:
         self, name: str, taints: Sequence[Taint], resource_version: str
     ) -> tuple[Node, str]:
         self.log.append(("taints", name))
+        if name in self.down:
+            raise UnavailableError("no answer")
         if self.between:
             self.store(name, merge(self.nodes[name], self.between.pop(0)))
         if resource_version != str(self.versions[name]):

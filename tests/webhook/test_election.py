@@ -2,26 +2,20 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from core.edge.kube.lease import Lease
-from core.errors import ConflictError, UnavailableError
+from core.errors import UnavailableError
 from tests.support.clock import in_virtual_time, virtual_clock
+from tests.support.leases import Door, Store, Trouble, fine
 from webhook.election import Elector, Timing
 
 TIMING = Timing.of(15)
-
-Trouble = Callable[[], Awaitable[None]]
-"""What happens to a call: nothing, a wait, a fault."""
-
-
-async def fine() -> None:
-    """Answer at once."""
 
 
 async def hanging() -> None:
@@ -39,40 +33,6 @@ def slow(seconds: float, then: Trouble = fine) -> Trouble:
         await then()
 
     return wait
-
-
-@dataclass
-class Store:
-    """A Lease in memory with the API server's rule about versions."""
-
-    lease: Lease | None = None
-    writes: list[Lease] = field(default_factory=list)
-
-
-@dataclass
-class Door:
-    """One replica's way to the store, and the trouble on it: there, and on the way back."""
-
-    store: Store
-    before: Trouble = fine
-    after: Trouble = fine
-
-    async def read(self) -> Lease | None:
-        await self.before()
-        found = self.store.lease
-        await self.after()
-        return found
-
-    async def write(self, lease: Lease) -> Lease:
-        await self.before()
-        store = self.store
-        if lease.version != (store.lease.version if store.lease else ""):
-            raise ConflictError("409")
-        store.lease = replace(lease, version=str(int(lease.version or 0) + 1))
-        store.writes.append(store.lease)
-        written = store.lease
-        await self.after()
-        return written
 
 
 class Replica:

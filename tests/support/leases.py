@@ -1,0 +1,48 @@
+"""A Lease in memory, and the ways to it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from core.edge.kube.lease import Lease
+from core.errors import ConflictError
+
+Trouble = Callable[[], Awaitable[None]]
+"""What happens to a call: nothing, a wait, a fault."""
+
+
+async def fine() -> None:
+    """Answer at once."""
+
+
+@dataclass
+class Store:
+    """A Lease in memory with the API server's rule about versions."""
+
+    lease: Lease | None = None
+    writes: list[Lease] = field(default_factory=list)
+
+
+@dataclass
+class Door:
+    """One replica's way to the store, and the trouble on it: there, and on the way back."""
+
+    store: Store
+    before: Trouble = fine
+    after: Trouble = fine
+
+    async def read(self) -> Lease | None:
+        await self.before()
+        found = self.store.lease
+        await self.after()
+        return found
+
+    async def write(self, lease: Lease) -> Lease:
+        await self.before()
+        store = self.store
+        if lease.version != (store.lease.version if store.lease else ""):
+            raise ConflictError("409")
+        store.lease = replace(lease, version=str(int(lease.version or 0) + 1))
+        store.writes.append(store.lease)
+        written = store.lease
+        await self.after()
+        return written

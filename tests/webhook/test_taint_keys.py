@@ -1,0 +1,182 @@
+"""A taint's key that was changed, and whose taints go."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from core.edge.kube.lease import Lease
+from core.errors import UnavailableError
+from core.marks import MARK_LABEL, TAINT_KEY
+from tests.support.admission import Json, NodeApi, node_json
+from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
+from tests.support.leases import Door, Store
+from webhook.taint_keys import FORGET_SECONDS, KEYS_ANNOTATION, KEYS_MAX, TaintKeys, keys_of
+from webhook.view import ClusterView
+
+OLD, NEW = "example.com/old", "example.com/new"
+SOFT, HARD = "PreferNoSchedule", "NoSchedule"
+
+
+def taint(key: str, value: str = "1700000000", effect: str = SOFT) -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def node(name: str, *taints: Json, mark: str | None = None, **spec: Any) -> Json:
+    made = node_json(name, taints=[*taints], **spec)
+    if mark:
+        made["metadata"]["labels"][MARK_LABEL] = mark
+    return made
+
+
+class Bench:
+    """Nodes, a Lease, and a leader that uses a key."""
+
+    def __init__(self, *nodes: Json, noted: str | None = OLD, key: str = NEW) -> None:
+        self.api = NodeApi(*nodes, taint_key=key)
+        annotations = {} if noted is None else {KEYS_ANNOTATION: noted, "theirs": "1"}
+        self.store = Store(Lease(holder="one", version="1", annotations=annotations))
+        self.view, self.clock = ClusterView(), FakeClock()
+        self.keys = TaintKeys(Door(self.store), self.api, self.view, self.clock, key)
+        self.look()
+
+    def look(self) -> None:
+        self.view.nodes = {name: self.api.node(name) for name in self.api.nodes}
+
+    async def sweep(self, after: float = 0) -> None:
+        self.clock.seconds += after
+        await self.keys.sweep()
+        self.look()
+
+    def taints(self, name: str) -> list[tuple[str, str, str]]:
+        return [(one.key, one.value, one.effect) for one in self.api.node(name).taints]
+
+    @property
+    def noted(self) -> list[str]:
+        assert self.store.lease is not None
+        return keys_of(self.store.lease.annotations.get(KEYS_ANNOTATION, ""))
+
+
+async def test_old_taints_go_from_all_nodes_and_marked_ones_get_the_new_one() -> None:
+    bench = Bench(
+        node("marked", taint(OLD), mark="soft"),
+        node("hard", taint("theirs", ""), taint(OLD, effect=HARD), mark="hard"),
+        node("released", taint(OLD), taint("theirs", "", "NoExecute")),
+        node("clean"),
+    )
+    await bench.sweep()
+    assert [key for key, _, _ in bench.taints("marked")] == [NEW]
+    assert [(key, effect) for key, _, effect in bench.taints("hard")] == [
+        ("theirs", SOFT),
+        (NEW, HARD),
+    ]
+    assert bench.taints("released") == [("theirs", "", "NoExecute")]
+    assert bench.api.log == [("taints", "marked"), ("taints", "hard"), ("taints", "released")]
+    await bench.sweep()
+    assert len(bench.api.log) == 3, "once"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        taint(OLD, "maintenance"),
+        taint(OLD, ""),
+        taint(OLD, "1.5"),
+        taint(OLD, "٣"),
+        taint(OLD, "1" * 13),
+        taint(OLD, effect="NoExecute"),
+        taint("example.com/never"),
+        taint("node.kubernetes.io/unschedulable", ""),
+    ],
+)
+async def test_others_taints_stay(kept: Json) -> None:
+    bench = Bench(node("n", kept))
+    bench.api.nodes["n"]["metadata"]["annotations"] = {KEYS_ANNOTATION: "example.com/never"}
+    bench.look()
+    await bench.sweep()
+    assert [key for key, _, _ in bench.taints("n")] == [kept["key"]]
+    assert bench.api.log == []
+
+
+async def test_the_key_that_ebb_has_by_default_needs_no_note() -> None:
+    bench = Bench(node("n", taint(TAINT_KEY)), noted=None)
+    await bench.sweep()
+    assert bench.taints("n") == []
+    assert bench.noted == [NEW]
+
+
+async def test_the_key_in_use_is_noted_beside_the_others_and_nothing_else_is_touched() -> None:
+    bench = Bench()
+    await bench.keys.note()
+    assert bench.noted == [OLD, NEW]
+    assert bench.store.lease is not None
+    assert bench.store.lease.annotations["theirs"] == "1"
+    assert bench.store.lease.holder == "one"
+    await bench.keys.note()
+    assert len(bench.store.writes) == 1
+
+
+async def test_keys_are_bounded_and_the_newest_stay() -> None:
+    bench = Bench(noted=",".join(f"k{number}" for number in range(1000)))
+    await bench.keys.note()
+    assert len(bench.noted) == KEYS_MAX
+    assert bench.noted[-2:] == ["k999", NEW]
+
+
+async def test_without_a_lease_nothing_is_known_and_nothing_written() -> None:
+    bench = Bench(node("n", taint(TAINT_KEY), taint(OLD)))
+    bench.store.lease = None
+    await bench.sweep()
+    assert [key for key, _, _ in bench.taints("n")] == [TAINT_KEY, OLD]
+    assert bench.store.writes == []
+
+
+async def test_a_key_is_forgotten_long_after_the_last_node_carried_it() -> None:
+    bench = Bench(node("n", taint(OLD)))
+    await bench.sweep()
+    await bench.sweep(FORGET_SECONDS - 1)
+    assert bench.noted == [OLD, NEW]
+    bench.api.store("n", node("n", taint(OLD)))  # a replica that still has the old key
+    bench.look()
+    await bench.sweep(2)
+    assert bench.taints("n") == []
+    await bench.sweep(FORGET_SECONDS - 1)
+    assert bench.noted == [OLD, NEW]
+    await bench.sweep(1)
+    assert bench.noted == [NEW]
+    bench.api.store("n", node("n", taint(OLD)))
+    bench.look()
+    await bench.sweep()
+    assert len(bench.taints("n")) == 1, "from now on it is somebody else's"
+
+
+async def test_a_node_that_cannot_be_written_holds_nobody_else_up() -> None:
+    bench = Bench(*(node(name, taint(OLD)) for name in ("a", "b", "c")))
+    bench.api.down.add("a")
+    with pytest.raises(UnavailableError):
+        await bench.sweep()
+    assert len(bench.taints("b")) == 1
+    with pytest.raises(UnavailableError):
+        await bench.sweep()
+    assert bench.taints("b") == bench.taints("c") == []
+
+
+async def test_on_a_node_that_an_autoscaler_deletes_nothing_is_written() -> None:
+    going = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": HARD}
+    bench = Bench(node("n", taint(OLD), going))
+    await bench.sweep()
+    assert bench.api.log == []
+
+
+@in_virtual_time
+async def test_the_leader_waits_for_a_view_and_ends_when_it_is_told_to() -> None:
+    bench, stale = Bench(node("n", taint(OLD))), ["not synced"]
+    bench.keys._clock = virtual_clock()
+    task = asyncio.create_task(bench.keys.clean(lambda: stale[0] if stale else None))
+    await asyncio.sleep(60)
+    assert bench.api.log == []
+    stale.clear()
+    await asyncio.sleep(60)
+    assert bench.taints("n") == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
