@@ -73,7 +73,6 @@ def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) -> None:
     kubeconfig.write_text(text)
     wanted = Path(file.format(folder=tmp_path)) if file else None
     assert token.file_of(str(kubeconfig)) == wanted
-    assert token.file_of(None) == Path(token.POD_TOKEN)
 
 
 async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.depth import decoded
 from core.edge import decode
@@ -105,7 +105,9 @@ class Client:
                 await config.load_kube_config(  # type: ignore[no-untyped-call]
                     config_file=kubeconfig, client_configuration=settings
                 )
-            if (file := token.file_of(kubeconfig)) is not None:
+            pods = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+            file = token.file_of(kubeconfig) if kubeconfig else pods
+            if file is not None:
                 token.follow(file, BEARER, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:

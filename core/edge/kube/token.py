@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import yaml
 
-POD_TOKEN: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 a path
 TOKEN_CHARACTERS_MAX: Final = 100_000
 
 
@@ -32,14 +31,12 @@ def follow(file: Path, name: str, settings: Any) -> None:  # noqa: ANN401 the pa
     settings.refresh_api_key_hook = refresh
 
 
-def file_of(kubeconfig: str | None) -> Path | None:
-    """Return the file of the token that the current user of a kubeconfig, or a pod, has.
+def file_of(kubeconfig: str) -> Path | None:
+    """Return the file of the token that the current user of a kubeconfig has.
 
     None when something else proves who is calling. Raises: AttributeError, TypeError, OSError,
     ValueError, YAMLError when it is not a kubeconfig.
     """
-    if kubeconfig is None:
-        return Path(POD_TOKEN)
     document = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))
     context = _named(document, "contexts", document.get("current-context")).get("context") or {}
     user = _named(document, "users", context.get("user")).get("user") or {}
