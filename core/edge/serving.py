@@ -30,13 +30,12 @@ class Serving:
         """*client_ca*: a PEM file; a certificate that a caller shows must be of it."""
         self._client_ca: str | None = None
         if client_ca is not None:
-            try:
-                self._client_ca = Path(client_ca).read_text(encoding="ascii")
-                self._fresh()
-            except (ssl.SSLError, OSError, ValueError) as fault:
-                raise InvalidInputError(client_ca, f"not PEM certificates: {fault}") from fault
+            self._client_ca = b"".join(tls.split(_content(client_ca))).decode()
+            if not self._client_ca:
+                raise InvalidInputError(client_ca, "not PEM certificates")
         self._current: ssl.SSLContext | None = None
-        self.context = self._fresh()
+        with reading(client_ca or "TLS"):
+            self.context = self._fresh()
         self.context.sni_callback = self._give
         self.valid_until = 0
         """Unix seconds; 0 as long as nothing has been loaded."""

@@ -44,6 +44,8 @@ class Line:
         self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
         self._changed = threading.Condition()
         self._state = State.WHOLE
+        self.retry_after = "1"
+        """Seconds, for whoever is throttled."""
         self._open: set[socket.socket] = set()
         self._server = _Server(self)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -155,7 +157,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _refuse(self, status: int) -> None:
         body = json.dumps({"kind": "Status", "code": status, "message": "the line says no"})
         self.send_response(status)
-        self.send_header("Retry-After", "1")
+        self.send_header("Retry-After", self.server.line.retry_after)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body.encode())

@@ -2,6 +2,7 @@
 
 import base64
 import random
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -343,6 +344,31 @@ def test_of_a_pair_of_another_kind_nothing_stays(order: list[str]) -> None:
         server.load(tls.make_leaf(OTHER, ["localhost"], START))
         assert not connects(server.context, CA.certificate), "an old one is still served"
         assert connects(server.context, OTHER.certificate)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_callers_are_asked_by_every_certificate_that_is_served(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    (tmp_path / "ca").write_bytes(b"# Gr\xc3\xbc\xc3\x9fe\n" + OTHER.certificate)
+    server = Serving(str(tmp_path / "ca"))
+    server.context.maximum_version = version
+    for name, ca in (("good", OTHER), ("bad", CA)):
+        key = ec.generate_private_key(ec.SECP256R1())
+        shown = signed(ca, key, name="caller", days=365)
+        (tmp_path / name).write_bytes(shown.certificate + shown.key)
+    for pair in kinds().values():
+        server.load(pair)
+        assert connects(server.context, CA.certificate)
+        assert connects(server.context, CA.certificate, tmp_path / "good")
+        assert not connects(server.context, CA.certificate, tmp_path / "bad")
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_a_callers_ca_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "ca").write_bytes(content)
+    with pytest.raises(InvalidInputError, match="ca: not PEM certificates"):
+        Serving(str(tmp_path / "ca"))
 
 
 def test_without_a_certificate_nobody_gets_through() -> None:

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
 from cryptography import x509
@@ -97,9 +98,14 @@ async def trusted(serving: Serving, bundle: bytes) -> None:
         await runner.cleanup()
 
 
-def connects(context: ssl.SSLContext, bundle: bytes) -> bool:
-    """Say whether one who trusts the bundle alone gets through to a server; in memory."""
+def connects(context: ssl.SSLContext, bundle: bytes, shown: Path | None = None) -> bool:
+    """Say whether one who trusts the bundle alone gets through to a server; in memory.
+
+    *shown*: a file with the pair that the caller shows.
+    """
     trust = ssl.create_default_context(cadata=bundle.decode())
+    if shown:
+        trust.load_cert_chain(shown)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         trust.wrap_bio(to_client, to_server, server_hostname="localhost"),

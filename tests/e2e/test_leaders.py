@@ -1,0 +1,162 @@
+"""Who leads when the API server does not answer; a changed key, and trust that is garbage."""
+
+import base64
+import itertools
+import json
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from core.config import Mode
+from core.marks import MARK_LABEL, TAINT_KEY
+from tests.e2e.api import Api, Json
+from tests.e2e.install import (
+    LEASE,
+    REGISTRATION,
+    SECRET,
+    apply,
+    config,
+    in_force,
+    point,
+    port_of,
+    remove,
+)
+from tests.e2e.line import State
+from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
+from tests.e2e.plane import Plane, until
+from tests.e2e.replica import Replica, leads
+from webhook.certs import REPLACED
+from webhook.taint_keys import KEYS_ANNOTATION
+
+LEASE_SECONDS = 6
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
+
+NUMBERS = itertools.count()
+"""Each replica has a name, folders and a log of its own."""
+
+Pair = tuple[Replica, Replica]
+
+
+@pytest.fixture
+def replicas(plane: Plane) -> Iterator[Pair]:
+    """Two replicas in mode enforce, each with a line of its own."""
+    apply(plane)
+    webhook = {"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"}
+    one, two = (
+        Replica(plane, name, config(mode=Mode.ENFORCE, usability="none", webhook=dict(webhook)))
+        for name in (f"ebb-line-{next(NUMBERS)}", f"ebb-line-{next(NUMBERS)}")
+    )
+    point(plane, port_of(one.settings))
+    for replica in (one, two):
+        replica.ebb.wait_ready()
+    in_force(plane)
+    yield one, two
+    for replica in (one, two):
+        if replica.ebb.program in plane.programs:
+            replica.kill()
+        replica.line.end()
+    remove(plane)
+
+
+def leader_first(replicas: Pair) -> Pair:
+    one, two = replicas
+    until(lambda: leads(one) != leads(two), "one leads")
+    return (one, two) if leads(one) else (two, one)
+
+
+def times(replica: Replica, message: str) -> list[float]:
+    """Return when a replica has logged it."""
+    lines = replica.ebb.program.log.read_text().splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line["ts"] for line in found if line["msg"] == message]
+
+
+@pytest.mark.parametrize("state", [State.HANGING, State.THROTTLED, State.BROKEN, State.CUT])
+def test_one_ends_before_another_begins(
+    replicas: Pair, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader, other = leader_first(replicas)
+    leader.line.retry_after = "60"
+    with leader.line.be(state):
+        begun = time.time()
+        until(lambda: times(leader, "lost the lease"), "it ends", LEASE_SECONDS)
+        until(lambda: leads(other), "the other leads", LEASE_SECONDS * 2)
+        assert not leads(leader)
+    (ended,), began = times(leader, "lost the lease"), times(other, "leading")[-1]
+    with capsys.disabled():
+        print(f"\n{state.name}: ended after {ended - begun:.2f} s, {began - ended:.2f} s before")
+    assert ended - begun <= LEASE_SECONDS * 2 / 3 + 0.5, "the deadline, and a busy machine"
+    assert began > ended
+    time.sleep(LEASE_SECONDS / 2)
+    assert (leads(leader), leads(other)) == (False, True)
+
+
+def test_a_changed_key_takes_the_taints_of_the_one_before_away(api: Api, replicas: Pair) -> None:
+    add_nodes(api, "a", "b", "c")
+    api.create(PODS, pod("p", node_name="a", cpu="3"))
+
+    def keys(found: Mapping[str, Json], name: str) -> list[str]:
+        return [taint["key"] for taint in taints(found[name])]
+
+    api.wait(NODES, lambda found: TAINT_KEY in keys(found, "b") + keys(found, "c"))
+    left = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
+    theirs = {"key": "example.org/theirs", "value": "1700000000", "effect": "PreferNoSchedule"}
+    api.merge(f"{NODES}/a", {"spec": {"taints": [theirs, left]}})
+    for replica in replicas:
+        replica.kill()
+        replica.configure(taintKey=NEW_KEY)
+        replica.restart()
+
+    def right(found: Mapping[str, Json]) -> bool:
+        marked = [name for name in "bc" if MARK_LABEL in found[name]["metadata"]["labels"]]
+        return (
+            bool(marked)
+            and keys(found, "a") == ["example.org/theirs"]
+            and all(keys(found, name) == ([NEW_KEY] if name in marked else []) for name in "bc")
+        )
+
+    api.wait(NODES, right, LEASE_SECONDS * 5)
+    assert api.get(LEASE)["metadata"]["annotations"][KEYS_ANNOTATION] == f"{TAINT_KEY},{NEW_KEY}"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {"ca.crt": "Z2FyYmFnZQ=="},
+        {"ca.key": "Z2FyYmFnZQ=="},
+        {"ca.crt": None},
+        {"ca.crt": "", "ca.key": ""},
+    ],
+)
+def test_a_ca_that_is_garbage_is_replaced(
+    plane: Plane, api: Api, replicas: Pair, garbage: dict[str, str | None]
+) -> None:
+    before = api.get(SECRET)["data"]
+    api.merge(SECRET, {"data": garbage})
+    until(lambda: has_ca(api, before["ca.crt"]), "a new CA", 30)
+    until(lambda: REPLACED in [one["reason"] for one in api.get(EVENTS)["items"]], "an Event")
+    for replica in replicas:
+        until(lambda: len(times(replica, "serving a new certificate")) >= 2, "a new leaf", 30)  # noqa: B023
+        replica.ebb.wait_ready()
+    in_force(plane)
+
+
+def has_ca(api: Api, before: str) -> bool:
+    data = api.get(SECRET).get("data") or {}
+    return data.get("ca.crt") not in (None, "", before, "Z2FyYmFnZQ==")
+
+
+def test_a_bundle_that_is_garbage_is_written_anew(plane: Plane, api: Api, replicas: Pair) -> None:
+    assert replicas
+    found = api.get(REGISTRATION)
+    good = found["webhooks"][0]["clientConfig"]["caBundle"]
+    found["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(b"garbage").decode()
+    api.call("PUT", REGISTRATION, found)
+    until(
+        lambda: api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == good,
+        "the bundle is mended",
+        30,
+    )
+    in_force(plane)
