@@ -133,8 +133,8 @@ class Certificates:
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
-            why = "there was none"
-            if not KEYS.isdisjoint(secret.data):
+            why, garbage = "there was none", not KEYS.isdisjoint(secret.data)
+            if garbage:
                 try:
                     return secret, Trust.decode(secret.data, now)
                 except InvalidInputError as fault:
@@ -147,7 +147,7 @@ class Certificates:
             except ConflictError:
                 continue  # another replica was faster: its CA is the one
             log.warning("made a CA", extra=fields(reason=why))
-            if secret.data:
+            if garbage:
                 self._tell(REPLACED, why)
             return written, made
         raise UnavailableError("the Secret with the CA changes all the time")

@@ -1,33 +1,13 @@
 """The steady clock under a wall clock that is set back and forth."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from core.edge.clock import RATE, STEP_SECONDS_MAX, SteadyClock
+from tests.support.clock import START, Machine
 
-START = 1_800_000_000
 HOUR = 3600
 DAY = 24 * HOUR
 YEAR = 366 * DAY
-
-
-@dataclass
-class Machine:
-    """Both clocks of a machine, each on its own."""
-
-    wall: float = START
-    monotonic: float = 50.0
-
-    def unix_seconds(self) -> int:
-        return int(self.wall)
-
-    def monotonic_seconds(self) -> float:
-        return self.monotonic
-
-    def goes_on(self, seconds: float) -> None:
-        self.wall += seconds
-        self.monotonic += seconds
 
 
 def read_each_second(steady: SteadyClock, machine: Machine, seconds: int) -> list[int]:

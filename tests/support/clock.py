@@ -23,6 +23,27 @@ class FakeClock:
         return self.seconds
 
 
+START = 1_800_000_000
+
+
+@dataclass
+class Machine:
+    """Both clocks of a machine, each on its own."""
+
+    wall: float = START
+    monotonic: float = 50.0
+
+    def unix_seconds(self) -> int:
+        return int(self.wall)
+
+    def monotonic_seconds(self) -> float:
+        return self.monotonic
+
+    def goes_on(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time passes at once when nobody is busy; without sockets."""
 
