@@ -43,11 +43,13 @@ class Cluster:
     told: list[tuple[str, str]] = field(default_factory=list)
 
     async def read(self) -> Secret:
+        await asyncio.sleep(0)  # others get in between
         return Secret(self.data, self.annotations, {"version": self.version})
 
     async def write_secret(
         self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
     ) -> Secret:
+        await asyncio.sleep(0)
         if read.whole["version"] != self.version:
             raise ConflictError("409")
         self.version += 1

@@ -18,6 +18,7 @@ async def test_replicas_that_start_together_share_one_ca() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock) for _ in range(3)]
     await asyncio.gather(*(one.round(leading=False) for one, _ in replicas))
+    assert cluster.version == 2, "one was the first"
     await replicas[0][0].round(leading=True)
     assert cluster.bundle is not None
     for _, serving in replicas:
