@@ -109,13 +109,17 @@ class Loop:
     async def _written(self, writing: asyncio.Task[TickReport]) -> None:
         """Wait until all is written, or the next pass cannot wait for that.
 
+        A batch ends by itself when its plan is old, but for calls that hang.
+
         Raises: what the writing raises.
         """
         self._writing.add(writing)
         hurry = asyncio.create_task(self._view.urgent.wait())
         try:
             await asyncio.wait(
-                {writing, hurry}, timeout=self._interval(), return_when=asyncio.FIRST_COMPLETED
+                {writing, hurry},
+                timeout=WAIT_SECONDS if self._controller.doubts else PLAN_SECONDS_MAX,
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             hurry.cancel()

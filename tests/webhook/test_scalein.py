@@ -231,6 +231,14 @@ async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only
     assert world.count("failed") <= WRITERS_MAX
 
 
+async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
+    world = World(*some(30))
+    begun = iter([None] * 5)
+    writes = world.judge()
+    assert await world.scale_in.carry_out(writes, lambda: next(begun, "urgent")) == 0
+    assert len(world.api.written) == 5
+
+
 async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for() -> None:
     config = Config(
         mode=Mode.ENFORCE,
