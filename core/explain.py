@@ -168,7 +168,7 @@ class Explainer:
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        waiting = stuck(self._cluster, {}, self._now)
+        waiting = stuck(self._cluster, {}, self._now, self._survey.reaches.beyond)
         return harden.refusals(self._cluster, self._config.taint_key, waiting)[node.name]
 
     def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:

@@ -6,13 +6,13 @@ which does not look at nodes with a taint that the pod does not tolerate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from core.fit import NodeKinds, tolerates
 from core.guards import Blocker
 from core.marks import Mark, going, mark_of, without_our_taint
 from core.model import Cluster, Effect, Node, Placing, Pod, Resources, Taint
+from core.reaches import plain
 from core.waiting import shape
 
 DAEMON_SET: Final = "DaemonSet"
@@ -203,7 +203,7 @@ def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
         if pod.priority == lowest:
             continue
         if (placing := bare.get(pod.placing)) is None:
-            placing = bare[pod.placing] = replace(pod.placing, volumes=())
+            placing = bare[pod.placing] = plain(pod.placing)
         best, asked = most.setdefault(placing, {}), pod.requests
         amounts = [("cpu", asked.cpu_millis), ("memory", asked.memory_bytes)]
         amounts += [("ephemeral-storage", asked.ephemeral_bytes), *asked.extended]

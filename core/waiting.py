@@ -13,6 +13,7 @@ from typing import Final
 from core.fit import NodeKinds
 from core.marks import Mark, going, mark_of, without_our_taint
 from core.model import Cluster, Placing, Pod, Resources
+from core.reaches import plain
 
 WAIT_SECONDS: Final = 5
 """How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
@@ -39,7 +40,7 @@ def in_turns(pods: Iterable[Pod]) -> list[Pod]:
 
 def shape(pod: Pod) -> tuple[Placing, Resources]:
     """Return what can be judged of any pod: where it may go without its volumes, and how large."""
-    return replace(pod.placing, volumes=()), pod.requests
+    return plain(pod.placing), pod.requests
 
 
 class Hosts:
@@ -119,12 +120,18 @@ def look(
 
 
 def stuck(
-    cluster: Cluster, since: Mapping[str, int], now_seconds: int
+    cluster: Cluster,
+    since: Mapping[str, int],
+    now_seconds: int,
+    beyond: Collection[Placing] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
-    """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns."""
+    """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns.
+
+    Pods with a placing *beyond* those that are told apart (core.reaches) are not judged either.
+    """
     for pod in in_turns(pod for pod in cluster.pods if waits(pod)):
         waited = now_seconds - since.get(pod.key, now_seconds)
-        if not pod.evaluable:
+        if not pod.evaluable or plain(pod.placing) in beyond:
             yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
         elif waited >= WAIT_SECONDS:
             yield pod, f"pod {pod.key} waits {waited} s after Ebb found it a place"

@@ -106,7 +106,7 @@ class Controller:
         seen.memory = remember(seen.memory, survey, now_seconds)
         held = pace(seen.memory, survey, now_seconds)
         plan = engine.judge(survey, due=ready, pace=held, in_time=in_time)
-        watch = Watch(now_seconds - seen.first, self._against_hard(cluster, plan, now_seconds))
+        watch = Watch(now_seconds - seen.first, self._against_hard(survey, plan, now_seconds))
         writes = decide(
             cluster, plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
         )
@@ -114,15 +114,15 @@ class Controller:
         costs = self._scale_in.judge(cluster) if self._scale_in else ()
         return TickReport(config, plan, seen.candidates, held, writes, 0, costs)
 
-    def _against_hard(self, cluster: Cluster, plan: Plan, now_seconds: int) -> harden.Against:
-        seen = self._seen
+    def _against_hard(self, survey: Survey, plan: Plan, now_seconds: int) -> harden.Against:
+        seen, cluster = self._seen, survey.cluster
         placed = frozenset(placement.pod for placement in plan.pending)
         seen.waiting = waiting.look(seen.waiting, cluster, placed, now_seconds)
         hard = any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes)
         self.doubts = hard and bool(seen.waiting)
         if self.config.hard_after_seconds is None:
             return {}
-        stuck = waiting.stuck(cluster, seen.waiting, now_seconds)
+        stuck = waiting.stuck(cluster, seen.waiting, now_seconds, survey.reaches.beyond)
         found = harden.refusals(cluster, self.config.taint_key, stuck)
         seen.spoken = harden.remember(seen.spoken, found, now_seconds)
         return harden.with_pause(found, seen.spoken, now_seconds)

@@ -134,6 +134,12 @@ def test_a_pod_that_cannot_be_judged_is_stuck_at_once() -> None:
     assert [pod.key for pod, _ in stuck(found, {}, NOW)] == ["d/p"]
 
 
+def test_a_pod_beyond_those_that_are_told_apart_is_stuck_at_once() -> None:
+    found = cluster(waiting("p", placing=GREEN))
+    assert list(stuck(found, {}, NOW)) == []
+    assert [pod.key for pod, _ in stuck(found, {}, NOW, {GREEN})] == ["d/p"]
+
+
 def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:
     flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
     found = cluster(*flood, waiting("p", namespace="z"))
