@@ -17,7 +17,7 @@ from core.survey import Survey
 from core.work import always
 from webhook.decide import Watch, decide
 from webhook.scalein import ScaleIn
-from webhook.writers import Halted, NodeWriter, Tell, Writers, never
+from webhook.writers import BLIND, NodeWriter, Sight, Tell, Writers
 from webhook.writes import Write, WriteKind
 
 log = logging.getLogger("ebb.controller")
@@ -127,7 +127,7 @@ class Controller:
         seen.spoken = harden.remember(seen.spoken, found, now_seconds)
         return harden.with_pause(found, seen.spoken, now_seconds)
 
-    async def carry_out(self, report: TickReport, halted: Halted = never) -> TickReport:
+    async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
         """Write; what fails or is dropped is decided anew by the next pass.
 
         In mode observe no node is marked: all other writes take away what another mode has left.
@@ -137,7 +137,7 @@ class Controller:
         for write in told:
             log.info("would write", extra=fields(node=write.node, reason=write.note))
         wanted = [write for write in report.writes if write not in told]
-        batch = await self._writers.carry_out(wanted, report.config.taint_key, halted)
+        batch = await self._writers.carry_out(wanted, report.config.taint_key, sight)
         self._unmarked.update(write.node for write in batch.failed if write.kind is WriteKind.MARK)
         failed = len(batch.failed)
         if self._scale_in:

@@ -14,6 +14,7 @@ from core.edge.metrics import Metrics
 from core.waiting import WAIT_SECONDS
 from webhook.controller import Controller, TickReport
 from webhook.view import ClusterView
+from webhook.writers import Sight
 
 STALE_SECONDS: Final = 180
 """Nothing is decided on a view without news for longer; bookmarks come about once a minute."""
@@ -104,7 +105,8 @@ class Loop:
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
-        await self._written(asyncio.create_task(self._controller.carry_out(found, halted)))
+        sight = Sight(halted, self._view.nodes.get)
+        await self._written(asyncio.create_task(self._controller.carry_out(found, sight)))
 
     async def _written(self, writing: asyncio.Task[TickReport]) -> None:
         """Wait until all is written, or the next pass cannot wait for that.

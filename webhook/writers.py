@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
@@ -42,8 +42,6 @@ EVENT_REASONS: Final[Mapping[WriteKind, str]] = {
 
 Tell = Callable[[Node, str, str], None]
 """Takes a Node, an Event's reason and a note for people."""
-Halted = Callable[[], str | None]
-"""Says why nothing must be begun that can wait, or None."""
 
 log = logging.getLogger("ebb.writers")
 
@@ -63,9 +61,16 @@ class NodeWriter(Protocol):
         """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
 
 
-def never() -> str | None:
-    """Have no reason to stop."""
-    return None
+class Sight(NamedTuple):
+    """What is seen while writes go on."""
+
+    halted: Callable[[], str | None]
+    """Says why nothing must be begun that can wait, or None."""
+    latest: Callable[[str], Node | None]
+    """Returns the Node of that name as it was heard of last, or None."""
+
+
+BLIND: Final = Sight(lambda: None, lambda _: None)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +78,7 @@ class Batch:
     """The writes of one pass while they are carried out."""
 
     taint_key: str
-    halted: Halted
+    sight: Sight
     overtaking: bool
     """An earlier batch was still writing when this one began."""
     failed: list[Write] = field(default_factory=list)
@@ -85,7 +90,7 @@ class Batch:
         """Say why nothing must be begun that can wait, or None."""
         if self.failed:
             return "a write failed"
-        return "an earlier pass is still writing" if self.overtaking else self.halted()
+        return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
 
 
 class Writers:
@@ -99,13 +104,13 @@ class Writers:
         """Nodes whose last write failed; they are tried last, so that they hold nobody up."""
         self._slots = asyncio.Semaphore(PRESSING_WRITERS_MAX + WRITERS_MAX)
 
-    async def carry_out(self, writes: Sequence[Write], taint_key: str, halted: Halted) -> Batch:
+    async def carry_out(self, writes: Sequence[Write], taint_key: str, sight: Sight) -> Batch:
         """Write a batch; return what became of it.
 
         If an earlier one is still writing, this one was decided without knowing what comes of
         that: only what is pressing is written.
         """
-        batch = Batch(taint_key, halted, overtaking=bool(self._in_flight))
+        batch = Batch(taint_key, sight, overtaking=bool(self._in_flight))
         self._batch = batch
         self._refused &= {write.node for write in writes}
         pressing = deque(write for write in writes if write.kind in PRESSING)
@@ -172,23 +177,24 @@ class Writers:
     async def _write_as_seen(self, batch: Batch, write: Write) -> None:
         """Write if the Node still is as it was when this was decided; else the next pass will.
 
-        The version that the watch told says so without another call.
+        The version that the watch told last says so without another call.
         """
-        node, version = write.before, write.before.version
+        tried = {""}
         for _ in range(TRIES_MAX):
-            if not version:
+            node = batch.sight.latest(write.node) or write.before
+            version = node.version
+            if version in tried:
                 node, version = await self._writer.get_node(write.node)
-                if traces(node) != write.seen:
-                    told = fields(kind=write.kind.value, node=node.name)
-                    log.info("not as it was", extra=told)
-                    self._metrics.writes.labels("outdated").inc()
-                    return
-                if not self._goes_on(batch, write):
-                    return
+            if traces(node) != write.seen:
+                log.info("not as it was", extra=fields(kind=write.kind.value, node=node.name))
+                self._metrics.writes.labels("outdated").inc()
+                return
+            if node is not write.before and not self._goes_on(batch, write):
+                return
             try:
                 await self._write(write, node, version, batch.taint_key)
             except ConflictError:
-                version = ""
+                tried.add(version)
             else:
                 return
         raise UnavailableError(f"node {write.node}: it changed {TRIES_MAX} times")

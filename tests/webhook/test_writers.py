@@ -11,7 +11,7 @@ from core.marks import MARK_LABEL, TAINT_KEY
 from core.model import Node
 from tests.support.admission import Json, node_json
 from tests.support.slow_api import SlowApi
-from webhook.writers import PRESSING_WRITERS_MAX, TRIES_MAX, WRITERS_MAX, Batch, Writers, never
+from webhook.writers import PRESSING_WRITERS_MAX, TRIES_MAX, WRITERS_MAX, Batch, Sight, Writers
 from webhook.writes import PRESSING, Write, WriteKind
 
 NAMES = [f"n{number:03}" for number in range(100)]
@@ -24,6 +24,8 @@ class World:
     def __init__(self) -> None:
         self.api, self.metrics = SlowApi(*map(node_json, NAMES)), Metrics()
         self.told: list[str] = []
+        self.heard: dict[str, Node] = {}
+        """What watches have told since the writes were decided."""
         self.writers = Writers(self.api, self.metrics, self.tell)
 
     def tell(self, node: Node, reason: str, _: str) -> None:
@@ -37,9 +39,10 @@ class World:
         return [self.write(kind, name) for name in names]
 
     async def carry_out(
-        self, writes: list[Write], halted: Callable[[], str | None] = never
+        self, writes: list[Write], halted: Callable[[], str | None] = lambda: None
     ) -> Batch:
-        return await self.writers.carry_out(writes, TAINT_KEY, halted)
+        sight = Sight(halted, self.heard.get)
+        return await self.writers.carry_out(writes, TAINT_KEY, sight)
 
     def written(self, kind: WriteKind) -> list[str]:
         return [name for name in NAMES if self.annotation(name) == kind.value]
@@ -71,6 +74,19 @@ async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_no
     assert world.written(WriteKind.MARK) == ["n000"]
     assert world.api.nodes["n000"]["metadata"]["annotations"]["theirs"] == "x"
     assert batch.failed == []
+    assert world.count("outdated") == 1
+
+
+async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:2])
+    for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
+        world.api.nodes[name]["metadata"]["annotations"] = changed
+        world.api.versions[name] = 9
+        world.heard[name] = world.api.node(name)
+    await world.carry_out(writes)
+    assert world.api.log == [("patch", "n000")]
+    assert world.written(WriteKind.MARK) == ["n000"]
     assert world.count("outdated") == 1
 
 
