@@ -1,7 +1,7 @@
 """One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from core import engine, harden, waiting
@@ -10,7 +10,7 @@ from core.config import Config, Mode
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.marks import Mark, mark_of
-from core.model import Cluster
+from core.model import Cluster, Node
 from core.plan import Plan
 from core.scalein import CostWrite
 from core.survey import Survey
@@ -18,7 +18,7 @@ from core.work import always
 from webhook.decide import Watch, decide
 from webhook.scalein import ScaleIn
 from webhook.writers import BLIND, NodeWriter, Sight, Tell, Writers
-from webhook.writes import Write, WriteKind
+from webhook.writes import Write, WriteKind, softened
 
 log = logging.getLogger("ebb.controller")
 
@@ -143,6 +143,11 @@ class Controller:
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, batch.why_not)
         return replace(report, failed=failed)
+
+    async def soften(self, nodes: Iterable[Node]) -> None:
+        """Let no hard mark stand while nobody can tell what it does."""
+        writes = softened(nodes, "no pass can be made")
+        await self._writers.carry_out(writes, self.config.taint_key, BLIND)
 
     def _measure(self, cluster: Cluster, plan: Plan) -> None:
         marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)

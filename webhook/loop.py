@@ -82,8 +82,17 @@ class Loop:
             again = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
             self.pause_seconds = min(again, FAILURE_SECONDS_MAX)
             log.exception("a pass failed", extra=fields(again_seconds=self.pause_seconds))
+            if self.pause_seconds > FAILURE_SECONDS_MIN:
+                await self._soften()
         else:
             self.pause_seconds = PAUSE_SECONDS
+
+    async def _soften(self) -> None:
+        """Let pods onto nodes with hard marks: no pass tells whether they wait for them."""
+        try:
+            await self._controller.soften(list(self._view.nodes.values()))
+        except Exception:
+            log.exception("cannot soften")
 
     async def _pass(self) -> None:
         begun, late = self._clock.monotonic_seconds(), False

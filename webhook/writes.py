@@ -1,11 +1,12 @@
 """What a write to a Node is; values only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from core import marks
+from core.leaving import being_deleted
 from core.model import Node
 
 
@@ -58,3 +59,13 @@ class Write:
         if self.labels:
             metadata["labels"] = dict(self.labels)
         return {"metadata": metadata}
+
+
+def softened(nodes: Iterable[Node], note: str) -> list[Write]:
+    """Return the writes that leave no mark hard, whatever else is the case."""
+    labels = {marks.MARK_LABEL: marks.Mark.SOFT.value}
+    return [
+        Write(WriteKind.SOFTEN, node, labels, {}, note)
+        for node in nodes
+        if marks.mark_of(node.labels) is marks.Mark.HARD and not being_deleted(node)
+    ]

@@ -13,7 +13,7 @@ from core.edge.metrics import Metrics
 from core.marks import MARK_LABEL, Mark
 from core.model import Cluster, Pod
 from core.programs import WebhookConfig
-from tests.support.admission import node_json
+from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
 from tests.support.slow_api import SlowApi
@@ -121,6 +121,22 @@ async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -
     await world.loop.step()
     assert world.loop.pause_seconds == PAUSE_SECONDS
     assert world.marked() == len(NAMES) - 1
+
+
+async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
+    world = World()
+    hard = {"labels": {MARK_LABEL: "hard"}}
+    world.api.store("n03", merge(world.api.nodes["n03"], {"metadata": hard}))
+    world.hear()
+    world.controller.before = fail
+    await world.loop.step()
+    assert world.api.log == []
+    await world.loop.step()
+    assert world.api.log == [("patch", "n03")]
+    assert world.api.nodes["n03"]["metadata"]["labels"] == {MARK_LABEL: "soft"}
+    world.api.down = {"n03"}
+    await world.loop.step()
+    assert world.loop.pause_seconds == 4 * FAILURE_SECONDS_MIN
 
 
 async def test_the_lead_survives_passes_that_raise() -> None:
