@@ -217,6 +217,8 @@ class Day(World):
     def _check_waiting(self) -> None:
         for key in self.state.pending:
             pod = self.state.pods[key]
+            if not pod.unschedulable:
+                continue  # evicted just now: the scheduler has told nobody yet
             for place in self.state.marked():
                 bare = replace(place, node=without_our_taint(place.node))
                 if admits(bare, pod) and not admits(place, pod):
