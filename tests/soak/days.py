@@ -138,6 +138,7 @@ def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
     parser = argparse.ArgumentParser(prog="days", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS, help=f"of {DAYS} days; {RUNS}")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; 1")
+    parser.add_argument("--minutes", type=float, help="begin no run after so long")
     asked = parser.parse_args(arguments)
     logging.disable(logging.WARNING)  # writes fail here by the thousand
     began, outcomes = time.perf_counter(), []
@@ -149,8 +150,11 @@ def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
         for wrong in one.wrong:
             print(f"seed {seed}, second {one.second}: {wrong}", file=sys.stderr)
         took = time.perf_counter() - began
+        late = asked.minutes is not None and took > 60 * asked.minutes
         days = f"{DAYS * len(outcomes):,} of {DAYS * asked.runs:,} days"
         print(f"{days}, {took:,.0f} s", file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n")
+        if late:
+            break
     print(table(outcomes))
     return int(any(one.wrong for one in outcomes))
 

@@ -150,7 +150,7 @@ def _load(chance: random.Random) -> Workload:
         if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
     ]
     return Workload(
-        "drawn", tuple(nodes), tuple(arrivals), END_MS, chance.choice((60_000, 120_000)), groups
+        "drawn", tuple(nodes), tuple(arrivals), END_MS, chance.choice((120_000, 180_000)), groups
     )
 
 
