@@ -108,6 +108,20 @@ Changes = Mapping[Sums, Sequence[int]]
 """By sums: what is added to their row."""
 
 
+_After = tuple[int, Amount, tuple[Amount, ...]]
+"""A node, and what would be used and usable on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would change if a node went: nothing has happened yet."""
+
+    node: int
+    after: Sequence[_After]
+    """Of the nodes that receive its pods."""
+    changes: Changes
+
+
 @dataclass(slots=True, eq=False)
 class _Group:
     """Nodes that count in the same sums."""
@@ -162,7 +176,7 @@ class Account:
             for sums in group.sums:
                 sums.nodes += 1
                 sums.capacity = sums.capacity.plus(self._capacity[node])
-        _apply({group: [-value for value in self._lost(node, group)]})
+        self._take((), _by_sums({group: [-value for value in self._lost(node, group)]}))
 
     def _lost(self, node: int, group: _Group) -> list[int]:
         """Return what its going takes away from the row of the node's group."""
@@ -208,14 +222,43 @@ class Account:
         """Return the capacity that the node gives to the sums."""
         return self._capacity[node] if self._open[node] else NOTHING
 
-    def exceeded(self, node: int, received: Received, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would be over their thresholds if the node went.
+    def trial(self, node: int, received: Received) -> Trial:
+        """Work out what changes if *node* goes and others *received* its pods."""
+        moved: dict[_Group, list[int]] = {}
+        group = self._groups[node]
+        if group is not None:
+            moved[group] = self._lost(node, group)
+        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+        return Trial(node, after, _by_sums(moved))
 
-        Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it:
-        *received* says who gets them. It is harder to enter than to stay.
+    def _with(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
+        """Return a node with *amount* more on it, and add the change to its group's row."""
+        group, before = self._groups[node], self._usable[node]
+        used = self._used[node].plus(amount)
+        if group is None:  # no movable pod reaches it: none is placed there
+            return node, used, before
+        row = moved.get(group)
+        if row is None:
+            row = moved[group] = [0] * group.columns
+        row[0] += amount[0]
+        row[1] += amount[1]
+        usable = group.measure.usable(self._capacity[node], used)
+        if usable != before:
+            column = 2
+            for new, old in zip(usable, before, strict=True):
+                row[column] += new[0] - old[0]
+                row[column + 1] += new[1] - old[1]
+                column += 2
+        return node, used, usable
+
+    def exceeded(self, trial: Trial, *, marked: bool) -> Iterator[Exceeded]:
+        """Yield the sums that would be over their thresholds.
+
+        Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it. It
+        is harder to enter than to stay.
         """
         limits = self._limits[marked]
-        for sums, change in self._changes(node, received).items():
+        for sums, change in trial.changes.items():
             if sums.over(change, limits[sums]):
                 yield Exceeded(
                     sums,
@@ -223,40 +266,18 @@ class Account:
                     sums.usable.plus(Amount(change[2], change[3])),
                 )
 
-    def _changes(self, node: int, received: Received) -> Changes:
-        moved: dict[_Group, list[int]] = {}
-        group = self._groups[node]
-        if group is not None:
-            moved[group] = self._lost(node, group)
-        for receiver, amount in received:
-            group = self._groups[receiver]
-            if group is None:
-                continue  # no movable pod reaches it: it receives nothing
-            row = moved.get(group)
-            if row is None:
-                row = moved[group] = [0] * group.columns
-            row[0] += amount[0]
-            row[1] += amount[1]
-            used = self._used[receiver]
-            before = self._usable[receiver]
-            after = group.measure.usable(
-                self._capacity[receiver], (used[0] + amount[0], used[1] + amount[1])
-            )
-            if after != before:
-                column = 2
-                for new, old in zip(after, before, strict=True):
-                    row[column] += new[0] - old[0]
-                    row[column + 1] += new[1] - old[1]
-                    column += 2
-        return _by_sums(moved)
-
-    def remove(self, node: int, received: Received) -> None:
+    def remove(self, trial: Trial) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""
-        self.receive(received)
-        self._drop(node)
-        group = self._groups[node]
-        if group is not None:
-            _apply({group: self._lost(node, group)})
+        self._drop(trial.node)
+        self._take(trial.after, trial.changes)
+
+    def _take(self, after: Iterable[_After], changes: Changes) -> None:
+        for node, used, usable in after:
+            self._used[node], self._usable[node] = used, usable
+        for sums, change in changes.items():
+            row = sums.row
+            for column, value in enumerate(change):
+                row[column] += value
 
     def _drop(self, node: int) -> None:
         group = self._groups[node]
@@ -267,24 +288,17 @@ class Account:
 
     def receive(self, received: Received) -> None:
         """Add pods to nodes."""
-        for receiver, amount in received:
-            group = self._groups[receiver]
-            before = self._usable[receiver]
-            used = self._used[receiver] = self._used[receiver].plus(amount)
-            if group is None:
-                continue
-            after = self._usable[receiver] = group.measure.usable(self._capacity[receiver], used)
-            row = list(amount)
-            for new, old in zip(after, before, strict=True):
-                row += (new[0] - old[0], new[1] - old[1])
-            _apply({group: row})
+        moved: dict[_Group, list[int]] = {}
+        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+        self._take(after, _by_sums(moved))
 
     def leave(self, node: int, amount: Amount) -> None:
         """Take away from a closed node what has found another place."""
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
-            _apply({group: [-amount[0], -amount[1], *(0,) * (group.columns - 2)]})
+            row = [-amount[0], -amount[1], *(0,) * (group.columns - 2)]
+            self._take((), _by_sums({group: row}))
 
     def expect(self, node: int) -> None:
         """Count the node as gone, wherever its pods go; for the checks of sums alone."""
@@ -294,7 +308,7 @@ class Account:
             if group is not None:
                 resident = self._resident[node]
                 row = [-resident[0], -resident[1], *(0,) * (group.columns - 2)]
-                _apply({group: row})
+                self._take((), _by_sums({group: row}))
 
 
 def _group(sums: Sequence[Sums], of: tuple[int, ...]) -> _Group:
@@ -318,12 +332,6 @@ def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[Sums, list[int]]:
                 change[2] += row[column]
                 change[3] += row[column + 1]
     return found
-
-
-def _apply(moved: Mapping[_Group, Sequence[int]]) -> None:
-    for sums, change in _by_sums(moved).items():
-        for column, value in enumerate(change):
-            sums.row[column] += value
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:

@@ -7,7 +7,7 @@ committed before the next is judged.
 from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 
-from core.account import Account, Exceeded, excess
+from core.account import Account, Exceeded, Trial, excess
 from core.brakes import Brakes, Pace
 from core.capacity import Amount
 from core.guards import Blocker
@@ -130,9 +130,9 @@ class Work:
                 if judged.get(node) == len(removals):
                     continue
                 judged[node] = len(removals)
-                attempt = self._try(node)
-                if attempt is not None:
-                    removals.append(self._remove(node, attempt, len(removals) + 1))
+                found = self._try(node)
+                if found is not None:
+                    removals.append(self._remove(node, *found, len(removals) + 1))
                     del waiting[place]
                     places = [0] * level + [place] + places[level + 1 :]
                     level = 0
@@ -141,7 +141,7 @@ class Work:
                 level += 1
         return tuple(removals)
 
-    def _try(self, node: int) -> Attempt | None:
+    def _try(self, node: int) -> tuple[Attempt, Trial] | None:
         """Return where the node's pods would go, or None if it can not go; cheapest checks first.
 
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
@@ -154,9 +154,12 @@ class Work:
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
         attempt = self.packer.attempt(self.packer.on[node], node)
-        if attempt.unplaced or next(self._over(node, attempt), None) is not None:
+        if attempt.unplaced:
             return None
-        return attempt
+        trial = self.account.trial(node, self.packer.received(attempt))
+        if next(self._over(node, trial), None) is not None:
+            return None
+        return attempt, trial
 
     def _has_time(self, name: str) -> bool:
         """Say whether the node may be tried; marked ones always, or they would be released."""
@@ -165,9 +168,9 @@ class Work:
         self._out_of_time = self._out_of_time or not self._in_time()
         return not self._out_of_time
 
-    def _remove(self, node: int, attempt: Attempt, order: int) -> Removal:
+    def _remove(self, node: int, attempt: Attempt, trial: Trial, order: int) -> Removal:
         removal = Removal(self._name(node), order, self.placements(attempt))
-        self.account.remove(node, self.packer.received(attempt))
+        self.account.remove(trial)
         self.packer.commit(attempt, node)
         self._brakes.take(self.packer.nodes[node])
         return removal
@@ -199,8 +202,9 @@ class Work:
         # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
         if over_sums or attempt.unplaced:
             return blockers
+        trial = self.account.trial(node, self.packer.received(attempt))
         marked = name in self.marked
-        blockers += (_full(found, marked=marked) for found in self._over(node, attempt))
+        blockers += (_full(found, marked=marked) for found in self._over(node, trial))
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int) -> Blocker:
@@ -224,10 +228,9 @@ class Work:
         message = f"without it the window's busiest moment would have had {over}"
         return [Blocker("peak-demand", message)]
 
-    def _over(self, node: int, attempt: Attempt) -> Iterator[Exceeded]:
+    def _over(self, node: int, trial: Trial) -> Iterator[Exceeded]:
         """Yield what the final check (thesis 4.5) finds exceeded."""
-        marked = self._name(node) in self.marked
-        return self.account.exceeded(node, self.packer.received(attempt), marked=marked)
+        return self.account.exceeded(trial, marked=self._name(node) in self.marked)
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked

@@ -17,13 +17,14 @@ from core.plan import Plan
 from core.thresholds import Thresholds
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
-from tests.support.generate import REGIMES, cluster
+from tests.support.generate import REGIMES, cluster, of_reaches
 from tests.support.reference_plan import Reference
 
 SIZES = (1000, 5000, 15_000)
 REFERENCE_NODES = 200
 """The plain engine takes minutes beyond."""
 TURNS = 3
+REACHES_NODES = 5000
 BUDGET_SECONDS = {5000: 0.6}
 """Joint plan, no limit, times K (explanations of the nodes that stay are on top of it)."""
 
@@ -40,6 +41,28 @@ def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
         gc.enable()
     assert plan is not None
     return best, plan
+
+
+def by_reaches() -> list[list[str]]:
+    """Return a row a regime: the same pods on the same nodes, with one reach and with twelve."""
+    rows = []
+    for regime in REGIMES:
+        made = cluster(REACHES_NODES, regime)
+        share = Thresholds(cpu=Fraction(4, 5), memory=Fraction(4, 5))
+        config = Config(thresholds=share, budgets=UNLIMITED)
+        one, plan = timed(of_reaches(made, many=False), config)
+        twelve, other = timed(of_reaches(made, many=True), config)
+        rows.append(
+            [
+                regime,
+                f"{len(plan.reaches)} / {len(other.reaches)}",
+                f"{len(plan.removals):,} / {len(other.removals):,}",
+                f"{one * 1000:,.0f}",
+                f"{twelve * 1000:,.0f}",
+                f"{twelve / one:.2f}",
+            ]
+        )
+    return rows
 
 
 def main() -> None:
@@ -81,6 +104,8 @@ def main() -> None:
     show(f"cold full judgement with joint plan, K = {k:.2f}", columns, rows)
     columns = ["regime", "threshold", "nodes", "plain ms", "ms", "ratio", "growth exponent"]
     show("against the plain engine (same answers), and growth", columns, ratios)
+    columns = ["regime", "reaches", "removed", "ms, one", "ms, twelve", "ratio"]
+    show(f"{REACHES_NODES:,} nodes, one reach and twelve, at 80%", columns, by_reaches())
 
 
 def _ratio(regime: str, config: Config) -> list[str]:

@@ -52,6 +52,29 @@ def cluster(count: int, regime: str, seed: int = 1, *, social: int = 0) -> Clust
     return Cluster.of(nodes, pods)
 
 
+def of_reaches(made: Cluster, many: bool, seed: int = 1) -> Cluster:
+    """Return the cluster with one reach, or with twelve; the same pods on the same nodes.
+
+    Twelve: all nodes (what tolerates the taint), those without it, their three zones, their six
+    pools, and their disks of one kind.
+    """
+    if not many:
+        nodes = (replace(node, taints=()) for node in made.nodes)
+        pods = (replace(pod, placing=ANYWHERE) for pod in made.pods)
+        return Cluster.of(nodes, pods)
+    chance, at = random.Random(seed), {node.name: node for node in made.nodes}
+    return Cluster.of(made.nodes, [_dealt(pod, at[pod.node or ""], chance) for pod in made.pods])
+
+
+def _dealt(pod: Pod, node: Node, chance: random.Random) -> Pod:
+    if BATCH in node.taints:
+        return replace(pod, placing=_BATCH)
+    asked = [_ASKING["zone", node.labels["zone"]], _ASKING["pool", node.labels["pool"]]]
+    if node.labels["disk"] == "ssd":
+        asked.append(_ASKING["disk", "ssd"])
+    return replace(pod, placing=chance.choice(asked) if chance.random() < 0.5 else ANYWHERE)
+
+
 def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[Pod]:
     """Deal the pods out to applications; all pods of one ask the same of other pods."""
     apps = []
@@ -105,6 +128,14 @@ def _target(number: int, regime: str, chance: random.Random) -> float:
 _WEIGHTS: Final = [5, 4, 3, 2, 1] * 8
 """Of the five sizes of each shape: small pods are the commonest."""
 _ZONES: Final = {zone: Placing(node_selector=(("zone", zone),)) for zone in "abc"}
+_ASKING: Final = {
+    label: Placing(node_selector=(label,))
+    for label in (
+        *(("zone", zone) for zone in "abc"),
+        *(("pool", str(pool)) for pool in range(6)),
+        ("disk", "ssd"),
+    )
+}
 _BATCH: Final = Placing(tolerations=(Toleration("batch", "Exists"),))
 
 
