@@ -80,7 +80,9 @@ class _Webhook:
         )
         # What is judged by the time must not end because somebody sets a clock.
         steady = SteadyClock(self._clock)
-        self._loop = Loop(self._view, self._controller, steady, self._metrics)
+        self._loop = Loop(
+            self._view, self._controller, steady, self._metrics, lambda: self._elector.leading
+        )
         self._taint_keys = TaintKeys(leases, client, self._view, steady, config.taint_key)
         self._metrics.clock_off.set_function(steady.off_seconds)
         for resource in RESOURCES:

@@ -6,6 +6,7 @@ and tried again after a growing wait.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from core.edge.clock import Clock
@@ -42,9 +43,11 @@ class Loop:
         controller: Controller,
         clock: Clock,
         metrics: Metrics,
+        leading: Callable[[], bool] = lambda: True,
     ) -> None:
+        """*leading*: false at once when the process wakes after its lead has ended."""
         self._view, self._controller = view, controller
-        self._clock, self._metrics = clock, metrics
+        self._clock, self._metrics, self._leading = clock, metrics, leading
         self._writing: set[asyncio.Task[TickReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """How long the next pass waits at least."""
@@ -103,6 +106,8 @@ class Loop:
             return not (late or self._view.urgent.is_set())
 
         def halted() -> str | None:
+            if not self._leading():
+                return "this replica does not lead any more"
             if self._view.urgent.is_set():
                 return "something has come up that cannot wait"
             if self._clock.monotonic_seconds() - begun > PLAN_SECONDS_MAX:

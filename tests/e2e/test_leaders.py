@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import signal
 import time
 from collections.abc import Iterator, Mapping
 
@@ -91,6 +92,16 @@ def test_one_ends_before_another_begins(
     assert began > ended
     time.sleep(LEASE_SECONDS / 2)
     assert (leads(leader), leads(other)) == (False, True)
+
+
+def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(replicas: Pair) -> None:
+    leader, other = leader_first(replicas)
+    leader.ebb.program.send(signal.SIGSTOP)
+    until(lambda: leads(other), "the other leads", LEASE_SECONDS * 3)
+    leader.ebb.program.send(signal.SIGCONT)
+    for _ in range(20):
+        assert not leads(leader)
+        assert leads(other)
 
 
 def test_a_changed_key_takes_the_taints_of_the_one_before_away(api: Api, replicas: Pair) -> None:

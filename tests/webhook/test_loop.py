@@ -66,7 +66,10 @@ class World:
         )
         self.view = ClusterView()
         self.controller = Told(self.api, self.metrics)
-        self.loop = Loop(self.view, self.controller, self.clock, self.metrics)
+        self.leading = True
+        self.loop = Loop(
+            self.view, self.controller, self.clock, self.metrics, lambda: self.leading
+        )
         for resource in RESOURCES:
             self.view.alive(resource, 0.0)
         self.view.take_pod(pod("p", "n00", 500, 500))
@@ -194,11 +197,17 @@ def become_old(world: World) -> None:
     world.clock.seconds += PLAN_SECONDS_MAX + 1
 
 
+def wake_too_late(world: World) -> None:
+    world.leading = False
+
+
 def become_urgent(world: World) -> None:
     world.view.urgent.set()
 
 
-@pytest.mark.parametrize("happen", [lose_a_watch, hear_nothing, become_old, become_urgent])
+@pytest.mark.parametrize(
+    "happen", [lose_a_watch, hear_nothing, become_old, wake_too_late, become_urgent]
+)
 async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
     happen: Callable[[World], None],
 ) -> None:
