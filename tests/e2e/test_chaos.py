@@ -13,8 +13,8 @@ from tests.e2e.town import OURS, Town, marked
 from tests.e2e.troubles import TROUBLES, Trouble
 
 SEED = int(os.environ.get("EBB_CHAOS_SEED", "1"))
-OUTAGE_SECONDS = 8.0
-"""Longer than the lease; `make chaos` takes a minute."""
+OUTAGE_SECONDS = 6.0
+"""As long as the lease; `make chaos` takes a minute."""
 RELOAD_SECONDS = 30.0
 
 

@@ -138,6 +138,7 @@ TROUBLES: Final[tuple[Trouble, ...]] = (
     api_server_away,
     etcd_away,
     watches_cut,
+    leaders_line_hangs,
     everything_hangs,
     slow,
     throttled,
