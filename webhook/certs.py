@@ -105,8 +105,8 @@ class Certificates:
 
     async def round(self, *, leading: bool) -> None:
         """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
-        secret, trust = await self._load(leading=leading)
         bundles = await self._registration.bundles()
+        secret, trust = await self._load(self._before(bundles or ()), leading=leading)
         if leading:
             trust = await self._advance(secret, trust, bundles or ())
         if leading and bundles is not None:
@@ -125,11 +125,19 @@ class Certificates:
             if self._signed_by not in tls.split(bundle):
                 self._trusted = "its CA is not in the registration's caBundle yet"
 
-    async def _load(self, *, leading: bool) -> tuple[Secret, Trust]:
+    def _before(self, bundles: Sequence[bytes]) -> bytes:
+        """Return the CA whose leaves may still be served, should a new one have to be made."""
+        if self._signed_by:
+            return self._signed_by
+        found = (one for bundle in bundles for one in tls.split(bundle))
+        now = self._clock.unix_seconds()
+        return next((one for one in found if wire.lasts(one, now) and tls.is_ours(one)), b"")
+
+    async def _load(self, before: bytes, *, leading: bool) -> tuple[Secret, Trust]:
         """Return the CA, and the Secret as it is now; make one where there is none of use.
 
-        Whoever finds the Secret empty makes one, the leader alone puts one in garbage's place.
-        Raises: UnavailableError, InvalidInputError.
+        Whoever finds the Secret empty makes one, the leader alone puts one in garbage's place. The
+        one *before* stays trusted. Raises: UnavailableError, InvalidInputError.
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
@@ -141,7 +149,7 @@ class Certificates:
                     why = f"the one in the Secret cannot be used: {fault}"
                     if not leading:
                         raise UnavailableError(f"{why}; the leader makes a new one") from fault
-            made = begin(now, self._signed_by)
+            made = begin(now, before)
             try:
                 written = await self._write(secret, made, secret.annotations)
             except ConflictError:

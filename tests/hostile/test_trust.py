@@ -34,6 +34,7 @@ from webhook.certs import REPLACED
 DAY = 24 * 3600
 CA, OTHER = tls.make_ca(START), tls.make_ca(START)
 LEAF = tls.make_leaf(CA, ["localhost"], START)
+GOOD = Trust(CA).encode()
 EXPIRED = tls.make_ca(START - 11 * 365 * DAY)
 COMING = tls.make_ca(START + 365 * DAY)
 
@@ -115,6 +116,17 @@ async def test_the_leader_puts_a_new_ca_in_the_place_of_what_cannot_be_used(
     assert cluster.version == version, "once"
 
 
+async def test_a_leader_that_starts_into_it_leaves_the_others_trusted() -> None:
+    cluster, clock = Cluster(data=GOOD), FakeClock(START)
+    other, of_other = replica(cluster, clock)
+    await other.round(leading=True)
+    cluster.data = UNUSABLE["no PEM"]
+    leader, of_leader = replica(cluster, clock)
+    await leader.round(leading=True)
+    assert ready(cluster, of_leader)
+    assert ready(cluster, of_other)
+
+
 @pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
 async def test_a_program_that_starts_into_it_serves_as_soon_as_it_leads(
     data: Mapping[str, bytes],
@@ -129,7 +141,6 @@ async def test_a_program_that_starts_into_it_serves_as_soon_as_it_leads(
     assert ready(cluster, server)
 
 
-GOOD = Trust(CA).encode()
 STAGE = Trust(CA, OTHER, START).encode()
 AFTER = Trust(CA, old=OTHER.certificate, old_until=START + DAY).encode()
 SIDE: dict[str, tuple[Mapping[str, bytes], int]] = {
