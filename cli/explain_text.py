@@ -10,13 +10,13 @@ from rich.table import Table
 from cli.found import Found
 from cli.standing import Standing, moment
 from cli.terminal import printable, table, written
-from core.account import percent
 from core.explain import NodeAnswer, PodAnswer
 from core.guards import Blocker
 from core.leaving import why_leaving
 from core.model import Pod
 from core.quantity import format_bytes, format_millis
 from core.reasons import advice
+from core.sums import percent
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (

@@ -10,12 +10,12 @@ from rich.table import Table
 
 from cli import caveats_text
 from cli.terminal import printable, table, written
-from core.account import percent
 from core.capacity import Totals, Usability
 from core.caveats import Caveat
 from core.config import Config
 from core.plan import Kept, Plan, Removal
 from core.quantity import format_bytes, format_millis
+from core.sums import percent
 
 TARGETS_SHOWN: Final = 3
 

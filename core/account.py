@@ -6,18 +6,13 @@ capacity; the pods on them that would have to go elsewhere stay in the requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Final, NamedTuple
+from dataclasses import dataclass
 
-from core.capacity import NOTHING, Amount, Measure, Share, Totals, Usability, capacity
+from core.capacity import NOTHING, Amount, Measure, capacity
 from core.model import Node
 from core.policies.cluster_threshold import nominated
-from core.reaches import Reach, Reaches
-
-RESOURCE_NAMES: Final = ("cpu", "memory")
-DECIMALS_MAX: Final = 12
-"""Of a percentage, where fewer do not tell it from its limit."""
+from core.reaches import Reaches
+from core.sums import Changes, Exceeded, Sums
 
 Received = Iterable[tuple[int, Amount]]
 """(node, what it receives)."""
@@ -30,82 +25,6 @@ class Load:
     used: Amount
     resident: Amount
     """The part that goes with the node."""
-
-
-class Limit(NamedTuple):
-    """A Share as whole numbers: `used * of <= part * whole`, for CPU and for memory."""
-
-    cpu_part: int
-    cpu_of: int
-    memory_part: int
-    memory_of: int
-
-
-@dataclass(slots=True, eq=False)
-class Sums:
-    """Of one reach, or of the whole.
-
-    The checks are asked for every node of every plan, so the sums are plain whole numbers:
-    CPU and memory requested, CPU and memory usable.
-    """
-
-    reach: Reach | None
-    """None: the whole."""
-    usability: Usability | None
-    enter: Share
-    leave: Share
-    """For nodes that carry a mark."""
-    reserve: Amount = NOTHING
-    """What the busiest moment needed beyond what is asked for now."""
-    nodes: int = 0
-    capacity: Amount = NOTHING
-    row: list[int] = field(default_factory=lambda: [0] * COLUMNS)
-
-    def totals(self) -> Totals:
-        """Return the sums as they stand."""
-        return Totals(
-            nodes=self.nodes, capacity=self.capacity, requests=self.requests, usable=self.usable
-        )
-
-    @property
-    def requests(self) -> Amount:
-        """Return what is asked for."""
-        return Amount(self.row[0], self.row[1])
-
-    @property
-    def usable(self) -> Amount:
-        """Return the usable capacity."""
-        return Amount(self.row[2], self.row[3])
-
-    def over(self, change: Sequence[int], limit: Limit) -> bool:
-        """Say whether the *change* would bring the requests, with the reserve, over the limit."""
-        row, reserve = self.row, self.reserve
-        cpu, memory = row[2] + change[2], row[3] + change[3]
-        return (
-            cpu <= 0
-            or memory <= 0
-            or (row[0] + change[0] + reserve[0]) * limit[1] > limit[0] * cpu
-            or (row[1] + change[1] + reserve[1]) * limit[3] > limit[2] * memory
-        )
-
-    def limit(self, *, marked: bool) -> Limit:
-        """Return the thresholds that hold for a node that carries a mark, or for one without."""
-        cpu, memory = self.leave if marked else self.enter
-        return Limit(cpu.numerator, cpu.denominator, memory.numerator, memory.denominator)
-
-
-class Exceeded(NamedTuple):
-    """Sums that would be over their thresholds, and what they would be."""
-
-    sums: Sums
-    requests: Amount
-    """Without the reserve."""
-    usable: Amount
-
-
-COLUMNS: Final = 4
-Changes = Mapping[Sums, Sequence[int]]
-"""By sums: what is added to their row."""
 
 
 _After = tuple[int, Amount, tuple[Amount, ...]]
@@ -332,32 +251,3 @@ def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[Sums, list[int]]:
                 change[2] += row[column]
                 change[3] += row[column + 1]
     return found
-
-
-def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
-    """Say which resources are over their threshold, as a person writes it; empty: none."""
-    parts = []
-    for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
-        if total <= 0:
-            parts.append(f"{name} without capacity")
-        elif have * share.denominator > share.numerator * total:
-            parts.append(f"{name} at {_apart(have, total, share)}")
-    return ", ".join(parts)
-
-
-def _apart(have: int, total: int, share: Fraction) -> str:
-    """Write a share and the limit that it is over with as many decimals as tell them apart."""
-    pairs = (
-        (percent(have, total, n), percent(share.numerator, share.denominator, n))
-        for n in range(1, DECIMALS_MAX)
-    )
-    found, limit = next((one for one in pairs if one[0] != one[1]), ("more", "the limit"))
-    return f"{found}, over {limit}"
-
-
-def percent(part: int, whole: int, decimals: int = 1) -> str:
-    """Write a share, rounded up, so that what is over a limit looks so; no zeros at the end."""
-    units = -(-part * 100 * 10**decimals // whole)
-    head, tail = divmod(units, 10**decimals)
-    digits = f"{tail:0{decimals}}".rstrip("0")
-    return f"{head}.{digits}%" if digits else f"{head}%"

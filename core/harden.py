@@ -8,8 +8,9 @@ which does not look at nodes with a taint that the pod does not tolerate.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from core.fit import NodeKinds, tolerates
+from core.fit import tolerates
 from core.guards import Blocker
+from core.kinds import NodeKinds
 from core.marks import Mark, going, mark_of, without_our_taint
 from core.model import Cluster, Effect, Node, Placing, Pod, Resources, Taint
 from core.reaches import plain

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from core.capacity import Amount
-from core.fit import RULES, NodeKinds
+from core.fit import RULES
 from core.ground import Ground, dominant_share
+from core.kinds import NodeKinds
 from core.model import Cluster, Placing, Pod, Resources
 from core.tallies import Group
 from core.topology import Topology, topology

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.fit import LABEL_RULES, TAINT_RULE, NodeKinds, refusal, repels, tolerates
+from core.fit import LABEL_RULES, TAINT_RULE, refusal, repels, tolerates
+from core.kinds import NodeKinds
 from core.leaving import PASSING_TAINTS
 from core.model import Node, Placing, Pod, Requirement, SelectorTerm, Taint
 

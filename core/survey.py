@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from core.account import Account, Load, Sums
+from core.account import Account, Load
 from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
 from core.config import Config, UsabilityMode
 from core.ground import Ground
@@ -17,6 +17,7 @@ from core.movable import Facts
 from core.packing import Packer, alike
 from core.reaches import Reach, Reaches, plain
 from core.stickiness import sticky_pods
+from core.sums import Sums
 from core.thresholds import Thresholds
 
 NO_LABELS: Final[Mapping[str, str]] = {}

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.fit import LABEL_RULES, TAINT_RULE, Finder, NodeKinds, Rules, selects
+from core.fit import LABEL_RULES, TAINT_RULE, Finder, Rules, selects
+from core.kinds import NodeKinds
 from core.model import (
     ALONE,
     Cluster,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.fit import NodeKinds
+from core.kinds import NodeKinds
 from core.marks import Mark, going, mark_of, without_our_taint
 from core.model import Cluster, Placing, Pod, Resources
 from core.reaches import plain

@@ -7,13 +7,14 @@ committed before the next is judged.
 from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 
-from core.account import Account, Exceeded, Trial, excess
+from core.account import Account, Trial
 from core.brakes import Brakes, Pace
 from core.capacity import Amount
 from core.guards import Blocker
 from core.marks import mark_of, mark_order
 from core.packing import Attempt
 from core.plan import Kept, Placement, Removal
+from core.sums import Exceeded, excess
 from core.survey import Survey
 
 Level = tuple[bool, bool, Fraction]

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from core import engine
-from core.brakes import ZONE_LABEL, Memory, Pace, pace, remember
+from core.brakes import Memory, Pace, pace, remember
 from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.capacity import NOTHING, Amount
 from core.config import Config, UsabilityMode
@@ -15,6 +15,7 @@ from core.marks import BACKOFF_ANNOTATION, Mark
 from core.model import Cluster, Node, Pod
 from core.survey import Survey
 from core.thresholds import Thresholds
+from core.zones import ZONE_LABEL
 from tests.support.builders import MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 

@@ -6,8 +6,9 @@ import pytest
 
 from core import engine
 from core.config import Config
-from core.fit import NodeKinds, refusal
+from core.fit import refusal
 from core.guards import pod_blockers
+from core.kinds import NodeKinds
 from core.model import Cluster, Node, Placing, Pod
 from core.plan import Plan
 from core.volumes import (

@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from core import engine
-from core.brakes import ZONE_LABEL, Pace
+from core.brakes import Pace
 from core.budgets import Backoff, Budget, Budgets, Limit, Pool
 from core.config import Config, HandOver, Mode, UsabilityMode
 from core.edge.metrics import Metrics
@@ -19,6 +19,7 @@ from core.marks import KEEP_ANNOTATION, MARK_LABEL, Mark, mark_of
 from core.model import Cluster, Effect, Placing, Taint, Toleration
 from core.programs import ExtenderConfig, ScoreMode
 from core.thresholds import Thresholds
+from core.zones import ZONE_LABEL
 from extender.view import View
 from sim import workload
 from sim.autoscaler import TO_BE_DELETED, ScaleDown

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from core.brakes import ZONE_LABEL
 from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.config import Config, HandOver, Mode, UsabilityMode
 from core.model import ANYWHERE, Effect, Node, Placing, Resources, Taint, Toleration
 from core.programs import AnswersMode, ExtenderConfig, ScoreMode
 from core.thresholds import Thresholds
+from core.zones import ZONE_LABEL
 from sim import workload
 from sim.autoscaler import ScaleDown
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from core.brakes import ZONE_LABEL
 from core.config import Config
 from core.fit import refusal
 from core.marks import (
@@ -37,6 +36,7 @@ from core.model import (
 )
 from core.survey import Survey
 from core.wants import ANY_DRIVER
+from core.zones import ZONE_LABEL
 from tests.support.builders import node, pod, select
 
 PLACINGS = (
