@@ -13,26 +13,23 @@ nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from core.capacity import Amount
 from core.fit import RULES
 from core.ground import Ground, dominant_share
+from core.groups import Groups, alike, grouped, templates
 from core.kinds import NodeKinds
 from core.model import Cluster, Placing, Pod, Resources
 from core.tallies import Group
-from core.topology import Topology, topology
+from core.topology import topology
 from core.vectors import Vectors, lane_minimum
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
 SCAN_NODES: Final = 64
 """How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
-
-
-Groups = Sequence[Sequence[Pod]]
-"""Pods, those with equal requests and templates together."""
 Admitting = Callable[[Placing], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
 
@@ -109,6 +106,7 @@ class Packer:
         for number, pod in enumerate(self.pods):
             if pod.node is not None:
                 self.on[self.node_ids[pod.node]].append(number)
+        self._spare_at: dict[int, int] = {}
         self._topology = topology(cluster, self.nodes, self.pods)
         self._last = Attempt([], [], {})
 
@@ -116,8 +114,8 @@ class Packer:
         self, groups: Groups, given: Resources | None
     ) -> tuple[list[Pod], list[_Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
-        placings = {placing: number for number, placing in enumerate(_placings(groups))}
-        found = _grouped(groups, placings)
+        placings = {placing: number for number, placing in enumerate(templates(groups))}
+        found = grouped(groups, placings)
         ranked = sorted(
             (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
             for requests, placing in found
@@ -147,15 +145,17 @@ class Packer:
         }
         return [_Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
-    def attempt(self, pods: Iterable[int], leaving: int = -1) -> Attempt:
-        """Place *pods* (ascending ids) on nodes other than *leaving*; see Attempt.
+    def attempt(
+        self, pods: Iterable[int], leaving: int = -1, barred: frozenset[int] = frozenset()
+    ) -> Attempt:
+        """Place *pods* (ascending ids) on nodes other than *leaving* and *barred*; see Attempt.
 
         A pod without a place does not end the attempt, so that all of them are known.
         """
-        if self._topology is not None:
+        if self._topology is not None or barred:
             pods = list(pods)
-            if self._topology.involves(pods):
-                return self._attempt_among(pods, leaving, self._topology)
+            if barred or (self._topology is not None and self._topology.involves(pods)):
+                return self._attempt_among(pods, barred | {leaving})
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
@@ -180,20 +180,23 @@ class Packer:
                 result.unplaced.append(pod)
         return result
 
-    def _attempt_among(self, pods: list[int], leaving: int, topology: Topology) -> Attempt:
+    def _attempt_among(self, pods: list[int], barred: frozenset[int]) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
         A node that was refused to such a pod may admit the next one, so no place is skipped.
         """
+        topology = self._topology
         self._last = result = Attempt([], [], {})
-        topology.lift(pods)
+        if topology is not None:
+            topology.lift(pods)
         known: _Kind | None = None
         start = 0
         for pod in pods:
-            kind, group = self._kind_of[pod], topology.group(pod)
+            kind = self._kind_of[pod]
+            group = topology.group(pod) if topology is not None else None
             if kind is not known:
                 known, start = kind, self._head(kind)
-            place, refused = self._find(kind, start, result.left, leaving, group)
+            place, refused = self._find(kind, start, result.left, barred, group)
             if group is None:
                 start = place
             if place == len(kind.fits):
@@ -203,12 +206,19 @@ class Packer:
             node = kind.fits[place]
             result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
             result.placements.append((pod, node))
-            topology.put(pod, node)
-        topology.undo()
+            if topology is not None:
+                topology.put(pod, node)
+        if topology is not None:
+            topology.undo()
         return result
 
     def _find(
-        self, kind: _Kind, place: int, left: dict[int, int], leaving: int, group: Group | None
+        self,
+        kind: _Kind,
+        place: int,
+        left: dict[int, int],
+        barred: frozenset[int],
+        group: Group | None,
     ) -> tuple[int, set[str]]:
         """Return the first place in `fits`, from *place* on, that takes a pod of the group.
 
@@ -218,7 +228,7 @@ class Packer:
         refused: set[str] = set()
         while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
             node = fits[place]
-            if node != leaving and ((left.get(node) or free[node]) - request) & guard == guard:
+            if node not in barred and ((left.get(node) or free[node]) - request) & guard == guard:
                 why = group.refusal(node) if group is not None else None
                 if why is None:
                     break
@@ -252,6 +262,8 @@ class Packer:
             self.free[node] = vector
         for pod, node in attempt.placements:
             insort(self.on[node], pod)
+            if pod in self.spare:
+                self._spare_at[pod] = node
         if self._topology is not None:
             self._topology.move(attempt.placements, attempt.unplaced)
         if leaving >= 0:
@@ -260,15 +272,23 @@ class Packer:
 
     def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
         """Return (node id, CPU and memory that it would receive); headroom is room, not load."""
-        left: Mapping[int, int] = attempt.left
-        spare = [one for one in attempt.placements if one[0] in self.spare] if self.spare else ()
-        if spare:
-            left = dict(left)
-            for pod, node in spare:
+        left = dict(attempt.left) if self.spare else attempt.left
+        for pod, node in attempt.placements if self.spare else ():
+            if pod in self.spare:
                 left[node] += self._kind_of[pod].request
         return [
             (node, self._vectors.amount(self.free[node] - vector)) for node, vector in left.items()
         ]
+
+    def spared(self, pod: int, leaving: int) -> bool:
+        """Say whether the pod would have found room, were none kept for pods that do not exist."""
+        kind, guard = self._kind_of[pod], self.guard
+        held = ((at, self._kind_of[spare].request) for spare, at in self._spare_at.items())
+        return any(
+            at in kind.admitting and (self.free[at] + kept - kind.request) & guard == guard
+            for at, kept in held
+            if at != leaving
+        )
 
     def why_not(self, pod: int, leaving: int) -> str:
         """Say in words what kept the pod from every node but *leaving* in the last attempt."""
@@ -278,41 +298,3 @@ class Packer:
             rules = ", ".join(sorted(refused))
             return f"every other node that admits it and has room is refused by: {rules}"
         return "no other node that admits it has room"
-
-
-def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """Group pods by the objects of their requests and template, in the order of *pods*.
-
-    Most pods share these objects with others, so objects are told apart before values: hashing
-    150,000 values costs more than the whole packing.
-    """
-    groups: dict[tuple[int, int], list[Pod]] = {}
-    for pod in pods:
-        key = id(pod.requests), id(pod.placing)
-        members = groups.get(key)
-        if members is None:
-            groups[key] = [pod]
-        else:
-            members.append(pod)
-    return list(groups.values())
-
-
-def _placings(groups: Groups) -> list[Placing]:
-    """Return the distinct templates in an order that does not depend on the pods' order."""
-    return sorted({members[0].placing for members in groups}, key=repr)
-
-
-def _grouped(
-    groups: Groups, placings: dict[Placing, int]
-) -> dict[tuple[Resources, int], list[Pod]]:
-    """Put groups together that are alike by value, each by namespace and name."""
-    found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
-    for members in groups:
-        key = members[0].requests, placings[members[0].placing]
-        found.setdefault(key, []).append(members)
-    return {key: _merged(parts) for key, parts in found.items()}
-
-
-def _merged(parts: Sequence[Sequence[Pod]]) -> list[Pod]:
-    pods = [pod for members in parts for pod in members]
-    return pods if len(parts) == 1 else sorted(pods, key=lambda pod: (pod.namespace, pod.name))

@@ -10,11 +10,12 @@ from core.account import Account, Load
 from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
 from core.config import Config, UsabilityMode
 from core.ground import Ground
+from core.groups import alike
 from core.guards import Blocker, node_blockers, pod_blockers
 from core.marks import going
 from core.model import Cluster, Node, Placing, Pod, Resources
 from core.movable import Facts
-from core.packing import Packer, alike
+from core.packing import Packer
 from core.reaches import Reach, Reaches, plain
 from core.stickiness import sticky_pods
 from core.sums import Sums
@@ -61,10 +62,12 @@ class Survey:
         for pod in cluster.pods:
             if pod.node is not None and pod.node not in ids:
                 continue  # its node has left the cluster: the pod is about to be collected
-            if pod.node is not None and (pod.daemon or pod.mirror):
-                sums = self._resident[ids[pod.node]]
-                sums[0] += pod.requests.cpu_millis
-                sums[1] += pod.requests.memory_bytes
+            if pod.daemon or pod.mirror:
+                # One that waits has a node of its own already: it looks for no other.
+                if pod.node is not None:
+                    sums = self._resident[ids[pod.node]]
+                    sums[0] += pod.requests.cpu_millis
+                    sums[1] += pod.requests.memory_bytes
             elif virtual and pod.node in virtual:
                 continue  # its node never goes, and nobody else can be placed there
             elif pod.evaluable:

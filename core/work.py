@@ -4,8 +4,9 @@ The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what o
 committed before the next is judged.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from fractions import Fraction
+from typing import Final, NamedTuple
 
 from core.account import Account, Trial
 from core.brakes import Brakes, Pace
@@ -20,6 +21,19 @@ from core.survey import Survey
 Level = tuple[bool, bool, Fraction]
 """Marked nodes before others, those that pods reach before those that none does, dear before
 cheap: False before True, the price negative."""
+REROUTES_MAX: Final = 7
+"""How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
+
+
+class _Route(NamedTuple):
+    """Where the pods of a node would go, and what speaks against it."""
+
+    attempt: Attempt
+    trial: Trial
+    unplaced: list[int]
+    over: tuple[Exceeded, ...]
+
+
 InTime = Callable[[], bool]
 """Says whether there is time left for more."""
 
@@ -126,7 +140,7 @@ class Work:
         level = 0
         while level < len(self._levels) and len(removals) != removals_max:
             waiting = self._levels[level]
-            for place in _round(places[level], len(waiting)):
+            for place in (*range(places[level], len(waiting)), *range(places[level])):
                 node = waiting[place]
                 if judged.get(node) == len(removals):
                     continue
@@ -154,13 +168,34 @@ class Work:
             return None
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
-        attempt = self.packer.attempt(self.packer.on[node], node)
-        if attempt.unplaced:
-            return None
+        route = self._route(node)
+        return None if route.unplaced or route.over else (route.attempt, route.trial)
+
+    def _route(self, node: int) -> _Route:
+        """Find the node's pods places that no reach minds; if there are none, what minds first.
+
+        First-fit takes the fullest nodes, so pods that have a choice crowd into a reach that is
+        full already. Where only reaches of others mind, their nodes are barred to these pods.
+        """
+        barred: frozenset[int] = frozenset()
+        first = route = self._routed(node, barred)
+        for _ in range(REROUTES_MAX):
+            others = [one.sums.reach for one in route.over if one.sums.reach]
+            if not others or len(others) < len(route.over):
+                break
+            if any(node in reach.nodes for reach in others):
+                break
+            barred = barred.union(*(reach.nodes for reach in others))
+            route = self._routed(node, barred)
+        return first if route.unplaced or route.over else route
+
+    def _routed(self, node: int, barred: frozenset[int]) -> _Route:
+        attempt = self.packer.attempt(self.packer.on[node], node, barred)
         trial = self.account.trial(node, self.packer.received(attempt))
-        if next(self._over(node, trial), None) is not None:
-            return None
-        return attempt, trial
+        if attempt.unplaced:
+            return _Route(attempt, trial, attempt.unplaced, ())
+        marked = self._name(node) in self.marked
+        return _Route(attempt, trial, [], tuple(self.account.exceeded(trial, marked=marked)))
 
     def _has_time(self, name: str) -> bool:
         """Say whether the node may be tried; marked ones always, or they would be released."""
@@ -198,20 +233,21 @@ class Work:
         blockers += over_sums
         if not self._has_time(name):
             return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
-        attempt = self.packer.attempt(self.packer.on[node], node)
-        blockers += (self._no_room(pod, node) for pod in attempt.unplaced)
+        route = self._route(node)
+        blockers += (self._no_room(pod, node) for pod in route.unplaced)
         # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
-        if over_sums or attempt.unplaced:
+        if over_sums or route.unplaced:
             return blockers
-        trial = self.account.trial(node, self.packer.received(attempt))
-        marked = name in self.marked
-        blockers += (_full(found, marked=marked) for found in self._over(node, trial))
+        blockers += (_full(found, marked=name in self.marked) for found in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int) -> Blocker:
         if pod in self.packer.spare:
             message = "no room would be left for one more pod as large as the largest"
             return Blocker("headroom", message)
+        if self.packer.spared(pod, node):
+            message = "the room that would be left for it is kept for pods as large as the largest"
+            return Blocker("headroom", message, self.packer.pods[pod].key)
         return Blocker("no-room", self.packer.why_not(pod, node), self.packer.pods[pod].key)
 
     def _sum_blockers(self, node: int) -> list[Blocker]:
@@ -229,10 +265,6 @@ class Work:
         message = f"without it the window's busiest moment would have had {over}"
         return [Blocker("peak-demand", message)]
 
-    def _over(self, node: int, trial: Trial) -> Iterator[Exceeded]:
-        """Yield what the final check (thesis 4.5) finds exceeded."""
-        return self.account.exceeded(trial, marked=self._name(node) in self.marked)
-
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked
 
@@ -247,12 +279,6 @@ class Work:
             for pod, node in attempt.placements
             if pod not in spare
         )
-
-
-def _round(start: int, length: int) -> Iterator[int]:
-    """Yield all places once, from *start* on."""
-    yield from range(start, length)
-    yield from range(start)
 
 
 def _full(found: Exceeded, *, marked: bool) -> Blocker:
