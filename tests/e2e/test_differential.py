@@ -1,31 +1,38 @@
-"""Ebb against kube-scheduler on random clusters: what Ebb would place, the scheduler accepts.
+"""Ebb against kube-scheduler on random clusters: what Ebb would place, the scheduler accepts, and
+the reach of a pod is where the scheduler would let it go.
 
 Each seed makes a cluster on the API server; its plan is carried out pod by pod, in the plan's own
 order, and the scheduler decides. At every step both are asked about all nodes, not about the
 planned one alone; at the end about every pod that may move.
 """
 
+import json
+import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from core.config import Config, UsabilityMode
+from core.edge.dumps import cluster_from_dumps
 from core.engine import plan
-from core.model import ALONE, ANYWHERE, Pod, Resources
+from core.marks import TAINT_KEY
+from core.model import ALONE, ANYWHERE, Cluster, Node, Pod, Resources
 from core.plan import Plan
 from core.thresholds import Thresholds
+from tests.e2e import random_pools
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn
-from tests.e2e.objects import node, pod
-from tests.e2e.oracle import Oracle
+from tests.e2e.objects import NODES, node, pod
+from tests.e2e.oracle import ALL_PODS, Oracle, key_of, nowhere
 from tests.e2e.plane import Plane
 from tests.e2e.random_cluster import draw
 from tests.e2e.random_terms import NAMESPACES, REQUIRED
 from tests.e2e.world import DifferenceError, World
 from tests.support.builders import UNLIMITED
+from tests.support.reference_fit import PASSING, reaches
 
 SEEDS = range(18)
 ALL = Fraction(1)
@@ -141,3 +148,81 @@ def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words:
 def blind(found: Pod) -> Pod:
     """Return the pod as an Ebb would have it that knows nothing of it."""
     return replace(found, placing=ANYWHERE, company=ALONE, requests=Resources(pods=1))
+
+
+VIRTUAL_LABELS = {"type", "eks.amazonaws.com/compute-type"}
+SET_ASIDE = (TAINT_KEY, *PASSING)
+"""Taints that a reach does not depend on: ours, and those that come and go."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
+    api: Api, oracle: Oracle, seed: int
+) -> None:
+    """In both directions, on large empty nodes; the exceptions are the four lines at the end.
+
+    Each pod is asked about twice: as it is, and tolerating all that a reach sets aside.
+    """
+    chance = random.Random(seed)
+    made = random_pools.nodes(chance, f"s{seed}")
+    for one in made:
+        api.create(NODES, one)
+    api.wait(NODES, lambda found: all(settled(found, one) for one in made))
+    oracle.follow()
+    drawn = random_pools.pods(chance, made)
+    as_is, tolerant = [], []
+    for one in drawn:
+        as_is.append(oracle.place(one, nowhere).allowed)
+        tolerant.append(oracle.place(tolerating(one), nowhere).allowed)
+    cluster = cluster_from_dumps(
+        [(path, json.dumps(api.get(path)).encode()) for path in (NODES, ALL_PODS)]
+    )
+    virtual = {n.name for n in cluster.nodes if VIRTUAL_LABELS & set(n.labels)}
+    closed = {n.name for n in cluster.nodes if n.unschedulable or repels(n)}
+    for one, allowed, at_best in zip(drawn, as_is, tolerant, strict=True):
+        found = reach(cluster, key_of(one))
+        other_system = wrong_system(cluster, one)
+        assert found == at_best - virtual - other_system, (key_of(one), one["spec"])
+        assert allowed - virtual - other_system <= found
+        assert found - allowed <= closed
+    sizes = sorted(len(reach(cluster, key_of(one))) for one in drawn)
+    print(f"seed {seed}: {len(made)} nodes, {len(virtual)} virtual; reaches of {sizes} nodes")
+
+
+def reach(cluster: Cluster, key: str) -> set[str]:
+    """Return the nodes that Ebb says the pod reaches."""
+    pod = next(pod for pod in cluster.pods if pod.key == key)
+    machines = (node for node in cluster.nodes if not VIRTUAL_LABELS & set(node.labels))
+    return {node.name for node in machines if reaches(node, pod.placing, TAINT_KEY)}
+
+
+def tolerating(one: Json) -> Json:
+    """Return the pod as one that stands all taints that a reach sets aside."""
+    more = [{"key": key, "operator": "Exists"} for key in SET_ASIDE]
+    spec = {**one["spec"], "tolerations": [*one["spec"].get("tolerations", ()), *more]}
+    metadata = {**one["metadata"], "name": f"{one['metadata']['name']}-tolerant"}
+    return {**one, "metadata": metadata, "spec": spec}
+
+
+def repels(found: Node) -> bool:
+    """Say whether the node has a taint that a reach sets aside and that keeps pods away."""
+    return any(
+        taint.key in SET_ASIDE and taint.effect != "PreferNoSchedule" for taint in found.taints
+    )
+
+
+def wrong_system(cluster: Cluster, one: Json) -> set[str]:
+    """Return nodes of another system than spec.os.name: kubelets refuse it, no scheduler does."""
+    wanted = one["spec"].get("os", {}).get("name")
+    return {n.name for n in cluster.nodes if wanted and n.labels.get(random_pools.OS) != wanted}
+
+
+def settled(found: Mapping[str, Json], drawn: Json) -> bool:
+    """Say whether the node runs, and is tainted by the control plane where it is cordoned."""
+    one = found.get(drawn["metadata"]["name"])
+    if one is None or one["status"].get("phase") != "Running":
+        return False
+    keys = {taint["key"] for taint in one["spec"].get("taints") or ()}
+    cordoned = "node.kubernetes.io/unschedulable" in keys
+    ready = "node.kubernetes.io/not-ready" not in keys
+    return ready and cordoned == bool(drawn["spec"].get("unschedulable"))

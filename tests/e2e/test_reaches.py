@@ -1,0 +1,99 @@
+"""A general pool beside an idle pool that its pods cannot enter: its load rises, nobody waits."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from core.config import Mode
+from core.marks import KEEP_ANNOTATION, MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import installed
+from tests.e2e.objects import NODES, PODS, add_nodes, node, pod, ready
+from tests.e2e.plane import Ebb, Plane
+from tests.e2e.test_scheduling import scheduling
+
+GENERAL = ("g0", "g1", "g2", "g3", "g4", "g5")
+DEVICES = ("gpu0", "gpu1", "gpu2", "gpu3")
+TAINT = {"key": "example.org/gpu", "value": "true", "effect": "NoSchedule"}
+GENERAL_MILLIS, POD_MILLIS = 4000, 500
+LEAVE_PERCENT = 85
+START, END = 12, 40
+"""Pods: at first six cores, at last twenty of the pool's twenty-four."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(plane: Plane) -> Iterator[Ebb]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
+        yield found
+
+
+def add_devices(api: Api) -> None:
+    """Create large nodes behind a taint, kept by a person, with one pod that may be there."""
+    for name in DEVICES:
+        made = node(name, cpu="64", memory="256Gi", annotations={KEEP_ANNOTATION: "true"})
+        made["spec"] = {"taints": [TAINT]}
+        api.create(NODES, made)
+    api.wait(NODES, lambda found: all(n in found and ready(found[n]) for n in DEVICES))
+    tolerations = [{"key": TAINT["key"], "operator": "Exists"}]
+    api.create(PODS, pod("trainer", node_name="gpu0", cpu="1", tolerations=tolerations))
+
+
+def share(nodes: Mapping[str, Json], pods: int) -> int:
+    """Return what the general pool's pods ask of its unmarked nodes, in percent, rounded up."""
+    unmarked = [n for n in GENERAL if MARK_LABEL not in nodes[n]["metadata"]["labels"]]
+    whole = len(unmarked) * GENERAL_MILLIS
+    return -(-pods * POD_MILLIS * 100 // whole) if whole else 1000
+
+
+def is_hard(nodes: Mapping[str, Json], name: str) -> bool:
+    return bool(nodes[name]["metadata"]["labels"].get(MARK_LABEL) == "hard")
+
+
+def refused(found: Json) -> bool:
+    """Say whether the scheduler has found no node for the pod."""
+    conditions = found["status"].get("conditions") or ()
+    return any(one.get("reason") == "Unschedulable" for one in conditions)
+
+
+def grow(api: Api, count: int, waited: set[str]) -> dict[str, Json]:
+    """Create the pod of that number; return the nodes when it is bound and the pool has settled.
+
+    *waited* gets the names of all pods that the scheduler has refused on the way.
+    """
+    name = f"p{count - 1:02}"
+
+    def note(_: str, found: Json) -> None:
+        if refused(found):
+            waited.add(found["metadata"]["name"])
+
+    def bound(found: Mapping[str, Json]) -> bool:
+        return bool(found[name]["spec"].get("nodeName"))
+
+    def settled(found: Mapping[str, Json]) -> bool:
+        return share(found, count) <= LEAVE_PERCENT
+
+    api.create(PODS, pod(name, cpu=f"{POD_MILLIS}m"))
+    pods = api.wait(PODS, bound, told=note)
+    assert pods[name]["spec"]["nodeName"] in GENERAL
+    return api.wait(NODES, settled)
+
+
+def test_an_idle_pool_behind_a_taint_is_no_room_for_a_rising_load(
+    plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_devices(api)
+    add_nodes(api, *GENERAL)
+    for number in range(START):
+        name = GENERAL[number % len(GENERAL)]
+        api.create(PODS, pod(f"p{number:02}", node_name=name, cpu=f"{POD_MILLIS}m"))
+    nodes = api.wait(NODES, lambda found: sum(is_hard(found, n) for n in GENERAL) == 4)
+    waited: set[str] = set()
+    shares: list[int] = []
+    with scheduling(plane):
+        for count in range(START + 1, END + 1):
+            nodes = grow(api, count, waited)
+            shares.append(share(nodes, count))
+    with capsys.disabled():
+        print(f"\nthe general pool's unmarked nodes, in percent, pod by pod: {shares}")
+    assert waited == set()
+    assert not any(MARK_LABEL in nodes[n]["metadata"]["labels"] for n in GENERAL)
