@@ -8,7 +8,7 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check e2e e2e-tools chaos days fix bench lock clean
+.PHONY: help setup demo check e2e e2e-tools chaos days laws fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter
 
 days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)
+
+laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at 1,000
+	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
 
 fix: setup ## format, repair what the linter can, write docs/reasons.md
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.capacity import Amount
+from core.capacity import NOTHING, Amount
 from core.fit import RULES
 from core.ground import Ground, dominant_share
 from core.groups import Groups, alike, grouped, templates
@@ -271,14 +271,18 @@ class Packer:
             self.on[leaving] = []
 
     def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return (node id, CPU and memory that it would receive); headroom is room, not load."""
+        """Return (node id, CPU and memory that it would receive), where that is anything.
+
+        Headroom is room, not load.
+        """
         left = dict(attempt.left) if self.spare else attempt.left
         for pod, node in attempt.placements if self.spare else ():
             if pod in self.spare:
                 left[node] += self._kind_of[pod].request
-        return [
+        amounts = (
             (node, self._vectors.amount(self.free[node] - vector)) for node, vector in left.items()
-        ]
+        )
+        return [(node, amount) for node, amount in amounts if amount != NOTHING]
 
     def spared(self, pod: int, leaving: int) -> bool:
         """Say whether the pod would have found room, were none kept for pods that do not exist."""

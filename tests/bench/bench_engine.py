@@ -18,7 +18,7 @@ from core.thresholds import Thresholds
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster, of_reaches
-from tests.support.reference_plan import Reference
+from tests.support.reference import Reference
 
 SIZES = (1000, 5000, 15_000)
 REFERENCE_NODES = 200

@@ -15,11 +15,11 @@ from core.config import Config, UsabilityMode
 from core.fit import refusal
 from core.marks import mark_of, without_our_taint
 from core.model import ANYWHERE, Cluster, Company, Resources
-from core.plan import Plan
 from core.survey import Survey
 from core.thresholds import Thresholds
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
-from tests.support.reference_plan import Reference
+from tests.support.compare import by_the_engine, plainly
+from tests.support.reference import Reference
 from tests.support.restraints import BUDGETS, PACES
 from tests.support.strategies import (
     APART,
@@ -49,20 +49,13 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
-def found(plan: Plan) -> list[tuple[str, list[tuple[str, str]]]]:
-    return [(r.node, [(p.pod, p.node) for p in r.placements]) for r in plan.removals]
-
-
 @settings(max_examples=400, deadline=None)
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
 def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace | None) -> None:
     plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
     plan = engine.plan(cluster, config, pace=pace)
-    assert found(plan) == plain.removals
-    assert [(one.pod, one.node) for one in plan.pending] == plain.pending
-    for totals, sums in ((plan.before, plain.before), (plan.after, plain.after)):
-        assert (totals.nodes, totals.capacity, totals.requests, totals.usable) == sums
+    assert by_the_engine(plan) == plainly(cluster, plain)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +82,8 @@ def test_the_comparison_would_notice(mutant: str, companies: tuple[Company, ...]
     def differs(cluster: Cluster) -> bool:
         shares = Thresholds(cpu=Fraction(1), memory=Fraction(1))
         config = Config(thresholds=shares, budgets=UNLIMITED)
-        return Reference(cluster, config, mutant).run().removals != found(
-            engine.plan(cluster, config)
-        )
+        removals = by_the_engine(engine.plan(cluster, config)).removals
+        return Reference(cluster, config, mutant).run().removals != removals
 
     enough = settings(max_examples=6000, deadline=None, phases=[Phase.generate])
     find(clusters(4, companies), differs, settings=enough)

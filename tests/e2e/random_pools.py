@@ -98,7 +98,7 @@ def _pod(chance: random.Random, name: str, hosts: list[str]) -> Json:
         spec["nodeSelector"] = {key: chance.choice(LABELS[key])}
     if chance.random() < 0.4:
         spec["affinity"] = {"nodeAffinity": node_affinity(chance, hosts)}
-    if chance.random() < 0.0:
+    if chance.random() < 0.15:
         spec["os"] = {"name": chance.choice(("linux", "windows"))}
     metadata = {"namespace": "default", "name": name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

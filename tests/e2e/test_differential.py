@@ -150,7 +150,6 @@ def blind(found: Pod) -> Pod:
     return replace(found, placing=ANYWHERE, company=ALONE, requests=Resources(pods=1))
 
 
-VIRTUAL_LABELS = {"type", "eks.amazonaws.com/compute-type"}
 SET_ASIDE = (TAINT_KEY, *PASSING)
 """Taints that a reach does not depend on: ours, and those that come and go."""
 
@@ -177,7 +176,7 @@ def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
     cluster = cluster_from_dumps(
         [(path, json.dumps(api.get(path)).encode()) for path in (NODES, ALL_PODS)]
     )
-    virtual = {n.name for n in cluster.nodes if VIRTUAL_LABELS & set(n.labels)}
+    virtual = {n.name for n in cluster.nodes if n.virtual}
     closed = {n.name for n in cluster.nodes if n.unschedulable or repels(n)}
     for one, allowed, at_best in zip(drawn, as_is, tolerant, strict=True):
         found = reach(cluster, key_of(one))
@@ -192,7 +191,7 @@ def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
 def reach(cluster: Cluster, key: str) -> set[str]:
     """Return the nodes that Ebb says the pod reaches."""
     pod = next(pod for pod in cluster.pods if pod.key == key)
-    machines = (node for node in cluster.nodes if not VIRTUAL_LABELS & set(node.labels))
+    machines = (node for node in cluster.nodes if not node.virtual)
     return {node.name for node in machines if reaches(node, pod.placing, TAINT_KEY)}
 
 

@@ -127,12 +127,9 @@ def control_plane(_: random.Random, node: Node) -> Node:
 
 def virtual(chance: random.Random, node: Node) -> Node:
     """Return a node that is no machine: endless room, sometimes without a taint."""
-    kind = chance.choice(
-        ({"type": "virtual-kubelet"}, {"eks.amazonaws.com/compute-type": "fargate"})
-    )
     taints = chance.choice(((), (Taint("virtual-kubelet.io/provider", "x", "NoSchedule"),)))
-    room = Resources(10_000_000, 80_000_000 * MB, 0, 5000)
-    return replace(node, labels={**node.labels, **kind}, taints=taints, allocatable=room)
+    room = Resources(10_000_000, 80_000_000 * MB, 10**15, 5000)
+    return replace(node, virtual=True, taints=taints, allocatable=room)
 
 
 def forsaken(_: random.Random, node: Node) -> Node:
@@ -168,7 +165,7 @@ def node(chance: random.Random, name: str) -> Node:
             "rank": chance.choice(("0", "1", "2", "1_0", "x")),
             **({ZONE: zone} if chance.random() < 0.8 else {}),
         },
-        allocatable=Resources(cpu, memory * MB, 0, chance.choice((3, 10, 110))),
+        allocatable=Resources(cpu, memory * MB, 10_000 * MB, chance.choice((3, 10, 110))),
     )
     return state(chance, chance.choice(KINDS)(chance, made))
 
@@ -186,7 +183,8 @@ def state(chance: random.Random, made: Node) -> Node:
         (29, marked(made, mark, chance.randint(1, 3), chance.randint(0, 2))),
         (6, replace(tainted(made, CORDON), unschedulable=True)),
         (5, replace(tainted(made, NOT_READY), ready=False)),
-        (7, tainted(made, chance.choice(LEAVING))),
+        (6, tainted(made, chance.choice(LEAVING))),
+        (1, replace(made, deleting=True)),
         (4, tainted(made, chance.choice(PASSING))),
         (3, replace(made, annotations={"kube-ebb.io/keep": "true"})),
         (1, replace(made, unreadable="status")),
@@ -244,7 +242,7 @@ def app(chance: random.Random, wishes: float) -> Pod:
     return Pod(
         namespace=chance.choice(("d", "d", "e")),
         name="",
-        requests=Resources(cpu, memory * MB, 0, 1, gpus),
+        requests=Resources(cpu, memory * MB, chance.choice((0,) * 9 + (6000 * MB,)), 1, gpus),
         placing=placing,
         labels={"app": chance.choice("abc")},
         company=chance.choice(COMPANIES) if chance.random() < wishes else ALONE,

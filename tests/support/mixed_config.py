@@ -1,6 +1,7 @@
 """Random configurations for random mixed clusters, and what may hold the engine back."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -62,14 +63,22 @@ def budget(chance: random.Random) -> Budget:
 
 def pools(chance: random.Random) -> tuple[Pool, ...]:
     """Return pools, with thresholds of their own or without."""
+    own = (None, None, Thresholds(cpu=Fraction(3, 5), memory=Fraction(9, 10)))
+    leave = (None, None, Thresholds(cpu=Fraction(1), memory=Fraction(1)))
     return tuple(
-        Pool(name=name, node_selector=(("pool", name),), budget=budget(chance))
+        Pool(
+            name=name,
+            node_selector=(("pool", name),),
+            budget=budget(chance),
+            thresholds=chance.choice(own),
+            leave_thresholds=chance.choice(leave),
+        )
         for name in ("batch", "general", "gpu")
     )
 
 
-def pace(chance: random.Random) -> Pace | None:
-    """Return what holds back at a moment; None: nothing."""
+def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
+    """Return what holds back at a moment, *keys* are those of reaches; None: nothing."""
     if chance.random() < 0.6:
         return None
     cooldown = Blocker("cooldown", "a node was added")
@@ -77,5 +86,8 @@ def pace(chance: random.Random) -> Pace | None:
         frozen=(cooldown,) if chance.random() < 0.1 else (),
         in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
         backing_off=chance.choice(({}, {"n00": 7})),
-        reserve={"": chance.choice((Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB)))},
+        reserve={key: chance.choice(RESERVES) for key in ("", *keys)},
     )
+
+
+RESERVES = (Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB))

@@ -28,23 +28,15 @@ ROUTINE_OWNERS = ("ReplicaSet", "ReplicationController", "Job")
 Shares = tuple[Fraction, Fraction]
 
 
-def virtual(node: Node) -> bool:
-    """Say whether it is no machine."""
-    return (
-        node.labels.get("type") == "virtual-kubelet"
-        or node.labels.get("eks.amazonaws.com/compute-type") == "fargate"
-    )
-
-
 def leaving(node: Node) -> bool:
     """Say whether somebody takes the node away."""
-    return any(taint.key in LEAVING for taint in node.taints)
+    return node.deleting or any(taint.key in LEAVING for taint in node.taints)
 
 
 def is_open(node: Node, pods: Sequence[Pod]) -> bool:
     """Say whether the node takes pods, given those on it."""
     known = not node.unreadable and not any(pod.unreadable for pod in pods)
-    standing = not virtual(node) and not leaving(node)
+    standing = not node.virtual and not leaving(node)
     return standing and node.ready and not node.unschedulable and known
 
 
@@ -53,7 +45,7 @@ def guarded(node: Node) -> bool:
     annotations = node.annotations
     ours = annotations.get(GUARD) == "true" and GUARD_OURS in annotations
     return (
-        virtual(node)
+        node.virtual
         or leaving(node)
         or bool(node.unreadable)
         or node.unschedulable
@@ -138,15 +130,16 @@ def loosened(enter: Shares) -> Shares:
 def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
     """Return the thresholds of the node's pool where it has its own, else the configuration's."""
     pool = pool_of(config, node)
-    enter = getattr(pool, "thresholds", None)
-    if enter is None:
+    if pool is None:
         return limits(config, marked=marked)
+    own = pool.thresholds
+    enter = (own.cpu, own.memory) if own else limits(config, marked=False)
     if not marked:
-        return enter.cpu, enter.memory
-    leave = getattr(pool, "leave_thresholds", None)
-    if leave is None:
-        return loosened((enter.cpu, enter.memory))
-    return max(leave.cpu, enter.cpu), max(leave.memory, enter.memory)
+        return enter
+    if pool.leave_thresholds is None:
+        return loosened(enter) if own else limits(config, marked=True)
+    leave = pool.leave_thresholds
+    return max(leave.cpu, enter[0]), max(leave.memory, enter[1])
 
 
 Reaches = Mapping[frozenset[str], str]
@@ -162,7 +155,7 @@ class Counts:
         """Take all reaches of the cluster."""
         self.config, self.pace, self.reaches = config, pace, found
         self.reached = frozenset().union(*found)
-        self.all = [n for n in cluster.nodes if not virtual(n) and not leaving(n)]
+        self.all = [n for n in cluster.nodes if not n.virtual and not leaving(n)]
         self.gone: list[Node] = []
 
     def pool_name(self, node: Node) -> str:

@@ -15,7 +15,6 @@ from tests.support.reference_rules import (
     is_open,
     limits,
     limits_at,
-    virtual,
 )
 from tests.support.reference_sums import (
     NONE,
@@ -62,7 +61,7 @@ class State:
         self.pace, self.due, self.key = pace, due, key
         self.nodes = {node.name: node for node in cluster.nodes}
         self.pods = {pod.key: pod for pod in cluster.pods}
-        self.at = {p.key: p.node for p in cluster.pods if p.node in self.nodes}
+        self.at = {p.key: p.node for p in cluster.pods if p.node and p.node in self.nodes}
         """Where every pod stands now, by key; pending ones stand nowhere."""
         self.gone: list[str] = []
         self.spare: list[Pod] = []
@@ -89,7 +88,7 @@ class State:
         if pod.node is None:
             return known and not pod.stays_with_node
         node = self.nodes.get(pod.node)
-        if node is None or (virtual(node) and self.mutant != "virtual nodes are machines"):
+        if node is None or (node.virtual and self.mutant != "virtual nodes are machines"):
             return False
         return known and not pod.stays_with_node
 
@@ -98,7 +97,7 @@ class State:
         return frozenset(
             node.name
             for node in self.cluster.nodes
-            if (not virtual(node) or self.mutant == "virtual nodes are machines")
+            if (not node.virtual or self.mutant == "virtual nodes are machines")
             and reaches(node, pod.placing, self.config.taint_key, self.mutant)
         )
 
@@ -119,7 +118,8 @@ class State:
             total = sum(mine.get(members, 0) for mine in counts.values())
             return min(ranks[members]), -total, self.key(members)
 
-        return sorted(ranks, key=order)[:REACHES_MAX]
+        alone = [members for members in ranks if len(members) == 1]
+        return alone + sorted(set(ranks) - set(alone), key=order)[:REACHES_MAX]
 
     def usability(self, members: Members | None) -> Useful | None:
         """Return what is of use to the pods whose own reach it is; None: to all that move."""
@@ -131,37 +131,41 @@ class State:
         pods = [pod for pod in self.movable if everyone or self.reach[pod.key] == members]
         return derived(pods, smallest=self.mutant == "the one smallest pod")
 
-    def on(self, name: str) -> list[Pod]:
-        """Return all pods on the node as it stands, those among them that do not exist."""
-        return [pod for key, pod in self.pods.items() if self.at.get(key) == name]
+    def standing(self) -> dict[str, list[Pod]]:
+        """Return all pods by node as they stand, those among them that do not exist."""
+        found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
+        for key, name in self.at.items():
+            found[name].append(self.pods[key])
+        return found
 
-    def open(self, node: Node) -> bool:
-        """Say whether the node takes pods."""
+    def open(self, node: Node, pods: list[Pod]) -> bool:
+        """Say whether the node takes pods, given those on it."""
         if node.name in self.gone:
             return False
-        if self.mutant == "virtual nodes are machines" and virtual(node):
+        if self.mutant == "virtual nodes are machines" and node.virtual:
             return True
-        return is_open(node, self.on(node.name))
+        return is_open(node, pods)
 
     # Sums.
 
     def sums(self, members: Members, useful: Useful | None) -> Sums:
         """Add up what stands on the nodes now; what does not exist is no load."""
         nodes, capacity, requests, usable = 0, NONE, NONE, NONE
+        load = self.mutant == "headroom is load"
+        standing = self.standing()
         for node in self.cluster.nodes:
             if node.name not in members or node.name in self.gone:
                 continue
-            load = self.mutant == "headroom is load"
-            pods = [pod for pod in self.on(node.name) if not is_spare(pod) or load]
-            if self.open(node) or self.mutant == "closed nodes give capacity":
+            pods = [pod for pod in standing[node.name] if not is_spare(pod) or load]
+            if self.open(node, pods) or self.mutant == "closed nodes give capacity":
                 used = asked(pods)
                 nodes += 1
                 capacity = plus(capacity, offered(node))
                 usable = plus(usable, usable_of(offered(node), used, useful))
+            elif self.mutant == "closed nodes ask nothing":
+                used = NONE
             else:
                 used = asked(pod for pod in pods if not pod.stays_with_node)
-            if self.mutant == "closed nodes ask nothing" and not self.open(node):
-                used = NONE
             requests = plus(requests, used)
         return Sums(nodes, capacity, requests, usable)
 

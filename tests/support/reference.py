@@ -6,7 +6,7 @@ configuration, what holds back now. The parts: reference_fit (one pod, one node)
 reference_state (what stands where); here is the order of the steps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,25 @@ from tests.support.reference_rules import (
     limits,
     mark_rank,
     price_of,
-    virtual,
 )
 from tests.support.reference_state import Members, State, is_spare, plain_key
-from tests.support.reference_sums import Pair, Sums, Useful, asked, dominant, offered, plus, within
+from tests.support.reference_sums import (
+    NONE,
+    Pair,
+    Sums,
+    Useful,
+    asked,
+    dominant,
+    offered,
+    plus,
+    within,
+)
 
 if TYPE_CHECKING:
     from core.brakes import Pace
 
+ATTEMPTS_MAX = 8
+"""How often the pods of one node are packed, ever fewer nodes being asked."""
 Moves = list[tuple[str, str]]
 """Pods, by namespace/name, and where they would go."""
 
@@ -38,10 +49,10 @@ Moves = list[tuple[str, str]]
 class Reach:
     """What is said of one set of nodes."""
 
-    thresholds: Shares
+    enter: Shares
+    leave: Shares
     before: Sums
     after: Sums
-    exempt: bool
     usability: Useful | None
 
 
@@ -72,6 +83,14 @@ class Reference(State):
         """Look at the cluster, and order nodes before anything moves."""
         super().__init__(cluster, config, mutant, pace, key=key)
         self.due = due
+        everywhere = mutant == "shares of all nodes"
+        self.shared = Resources.total(
+            n.allocatable for n in cluster.nodes if everywhere or n.name in self.reached
+        )
+        """What the pods' shares are of, for their order."""
+        names = {name for pod in cluster.pods for name, _ in pod.requests.extended}
+        self.devices = sorted(names, reverse=True)
+        self.start = self.standing()
         self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
         self.order = sorted((n for n in cluster.nodes if not leaving(n)), key=self.rank)
         """Candidates in the order in which they are tried."""
@@ -80,25 +99,20 @@ class Reference(State):
 
     def fullest_first(self, node: Node) -> tuple[int, str]:
         """Order nodes for packing, as they stand at the start."""
-        used = Resources.total(pod.requests for pod in self.on(node.name))
+        used = Resources.total(pod.requests for pod in self.start[node.name])
         return -dominant(used, node.allocatable), node.name
 
     def largest_first(self, pod: Pod) -> tuple[object, ...]:
         """Order pods for packing: by share of what is reached, whole request, template, name."""
-        everywhere = self.mutant == "shares of all nodes"
-        whole = Resources.total(
-            n.allocatable for n in self.cluster.nodes if everywhere or n.name in self.reached
-        )
-        share = dominant(pod.requests, whole)
+        share = dominant(pod.requests, self.shared)
         sign = 1 if self.mutant == "smallest first" else -1
         amounts = [-amount for amount in self.amounts(pod)]
         return sign * share, amounts, repr(pod.placing), pod.namespace, pod.name
 
     def amounts(self, pod: Pod) -> list[int]:
         """Return the whole request in the order of weight: devices by name from the last on."""
-        names = sorted({name for one in self.cluster.pods for name, _ in one.requests.extended})
         one, devices = pod.requests, dict(pod.requests.extended)
-        found = [devices.get(name, 0) for name in reversed(names)]
+        found = [devices.get(name, 0) for name in self.devices]
         return [*found, one.ephemeral_bytes, one.pods, one.memory_bytes, one.cpu_millis]
 
     def dearness(self, node: Node) -> tuple[object, ...]:
@@ -114,7 +128,7 @@ class Reference(State):
         """Order candidates."""
         if is_marked(node):
             return *self.dearness(node), *mark_rank(node, self.config.taint_key)
-        pods = self.on(node.name)
+        pods = self.start[node.name]
         used = Resources.total(pod.requests for pod in pods)
         sticky = sum(map(is_sticky, pods)) if self.mutant != "no stickiness" else 0
         moving = len([pod for pod in pods if pod.key in self.moves])
@@ -123,13 +137,16 @@ class Reference(State):
 
     # Steps.
 
-    def pack(self, pods: Iterable[Pod], away: str = "") -> tuple[list[tuple[Pod, Node]], bool]:
+    def pack(
+        self, pods: Iterable[Pod], barred: Members = frozenset()
+    ) -> tuple[list[tuple[Pod, Node]], bool]:
         """Say where the pods would go, first-fit decreasing, and whether all found a place."""
         ordered = sorted(pods, key=self.largest_first)
         lifted = {pod.key for pod in ordered}
-        takes = [n for n in self.first_fit if self.open(n) and n.name != away]
+        there = self.standing()
+        takes = [n for n in self.first_fit if self.open(n, there[n.name]) and n.name not in barred]
         free = {
-            n.name: n.allocatable - Resources.total(pod.requests for pod in self.on(n.name))
+            n.name: n.allocatable - Resources.total(pod.requests for pod in there[n.name])
             for n in takes
         }
         standing = [
@@ -176,7 +193,7 @@ class Reference(State):
         for number, members in enumerate(self.all_reaches):
             own = [pod for pod in self.movable if self.reach[pod.key] == members]
             if len(members) > 1:
-                largest = min(own, key=self.headroom_rank)
+                largest = max(own, key=self.headroom_rank)
                 names = [f"headroom-{number}-{n}" for n in range(self.config.budgets.headroom)]
                 made += [like(largest, name) for name in names]
         if self.mutant == "headroom of one reach":
@@ -184,56 +201,72 @@ class Reference(State):
         return made
 
     def headroom_rank(self, pod: Pod) -> tuple[object, ...]:
-        """Order the pods of a reach: most CPU, most memory, most of the rest, packing order."""
-        amounts = [-amount for amount in self.amounts(pod)]
-        one = pod.requests
-        return -one.cpu_millis, -one.memory_bytes, amounts, self.largest_first(pod)
+        """Order the pods of a reach: the largest request, then the first placing."""
+        one, bare = pod.requests, replace(pod.placing, volumes=())
+        amounts = (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods, one.extended)
+        return amounts, [-ord(letter) for letter in repr(bare)]
 
     def may_go(self, node: Node) -> bool:
         """Say whether the node may go at all, before its pods are asked."""
-        moves = [p for p in self.on(node.name) if not p.stays_with_node and not is_spare(p)]
+        moves = [
+            p for p in self.standing()[node.name] if not p.stays_with_node and not is_spare(p)
+        ]
         stuck = [pod for pod in moves if pod.key not in self.moves]
         due = self.due is None or node.name in self.due or is_marked(node)
-        if self.mutant == "virtual nodes are machines" and virtual(node):
+        if self.mutant == "virtual nodes are machines" and node.virtual:
             return due and not self.counts.hold(node)
         return not guarded(node) and not stuck and due and not self.counts.hold(node)
 
     def remove(self, node: Node) -> Moves | None:
-        """Let the node go, and say where its pods go; None: it must stay, and nothing changes."""
+        """Let the node go, and say where its pods go; None: it must stay, and nothing changes.
+
+        Where its pods would make others' reaches too full, they try again without their nodes.
+        """
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
-        here = self.on(node.name)
-        moving = [pod for pod in here if not pod.stays_with_node]
-        placed, complete = self.pack(moving, node.name)
-        if not complete:
-            return None
+        here = self.standing()[node.name]
         residents = asked(pod for pod in here if pod.stays_with_node)
         if not self.sums_pass(node, residents):
             return None
-        before = dict(self.at)
-        self.at |= {pod.key: to.name for pod, to in placed}
-        self.gone.append(node.name)
-        touched = {node.name, *(to.name for pod, to in placed if not is_spare(pod))}
-        if self.usable_passes(node, touched):
-            self.counts.gone.append(node)
-            return [(pod.key, to.name) for pod, to in placed if not is_spare(pod)]
-        self.at = before
-        self.gone.pop()
+        barred: Members = frozenset()
+        for _ in range(1 if self.mutant == "no second try" else ATTEMPTS_MAX):
+            moving = [pod for pod in here if not pod.stays_with_node]
+            placed, complete = self.pack(moving, barred | {node.name})
+            if not complete:
+                return None
+            load = [(pod, to.name) for pod, to in placed if not is_spare(pod)]
+            touched = {node.name, *(name for pod, name in load if asked([pod]) != NONE)}
+            before = dict(self.at)
+            self.at |= {pod.key: to.name for pod, to in placed}
+            self.gone.append(node.name)
+            over = list(self.exceeded(node, touched))
+            if not over:
+                self.counts.gone.append(node)
+                return [(pod.key, name) for pod, name in load]
+            self.at = before
+            self.gone.pop()
+            if any(members is None or node.name in members for members in over):
+                return None
+            barred = barred.union(*(members for members in over if members is not None))
         return None
 
     def is_last(self, node: Node) -> bool:
-        """Say whether no other node would be left for what the node is there for."""
-        others = [n for n in self.cluster.nodes if n.name != node.name and self.open(n)]
-        if node.name in self.reached:
-            others = [n for n in others if n.name in self.reached]
-        return not others
+        """Say whether no other node would be left that takes pods; reached, if this one is."""
+        reached = node.name in self.reached
+        there = self.standing()
+        return not any(
+            other.name != node.name
+            and self.open(other, there[other.name])
+            and (other.name in self.reached or not reached)
+            for other in self.cluster.nodes
+        )
 
     def is_guessed(self, node: Node) -> bool:
-        """Say whether only pods could use the node of which something is not supported."""
-        asking = [p for p in self.cluster.pods if p.unsupported and not p.stays_with_node]
-        known = [pod for pod in asking if not pod.too_much and not pod.unreadable]
+        """Say whether nobody reaches the node whose wishes are known, and somebody else might."""
         return node.name not in self.reached and any(
-            node.name in self.reach_of(pod) for pod in known
+            node.name in self.reach_of(pod)
+            for pod in self.cluster.pods
+            if pod.unsupported and not (pod.too_much or pod.unreadable or pod.stays_with_node)
         )
 
     def sums_pass(self, node: Node, residents: Pair) -> bool:
@@ -246,14 +279,17 @@ class Reference(State):
         requests = requests[0] - residents[0], requests[1] - residents[1]
         return within(requests, limits(self.config, marked=is_marked(node)), left)
 
-    def usable_passes(self, node: Node, touched: set[str]) -> bool:
-        """Hold requests against what is usable, with the node gone and its pods elsewhere."""
+    def exceeded(self, node: Node, touched: set[str]) -> Iterator[Members | None]:
+        """Yield the reaches that are too full of what is usable; None: the whole is.
+
+        The node has gone and its pods are elsewhere: *touched* are the nodes that felt it.
+        """
         marked = is_marked(node) and self.mutant != "no leave thresholds"
-        if node.name in self.reached:
+        if self.reached & touched:
             whole = self.whole()
             requests = plus(whole.requests, self.reserve(None))
             if not within(requests, limits(self.config, marked=marked), whole.usable):
-                return False
+                yield None
         for members in self.all_reaches:
             if len(members) < 2 or not members & touched or self.mutant == "the whole alone":
                 continue
@@ -261,10 +297,8 @@ class Reference(State):
                 continue
             found = self.sums(members, self.useful[members])
             requests = plus(found.requests, self.reserve(members))
-            shares = self.thresholds(members, marked=marked)
-            if not within(requests, shares, found.usable):
-                return False
-        return True
+            if not within(requests, self.thresholds(members, marked=marked), found.usable):
+                yield members
 
     def run(self, removals_max: int | None = None) -> Found:
         """Make the plan."""
@@ -274,13 +308,14 @@ class Reference(State):
         after, reaches_after = self.whole(), self.reach_sums()
         found = [
             Reach(
-                thresholds=self.thresholds(members, marked=False),
+                enter=self.thresholds(members, marked=False),
+                leave=self.thresholds(members, marked=True),
                 before=reaches_before[members],
                 after=reaches_after[members],
-                exempt=len(members) < 2,
                 usability=self.useful[members],
             )
             for members in self.all_reaches
+            if len(members) > 1
         ]
         return Found(removals, pending, before, after, found)
 

@@ -1,0 +1,109 @@
+"""The running loop: a mark goes as soon as a reach rises above its leave threshold."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+from core.config import Config, Mode, UsabilityMode
+from core.edge.metrics import Metrics
+from core.marks import KEEP_ANNOTATION, mark_of
+from core.model import Cluster, Placing, Pod, Taint, Toleration
+from core.thresholds import Thresholds
+from tests.support import mixed, mixed_config
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.reference import Reference
+from tests.support.reference_rules import is_marked, leaving
+from tests.support.standing import Standing
+from webhook.controller import Controller
+
+GPU = Taint("gpu", "true", "NoSchedule")
+NOW = 100
+CASES = 200
+
+
+def leader(config: Config, standing: Standing) -> Controller:
+    return Controller(config, standing, owner="me", metrics=Metrics())
+
+
+async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> None:
+    """General pods at most at 85 % of the unmarked general nodes, whatever the GPU nodes have."""
+    devices = Placing((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
+    general = [node(f"w{n}") for n in range(6)]
+    keep = {KEEP_ANNOTATION: "true"}
+    idle = [
+        node(f"g{n}", 64_000, labels={"pool": "gpu"}, taints=(GPU,), annotations=keep)
+        for n in range(4)
+    ]
+    pods = [pod("trainer", "g0", 1000, 100, placing=devices)]
+    pods += [pod(f"p{n:02}", f"w{n % 6}", 500, 100) for n in range(12)]
+    config = Config(
+        mode=Mode.ENFORCE, delay_seconds=60, usability=UsabilityMode.NONE, budgets=UNLIMITED
+    )
+    standing = Standing(Cluster.of([*general, *idle], pods))
+    controller = leader(config, standing)
+    for seconds in (0, 61):
+        await controller.tick(standing.cluster, NOW + seconds)
+    assert share(standing, len(pods) - 1) == Fraction(6, 8)
+    for count in range(12, 40):
+        pods.append(pod(f"p{count:02}", emptiest(pods), 500, 100))
+        standing.cluster = Cluster.of(standing.cluster.nodes, pods)
+        report = await controller.tick(standing.cluster, NOW + 62 + count)
+        assert report.failed == 0
+        assert share(standing, len(pods) - 1) <= Fraction(85, 100)
+    assert share(standing, len(pods) - 1) == Fraction(20, 24)
+
+
+def share(standing: Standing, count: int) -> Fraction:
+    """Return what so many general pods ask of the unmarked general nodes."""
+    unmarked = [one for one in standing.cluster.nodes if not mark_of(one.labels)]
+    return Fraction(count * 500, 4000 * sum(one.name.startswith("w") for one in unmarked))
+
+
+def emptiest(pods: list[Pod]) -> str:
+    """Return the general node with the fewest pods."""
+    return min((f"w{n}" for n in range(6)), key=lambda name: sum(p.node == name for p in pods))
+
+
+async def test_the_marks_that_stand_are_those_of_the_plain_plan() -> None:
+    """On mixed clusters whose load rises: after each pass no other node is marked."""
+    released = 0
+    for seed in range(CASES):
+        chance = random.Random(seed)
+        made = mixed.cluster(chance)
+        config = calm(mixed_config.config(chance))
+        standing = Standing(made)
+        controller = leader(config, standing)
+        for step in range(3):
+            before = standing.cluster
+            await controller.tick(before, NOW + step)
+            plain = Reference(before, config, due=frozenset()).run().removals
+            expected = {name for name, _ in plain}
+            marked = {n.name for n in standing.cluster.nodes if is_marked(n) and not leaving(n)}
+            assert marked == expected, (seed, step)
+            was = {n.name for n in before.nodes if is_marked(n) and not leaving(n)}
+            released += len(was - marked)
+            standing.cluster = risen(chance, standing.cluster, step)
+    assert released > CASES
+
+
+def calm(config: Config) -> Config:
+    """Return the configuration of an engine that marks nothing new and forgets no peak."""
+    enter = Thresholds(cpu=min(config.thresholds.cpu, Fraction(9, 10)), memory=Fraction(9, 10))
+    budgets = replace(config.budgets, peak_window_seconds=0)
+    return replace(
+        config, mode=Mode.ENFORCE, thresholds=enter, delay_seconds=3600, budgets=budgets
+    )
+
+
+def risen(chance: random.Random, cluster: Cluster, step: int) -> Cluster:
+    """Return the cluster with more pods of those that there are, on nodes that take pods."""
+    nodes = [n for n in cluster.nodes if n.ready and not n.unschedulable and not n.virtual]
+    movable = [p for p in cluster.pods if p.node and not p.stays_with_node]
+    if not nodes or not movable:
+        return cluster
+    more = [
+        replace(chance.choice(movable), name=f"new{step}{number}", node=chance.choice(nodes).name)
+        for number in range(3)
+    ]
+    found = Cluster.of(cluster.nodes, [*cluster.pods, *more])
+    return replace(found, attach_limits=cluster.attach_limits)
