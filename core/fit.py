@@ -213,12 +213,13 @@ class Finder(Generic[Target_]):
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[tuple[tuple[PodSelector, ...], Target_]]] = {}
+        self._by_namespace: dict[str, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
         self._others: list[tuple[tuple[PodSelector, ...], Target_]] = []
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
         """Add what is about the pods that all the selectors select.
 
-        One label that such a pod must have is where it is looked for.
+        One label that such a pod must have is where it is looked for, else its namespace.
         """
         wanted = (
             requirement
@@ -228,7 +229,11 @@ class Finder(Generic[Target_]):
         )
         fewest = min(wanted, key=lambda requirement: len(requirement.values), default=None)
         if fewest is None:
-            self._others.append((selectors, target))
+            namespaces = selectors[0].namespaces if selectors else None
+            if namespaces is None:
+                self._others.append((selectors, target))
+            for namespace in namespaces or ():
+                self._by_namespace.setdefault(namespace, []).append((selectors, target))
             return
         for value in fewest.values:
             self._by_label.setdefault((fewest.key, value), []).append((selectors, target))
@@ -242,6 +247,10 @@ class Finder(Generic[Target_]):
         ]
         return [
             target
-            for selectors, target in [*entries, *self._others]
+            for selectors, target in [
+                *entries,
+                *self._by_namespace.get(pod.namespace, ()),
+                *self._others,
+            ]
             if all(selects(selector, pod) for selector in selectors)
         ]

@@ -30,6 +30,7 @@ class NodeKinds:
     """
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
+        labels = {key for node in nodes for key in node.labels}
         features = sorted(
             {
                 feature
@@ -37,6 +38,8 @@ class NodeKinds:
                 for rule in RULES
                 if rule not in VOLUME_RULES  # asked volume by volume: see `allowing`
                 for feature in rule.reads(placing)
+                # What no node has a label of tells none apart, and anybody may ask for any.
+                if feature[0] != "label" or feature[1] in labels
             }
         )
         kinds: dict[tuple[object, ...], int] = {}

@@ -91,7 +91,7 @@ class Packer:
         is what shares of pods are of, None: what all nodes offer.
         """
         self.nodes, self.node_ids = ground.nodes, ground.ids
-        self._vectors = Vectors(cluster.pods)
+        self._vectors = Vectors(cluster.pods, cluster.nodes)
         self.guard = self._vectors.guard
         self.free = [
             self.guard

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from core.capacity import Amount
-from core.model import Pod, Resources
+from core.model import Node, Pod, Resources
 
 LANE_BITS: Final = 64
 LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
@@ -19,10 +19,17 @@ LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
 class Vectors:
     """Amounts as lanes of one integer: CPU, memory, pods, ephemeral storage, then extended."""
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
-        names = {name for pod in pods for name, _ in pod.requests.extended}
-        self._extended = sorted(names)
-        self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(4 + len(names)))
+    def __init__(self, pods: Iterable[Pod], nodes: Iterable[Node]) -> None:
+        """Make a lane for all that pods ask and nodes have, and one for what no node has.
+
+        Anybody may ask for a thousand things that nobody has: they are not told apart.
+        """
+        asked = {name for pod in pods for name, _ in pod.requests.extended}
+        offered = {name for node in nodes for name, _ in node.allocatable.extended}
+        self._extended = sorted(asked & offered)
+        self._nowhere = asked - offered
+        lanes = 4 + len(self._extended) + bool(self._nowhere)
+        self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(lanes))
 
     def of(self, amount: Resources) -> int:
         """Return the vector without guards; negative lanes become 0, huge ones LANE_MAX."""
@@ -30,6 +37,9 @@ class Vectors:
         if self._extended:
             extended = dict(amount.extended)
             lanes += [extended.get(name, 0) for name in self._extended]
+        if self._nowhere:
+            wanted = (units for name, units in amount.extended if name in self._nowhere)
+            lanes.append(max(wanted, default=0))
         vector = 0
         for lane in reversed(lanes):
             vector = vector << LANE_BITS | min(max(lane, 0), LANE_MAX)

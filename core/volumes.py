@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from core.allowance import within_allowance
 from core.model import Cluster, DisruptionBudget, Node, Pod
 from core.wants import ALONE, ANY_DRIVER, EVERYWHERE, ClaimUse, Company, Disk, Placing, VolumeReach
 
@@ -84,13 +85,16 @@ def cluster_of(
     budgets: Iterable[DisruptionBudget] = (),
     storage: Storage = NO_STORAGE,
 ) -> Cluster:
-    """Make a Cluster whose pods know what stands behind their claims. Raises: as Cluster.of."""
+    """Make a Cluster whose pods know what stands behind their claims. Raises: as Cluster.of.
+
+    What they ask of other pods stays within the allowance of their namespace.
+    """
     nodes, pods = list(nodes), list(pods)
     limits = {node.name: storage.csi_nodes[node.name].limits
               for node in nodes if node.name in storage.csi_nodes}  # fmt: skip
     lookup = _Lookup(storage, _users(pods), _unlimited(nodes, limits))
     found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
-    return replace(Cluster.of(nodes, found, budgets), attach_limits=limits)
+    return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
 
 
 def _users(pods: Iterable[Pod]) -> Counter[str]:

@@ -4,11 +4,11 @@ The key is the resource blocks as they were sent, so most pods cost a look-up.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from sys import intern
 from typing import Final
 
 from core.edge.fields import read_field, read_quantity
+from core.edge.kept import Kept
 from core.edge.objects import (
     AMOUNTS_DECODER,
     CONDITIONS_DECODER,
@@ -24,8 +24,6 @@ from core.edge.objects import (
 from core.model import Resources
 from core.requests import Amounts, Asking, Container, pod_requests
 
-SHAPES_MAX: Final = 16_384
-"""Shapes of pods that are kept, about 1 kB each."""
 RESIZE_PENDING: Final = "PodResizePending"
 INFEASIBLE: Final = "Infeasible"
 NOTHING: Final[Amounts] = {}
@@ -36,18 +34,41 @@ Block = tuple[str, str | None, bytes]
 """A container's name, restart policy and resources."""
 Held = tuple[str, bytes, bytes]
 """A container's name, what it runs with, what it has been allocated."""
+Shape = tuple[
+    tuple[tuple[Block, ...], tuple[Block, ...]],
+    tuple[tuple[Held, ...], tuple[Held, ...]],
+    tuple[bytes, bytes],
+    tuple[bytes, bytes],
+    bool,
+]
+"""What `_counted` takes."""
+TUPLE_BYTES: Final = 8
+_SHAPES: Final = Kept[Shape, Resources]()
+_SAME_AMOUNTS: Final = Kept[Resources, Resources]()
 
 
 def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
     """Count the pod's requests. Raises: InvalidInputError with the field."""
     status = status or _NO_STATUS
-    return _counted(
+    key = (
         (_blocks(spec.containers or ()), _blocks(spec.init_containers or ())),
         (_held(status.container_statuses or ()), _held(status.init_container_statuses or ())),
         (bytes(spec.overhead), bytes(spec.resources)),
         (bytes(status.resources), bytes(status.allocated_resources)),
-        infeasible=_infeasible(bytes(status.conditions)),
+        _infeasible(bytes(status.conditions)),
     )
+    found = _SHAPES[key]
+    if found is None:
+        size = _size(key)
+        found = _SHAPES.made(key, size, lambda: _same(_counted(*key), size))
+    return found
+
+
+def _size(key: object) -> int:
+    """Return about how many bytes of JSON a key is made of."""
+    if isinstance(key, tuple):
+        return TUPLE_BYTES + sum(map(_size, key))
+    return len(key) if isinstance(key, bytes | str) else 0
 
 
 def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
@@ -68,14 +89,12 @@ def _infeasible(conditions: bytes) -> bool:
     return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
 
 
-@lru_cache(maxsize=SHAPES_MAX)
 def _counted(
     containers: tuple[tuple[Block, ...], tuple[Block, ...]],
     held: tuple[tuple[Held, ...], tuple[Held, ...]],
     pod: tuple[bytes, bytes],
     pod_held: tuple[bytes, bytes],
-    *,
-    infeasible: bool,
+    infeasible: bool,  # noqa: FBT001 a part of the key
 ) -> Resources:
     statuses = {
         **_statuses(held[0], "status.containerStatuses"),
@@ -90,13 +109,12 @@ def _counted(
         pod_level_held=_both(*pod_held, "status"),
         infeasible=infeasible,
     )
-    return _same(pod_requests(asking))
+    return pod_requests(asking)
 
 
-@lru_cache(maxsize=SHAPES_MAX)
-def _same(amount: Resources) -> Resources:
-    """Return one object for equal requests."""
-    return amount
+def _same(amount: Resources, size: int) -> Resources:
+    """Return one object for equal requests, which were made of so many bytes."""
+    return _SAME_AMOUNTS[amount] or _SAME_AMOUNTS.made(amount, size, lambda: amount)
 
 
 def _containers(

@@ -1,14 +1,15 @@
 """From the wire's structs to the model. Faults name the field; whoever calls adds the object."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Final
 
-from core.edge import templates
+from core.edge import caps, templates
 from core.edge.asked import requests_of
 from core.edge.fields import read_field, read_quantity
+from core.edge.kept import Kept
 from core.edge.objects import (
     CONDITIONS_DECODER,
     NULL,
@@ -22,15 +23,26 @@ from core.edge.objects import Taint as WireTaint
 from core.edge.ties import ties_of
 from core.errors import InvalidInputError
 from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION
-from core.model import ANY_IP, DisruptionBudget, HostPort, Node, Placing, Pod, Taint, Ties
+from core.model import (
+    ALONE,
+    ANY_IP,
+    ANYWHERE,
+    Company,
+    DisruptionBudget,
+    HostPort,
+    Node,
+    Placing,
+    Pod,
+    Taint,
+    Ties,
+)
 from core.requests import resources
 from core.virtual import is_virtual
 from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD
+from core.wants import UNTIED
 
 NAME_MAX: Final = 253
 OS_LABEL: Final = "kubernetes.io/os"
-SYSTEMS_MAX: Final = 4096
-"""Templates of pods that name their operating system, about 1 kB each."""
 NAMES_MAX: Final = 65_536
 """Names of nodes and namespaces that are kept, so that each is checked once."""
 FINISHED: Final = ("Succeeded", "Failed")
@@ -39,6 +51,9 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 ATTACHABLE: Final = "attachable-volumes-"
 """Counts of volumes: no pod requests them by this name."""
+COST_CHARS_MAX: Final = 32
+_SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
+"""Templates of pods that name their operating system."""
 _NULL: Final = bytes(NULL)
 
 
@@ -117,30 +132,58 @@ def pod(obj: PodObject) -> Pod | None:
     daemon = kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
     mirror = MIRROR_ANNOTATION in annotations
     resident = (daemon or mirror) and bool(spec.node_name)
-    template = _resident_template(spec) if resident else _template(spec)
-    asked = _asked(obj, namespace, template, resident=resident)
-    ties, inline = ties_of(obj, annotations)
+    labels = templates.labels(bytes(meta.labels))
+    placing, company, unsupported, ties, too_much = _wants(
+        obj, namespace, labels, resident=resident
+    )
     return Pod(
         namespace=namespace,
         name=checked(meta.name, "metadata.name"),
         uid=meta.uid,
         node=_shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
-        placing=_for_system(template.placing, spec.os.name) if spec.os else template.placing,
-        labels=templates.labels(bytes(meta.labels)),
+        placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
+        labels=labels,
         owner_kind=kind,
         owner_name=intern(owner.name) if owner else "",
         priority=spec.priority or 0,
         mirror=mirror,
         daemon=daemon,
-        unsupported=_unsupported(spec, asked.unsupported, ties, inline=inline),
-        company=asked.company,
+        unsupported=unsupported,
+        too_much=too_much,
+        company=company,
         ties=ties,
         unschedulable=not spec.node_name and _unschedulable(obj),
         terminating=meta.deletion_timestamp is not None,
-        deletion_cost=annotations.get(COST_ANNOTATION),
-        deletion_cost_ours=annotations.get(COST_OURS_ANNOTATION),
+        deletion_cost=_cost(annotations, COST_ANNOTATION),
+        deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
     )
+
+
+Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
+"""What a pod asks of its node and of other pods, what of it cannot be evaluated, what ties it to
+its node, and what it asks too much of: then there is nothing else."""
+
+
+def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
+    template = _resident_template(obj.spec) if resident else _template(obj.spec)
+    asked = _asked(obj, namespace, template, resident=resident)
+    too_much = template.too_much or asked.too_much
+    if labels is templates.TOO_MANY_LABELS:
+        too_much = f"more than {caps.LABELS_MAX} labels, or very long ones"
+    if obj.spec.volumes and len(obj.spec.volumes) > caps.VOLUMES_MAX:
+        too_much = caps.over("volumes", len(obj.spec.volumes), caps.VOLUMES_MAX)
+    if too_much:
+        return ANYWHERE, ALONE, (), UNTIED, too_much
+    ties, inline = ties_of(obj, obj.metadata.annotations or {})
+    unsupported = _unsupported(obj.spec, asked.unsupported, ties, inline=inline)
+    return template.placing, asked.company, unsupported, ties, ""
+
+
+def _cost(annotations: Mapping[str, str], key: str) -> str | None:
+    """Cut a deletion cost, of which whole numbers of 32 bits are the only ones that count."""
+    written = annotations.get(key) if annotations else None
+    return written if written is None else written[:COST_CHARS_MAX]
 
 
 def _unschedulable(obj: PodObject) -> bool:
@@ -166,8 +209,17 @@ def _template(spec: PodSpec) -> templates.Template:
     )
 
 
-@lru_cache(maxsize=SYSTEMS_MAX)
-def _for_system(placing: Placing, name: str) -> Placing:
+def _for_system(placing: Placing, spec: PodSpec, name: str) -> Placing:
+    """Return one object for equal ones, with what the pod's operating system asks."""
+    key = placing, name
+    found = _SYSTEMS[key]
+    if found is None:
+        size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(name)
+        found = _SYSTEMS.made(key, size, lambda: _on_system(placing, name))
+    return found
+
+
+def _on_system(placing: Placing, name: str) -> Placing:
     """Return the template with the label that a kubelet of that system sets on its node.
 
     kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
@@ -182,6 +234,9 @@ def _asked(
     """Return what the pod asks of other pods; most ask nothing."""
     spec = obj.spec
     ports = _host_ports(spec)
+    too_much = caps.over("host ports", len(ports), caps.HOST_PORTS_MAX)
+    if too_much:
+        return templates.Asked(ALONE, (), too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
     if resident:
         if not ports and b"podAntiAffinity" not in affinity:

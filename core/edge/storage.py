@@ -11,7 +11,7 @@ import msgspec
 
 from core.edge.convert import checked
 from core.edge.objects import Meta, Owner, Present, Struct
-from core.edge.templates import node_terms
+from core.edge.selectors import node_terms
 from core.edge.terms import NodeSelector
 from core.fit import ZONE_LABELS
 from core.volumes import Claim, CsiNode, Volume

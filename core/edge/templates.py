@@ -1,27 +1,25 @@
 """What all pods of a template share: decoded once for equal bytes, then one object for all.
 
-Keys of the caches are the bytes as they were sent; their values are put into canonical order, so
-that templates which differ in the order of their entries alone are equal too.
+Keys of the caches (core.edge.kept) are the bytes as they were sent; their values are put into
+canonical order, so that templates which differ in the order of their entries alone are equal too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from sys import intern
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from core.edge import caps
 from core.edge.fields import read_field
+from core.edge.kept import Kept
 from core.edge.objects import NULL, TEXTS_DECODER
+from core.edge.selectors import known, node_terms, ordered, pods_of
 from core.edge.terms import (
     AFFINITY_DECODER,
     LABELS_DECODER,
     SPREADS_DECODER,
     TOLERATIONS_DECODER,
     Affinity,
-    Expression,
     LabelSelector,
-    NodeSelector,
-    NodeTerm,
     PodTerm,
     Spread,
 )
@@ -30,22 +28,16 @@ from core.edge.terms import (
 )
 from core.model import (
     ALONE,
+    ANYWHERE,
     Company,
     HostPort,
     Placing,
     PodAffinityTerm,
     PodSelector,
-    Requirement,
-    SelectorTerm,
     SpreadConstraint,
     Toleration,
 )
 from core.wants import NO_POD
-
-TEMPLATES_MAX: Final = 16_384
-"""Entries of each cache, about 1 kB each; what is more is decoded again."""
-
-Entry_ = TypeVar("Entry_")
 
 
 class Template(NamedTuple):
@@ -54,6 +46,8 @@ class Template(NamedTuple):
     placing: Placing
     social: bool
     """Required pod affinity or anti-affinity: see `company`."""
+    too_much: str = ""
+    """What it asks too much of, so that nothing of it is evaluated."""
 
 
 class Asked(NamedTuple):
@@ -62,30 +56,60 @@ class Asked(NamedTuple):
     company: Company
     unsupported: tuple[str, ...]
     """Field paths of what cannot be evaluated."""
+    too_much: str = ""
+    """As in a Template."""
 
 
 NOTHING_ASKED: Final = Asked(ALONE, ())
 NO_AFFINITY: Final = Affinity()
+TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
+"""What is read of labels that are too many."""
 _NULL: Final = bytes(NULL)
-_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-"""Of label selectors; Gt and Lt are for nodes."""
+PORT_BYTES: Final = 64
+"""Of a host port in JSON."""
 NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
 
-@lru_cache(maxsize=TEMPLATES_MAX)
+_TEMPLATES: Final = Kept[tuple[bytes, bytes, bytes], Template]()
+_COMPANIES: Final = Kept[tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Asked]()
+_LABELS: Final = Kept[bytes, Mapping[str, str]]()
+_SAME_PLACINGS: Final = Kept[Placing, Placing]()
+_SAME_COMPANIES: Final = Kept[Company, Company]()
+
+
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
+    key = selector, affinity, tolerations
+    found = _TEMPLATES[key]
+    if found is None:
+        size = len(selector) + len(affinity) + len(tolerations)
+        found = _TEMPLATES.made(key, size, lambda: _template(*key))
+    return found
+
+
+def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
+    too_much = caps.too_large(nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+    if too_much:
+        return Template(ANYWHERE, social=False, too_much=too_much)
     asked = _affinity(affinity)
     nodes = asked.node_affinity.required if asked.node_affinity else None
     texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
+    too_much = (
+        caps.too_many_terms(asked)
+        or caps.over("entries of nodeSelector", len(texts), caps.SELECTORS_MAX)
+        or caps.over("tolerations", len(tolerated), caps.TOLERATIONS_MAX)
+    )
+    if too_much:
+        return Template(ANYWHERE, social=False, too_much=too_much)
     placing = Placing(
         node_selector=tuple(sorted(texts.items())),
         affinity=None if nodes is None else node_terms(nodes),
-        tolerations=_ordered(map(_toleration, tolerated)),
+        tolerations=ordered(map(_toleration, tolerated)),
     )
-    return Template(_same(placing), social=bool(_attracted(asked) or _repelled(asked)))
+    size = len(selector) + len(affinity) + len(tolerations)
+    return Template(_same(placing, size), social=bool(_attracted(asked) or _repelled(asked)))
 
 
 def company(
@@ -94,27 +118,38 @@ def company(
     """Decode what the pod asks of other pods. Raises: InvalidInputError with the field."""
     if spreads == _NULL or b"matchLabelKeys" not in spreads:
         labels = _NULL  # so that pods which differ in their labels alone share the answer
-    return _company(affinity, spreads, ports, namespace, labels)
+    key = affinity, spreads, ports, namespace, labels
+    found = _COMPANIES[key]
+    if found is None:
+        size = len(affinity) + len(spreads) + len(labels) + PORT_BYTES * len(ports)
+        found = _COMPANIES.made(key, size, lambda: _company(*key))
+    return found
 
 
-@lru_cache(maxsize=TEMPLATES_MAX)
 def _company(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
 ) -> Asked:
+    too_much = caps.too_large(topologySpreadConstraints=spreads)
+    if too_much:
+        return Asked(ALONE, (), too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
     constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
+    too_much = caps.over("topology spread constraints", len(constraints), caps.SPREADS_MAX)
+    if too_much:
+        return Asked(ALONE, (), too_much)
     found = Company(
         near=_pod_terms(_attracted(asked), namespace, "podAffinity", unsupported),
         apart=_pod_terms(_repelled(asked), namespace, "podAntiAffinity", unsupported),
-        spread=_ordered(
+        spread=ordered(
             _constraint(one, namespace, labels(own), unsupported)
             for one in constraints
             if one.when_unsatisfiable != "ScheduleAnyway"
         ),
-        host_ports=_ordered(ports),
+        host_ports=ordered(ports),
     )
-    return Asked(_same_company(found), tuple(sorted(unsupported)))
+    size = len(affinity) + len(spreads) + PORT_BYTES * len(ports)
+    return Asked(_same_company(found, size), tuple(sorted(unsupported)))
 
 
 def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace: str) -> Company:
@@ -123,25 +158,36 @@ def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace:
     Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
     pods, so only what comes out of them is kept.
     """
-    apart = _pod_terms(_repelled(_affinity(affinity)), namespace, "podAntiAffinity", set())
-    return _same_company(Company(apart=apart, host_ports=_ordered(ports)))
+    asked = NO_AFFINITY if caps.too_large(affinity=affinity) else _affinity(affinity)
+    terms = () if caps.too_many_terms(asked) else _repelled(asked)
+    apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
+    size = len(affinity) + PORT_BYTES * len(ports)
+    return _same_company(Company(apart=apart, host_ports=ordered(ports)), size)
 
 
 def budget_selector(raw: bytes, namespace: str) -> PodSelector:
     """Decode what a budget is about. Raises: InvalidInputError with the field."""
     found = read_field(LABELS_DECODER.decode, raw, "spec.selector")
-    return _pods(found, (namespace,))
+    return pods_of(found, (namespace,))
 
 
-def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
-    """Return node selector terms in canonical order."""
-    return _ordered(map(_term, selector.node_selector_terms or ()))
-
-
-@lru_cache(maxsize=TEMPLATES_MAX)
 def labels(raw: bytes) -> Mapping[str, str]:
-    """Decode a pod's labels; one mapping, never written to, for all pods that have the same."""
+    """Decode a pod's labels; one mapping, never written to, for all pods that have the same.
+
+    Of too many none is read: TOO_MANY_LABELS.
+    """
+    found = _LABELS[raw]
+    if found is None:
+        found = _LABELS.made(raw, len(raw), lambda: _labels(raw))
+    return found
+
+
+def _labels(raw: bytes) -> Mapping[str, str]:
+    if caps.too_large(labels=raw):
+        return TOO_MANY_LABELS
     found = read_field(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
+    if len(found) > caps.LABELS_MAX:
+        return TOO_MANY_LABELS
     return {intern(key): intern(value) for key, value in found.items()}
 
 
@@ -178,11 +224,11 @@ def _pod_terms(
             unsupported.add(f"spec.affinity.{kind}.matchLabelKeys")
         if term.mismatch_label_keys:
             unsupported.add(f"spec.affinity.{kind}.mismatchLabelKeys")
-        if not _known(term.label_selector):
+        if not known(term.label_selector):
             unsupported.add(f"spec.affinity.{kind}.labelSelector")
-        selector = _pods(term.label_selector, namespaces)
+        selector = pods_of(term.label_selector, namespaces)
         found.append(PodAffinityTerm(selector, term.topology_key))
-    return _ordered(found)
+    return ordered(found)
 
 
 def _constraint(
@@ -201,11 +247,11 @@ def _constraint(
         "minDomains": found.min_domains is not None and found.min_domains < 1,
         "nodeAffinityPolicy": affinity is None,
         "nodeTaintsPolicy": taints is None,
-        "labelSelector": not _known(selector),
+        "labelSelector": not known(selector),
     }
     where = "spec.topologySpreadConstraints"
     unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
-    counted = _pods(selector, (namespace,), {key: own[key] for key in keys})
+    counted = pods_of(selector, (namespace,), {key: own[key] for key in keys})
     return SpreadConstraint(
         # Unlike in pod affinity, the scheduler counts no pod at all for an empty selector.
         selector=counted if counted.requirements else NO_POD,
@@ -217,55 +263,19 @@ def _constraint(
     )
 
 
-def _pods(
-    selector: LabelSelector | None,
-    namespaces: tuple[str, ...] | None,
-    also: Mapping[str, str] = MappingProxyType({}),
-) -> PodSelector:
-    """Return what a label selector selects: an empty one every pod, a missing one none."""
-    if selector is None:
-        return PodSelector((), ())
-    texts = [*(selector.match_labels or {}).items(), *also.items()]
-    requirements = [Requirement(key, "In", (value,)) for key, value in texts]
-    requirements += map(_requirement, selector.match_expressions or ())
-    return PodSelector(namespaces, _ordered(requirements))
-
-
-def _known(selector: LabelSelector | None) -> bool:
-    expressions = (selector and selector.match_expressions) or ()
-    return all(expression.operator in _OPERATORS for expression in expressions)
-
-
-def _term(term: NodeTerm) -> SelectorTerm:
-    return SelectorTerm(
-        _ordered(map(_requirement, term.match_expressions or ())),
-        _ordered(map(_requirement, term.match_fields or ())),
-    )
-
-
-def _requirement(expression: Expression) -> Requirement:
-    values = tuple(sorted(set(expression.values or ())))
-    return Requirement(expression.key, expression.operator, values)
-
-
 def _toleration(found: WireToleration) -> Toleration:
     return Toleration(
         found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
     )
 
 
-def _ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
-    """Sort without doubles: whether any or all of them must hold, their order says nothing."""
-    return tuple(sorted(set(values), key=repr))
+def _same(placing: Placing, size: int) -> Placing:
+    """Return one object for equal placings, which were made of so many bytes."""
+    return _SAME_PLACINGS[placing] or _SAME_PLACINGS.made(placing, size, lambda: placing)
 
 
-@lru_cache(maxsize=TEMPLATES_MAX)
-def _same(placing: Placing) -> Placing:
-    """Return one object for equal placings."""
-    return placing
-
-
-@lru_cache(maxsize=TEMPLATES_MAX)
-def _same_company(found: Company) -> Company:
+def _same_company(found: Company, size: int) -> Company:
     """Return one object for equal companies, ALONE for those that ask nothing."""
-    return ALONE if found == ALONE else found
+    if found == ALONE:
+        return ALONE
+    return _SAME_COMPANIES[found] or _SAME_COMPANIES.made(found, size, lambda: found)

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from sys import intern
 from typing import Final
 
+from core.edge.kept import Kept
 from core.edge.objects import PodObject, Volume
 from core.movable import NOTES
 from core.wants import UNTIED, ClaimUse, Ties
 
-TIES_MAX: Final = 4096
-"""Different ties that are kept as one object each; those with claims or times are not."""
+NOTE_CHARS_MAX: Final = 1024
+"""Of an annotation that is kept with the pod; the rest is not looked at."""
+_SAME: Final = Kept[tuple[str, ...], Ties]()
+"""Those with claims or times are not kept."""
 IN_MEMORY: Final = "Memory"
 GRACE_SECONDS: Final = 30
 """What the API server sets where a pod does not say it."""
@@ -64,14 +66,22 @@ def _is_disk(volume: Volume) -> bool:
     )
 
 
-@lru_cache(maxsize=TIES_MAX)
 def _of_data(volumes: tuple[str, ...]) -> Ties:
     """Return one object for all pods with data in volumes of these names, and no other ties."""
-    return Ties(local_volumes=tuple(sorted(map(intern, volumes)))) if volumes else UNTIED
+    if not volumes:
+        return UNTIED
+    size = sum(map(len, volumes))
+    return _SAME[volumes] or _SAME.made(volumes, size, lambda: _made_of(volumes))
+
+
+def _made_of(volumes: tuple[str, ...]) -> Ties:
+    return Ties(local_volumes=tuple(sorted(map(intern, volumes))))
 
 
 def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    found = ((intern(key), value) for key, value in annotations.items() if key in NOTES)
+    found = (
+        (intern(key), value[:NOTE_CHARS_MAX]) for key, value in annotations.items() if key in NOTES
+    )
     return tuple(sorted(found))
 
 

@@ -1,0 +1,49 @@
+"""Caches that are bounded by bytes: their keys are what tenants send."""
+
+from collections.abc import Callable, Hashable
+from typing import Final, TypeVar
+
+KEPT_BYTES_MAX: Final = 16 * 1024**2
+"""Of each cache, by what its entries are charged for; of common templates that is thousands."""
+KEY_BYTES_MAX: Final = 8 * 1024
+"""What is made of more bytes is made anew each time."""
+ENTRY_BYTES: Final = 512
+"""What an entry is charged for beside its bytes: dict, tuples, and the objects' own heads."""
+MADE_OF_BYTE: Final = 12
+"""What is made of one byte of JSON takes about so many, the byte itself among them."""
+
+Key_ = TypeVar("Key_", bound=Hashable)
+Value_ = TypeVar("Value_")
+
+
+class Kept(dict[Key_, Value_ | None]):
+    """Values by key, in two generations: when the young one is full, it takes the old one's place.
+
+    `kept[key]` is None where there is no young entry; a look-up is that of a dict.
+    """
+
+    __slots__ = ("_charged", "_half", "_old")
+
+    def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
+        super().__init__()
+        self._half = bytes_max // 2
+        self._charged = 0
+        self._old: dict[Key_, Value_ | None] = {}
+
+    def __missing__(self, key: Key_) -> None:
+        return None
+
+    def made(self, key: Key_, size: int, make: Callable[[], Value_]) -> Value_:
+        """Return the old entry, or a new one that is made of so many bytes; it is young again."""
+        found = self._old.get(key)
+        value = make() if found is None else found
+        if size > KEY_BYTES_MAX:
+            return value
+        charge = ENTRY_BYTES + size * MADE_OF_BYTE
+        if self._charged + charge > self._half:
+            self._old = dict(self)
+            self.clear()
+            self._charged = 0
+        self._charged += charge
+        self[key] = value
+        return value

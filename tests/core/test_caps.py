@@ -1,0 +1,246 @@
+"""What one pod may ask, and the pods of one namespace together; beyond it they do not move."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core import engine
+from core.allowance import FOREIGN_TERMS_MAX, TERMS_MAX, within_allowance
+from core.edge import caps, decode
+from core.edge.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
+from core.edge.ties import NOTE_CHARS_MAX
+from core.model import ALONE, Cluster, Company, Pod, PodAffinityTerm, PodSelector, Resources
+from core.movable import SAFE_TO_EVICT
+from tests.support.builders import node, pod, select, thesis_config
+from tests.support.kube_json import POD, changed
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _terms(count: int) -> list[dict[str, Any]]:
+    return [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"a{n}"}}}
+        for n in range(count)
+    ]
+
+
+def _texts(count: int) -> dict[str, str]:
+    return {f"k{n}": "v" for n in range(count)}
+
+
+CASES: Mapping[str, tuple[int, Any, str]] = {
+    "labels": (caps.LABELS_MAX, lambda n: {"metadata__labels": _texts(n)}, "labels"),
+    "selector": (
+        caps.SELECTORS_MAX,
+        lambda n: {"spec__nodeSelector": _texts(n)},
+        "entries of nodeSelector",
+    ),
+    "node terms": (
+        caps.NODE_TERMS_MAX,
+        lambda n: {
+            "spec__affinity__nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]}
+                        for i in range(n)
+                    ]
+                }
+            }
+        },
+        "node affinity terms",
+    ),
+    "values": (
+        caps.VALUES_MAX,
+        lambda n: {
+            "spec__affinity__nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "k",
+                                    "operator": "In",
+                                    "values": [str(i) for i in range(n)],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            }
+        },
+        "values in affinity terms",
+    ),
+    "near": (
+        caps.POD_TERMS_MAX,
+        lambda n: {"spec__affinity__podAffinity": {REQUIRED: _terms(n)}},
+        "pod affinity terms",
+    ),
+    "apart": (
+        caps.POD_TERMS_MAX,
+        lambda n: {"spec__affinity__podAntiAffinity": {REQUIRED: _terms(n)}},
+        "pod affinity terms",
+    ),
+    "tolerations": (
+        caps.TOLERATIONS_MAX,
+        lambda n: {"spec__tolerations": [{"key": f"k{i}"} for i in range(n)]},
+        "tolerations",
+    ),
+    "spread": (
+        caps.SPREADS_MAX,
+        lambda n: {
+            "spec__topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": f"k{i}",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+                for i in range(n)
+            ]
+        },
+        "topology spread constraints",
+    ),
+    "ports": (
+        caps.HOST_PORTS_MAX,
+        lambda n: {"spec__containers__0__ports": [{"hostPort": 1 + i} for i in range(n)]},
+        "host ports",
+    ),
+    "volumes": (
+        caps.VOLUMES_MAX,
+        lambda n: {"spec__volumes": [{"name": f"v{i}", "configMap": {}} for i in range(n)]},
+        "volumes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("most", "fields", "told"), CASES.values(), ids=CASES)
+def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, told: str) -> None:
+    within = decode.pod(changed(POD, **fields(most)))
+    beyond = decode.pod(changed(POD, **fields(most + 1)))
+    assert within is not None
+    assert beyond is not None
+    assert within.evaluable
+    assert told in beyond.too_much
+    assert (beyond.company, beyond.placing.affinity) == (ALONE, None)
+    assert beyond.requests == within.requests
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata__labels", {"k": "x" * caps.BLOCK_BYTES_MAX}),
+        ("spec__nodeSelector", {"k": "x" * caps.BLOCK_BYTES_MAX}),
+        ("spec__tolerations", [{"key": "x" * caps.BLOCK_BYTES_MAX}]),
+        ("spec__affinity", {"podAffinity": {"x": "x" * caps.BLOCK_BYTES_MAX}}),
+        ("spec__topologySpreadConstraints", [{"topologyKey": "x" * caps.BLOCK_BYTES_MAX}]),
+    ],
+)
+def test_a_block_may_be_so_long(path: str, value: Any) -> None:
+    found = decode.pod(changed(POD, **{path: value}))
+    assert found is not None
+    assert found.too_much
+
+
+@pytest.mark.parametrize("path", ["spec__affinity__podAntiAffinity"])
+def test_what_a_daemon_asks_too_much_binds_nobody(path: str) -> None:
+    owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
+    found = decode.pod(
+        changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
+    )
+    assert found is not None
+    assert found.company == ALONE
+
+
+def test_annotations_that_are_kept_are_cut() -> None:
+    notes = {
+        SAFE_TO_EVICT: "x" * 10**5,
+        "controller.kubernetes.io/pod-deletion-cost": "9" * 10**5,
+        "kube-ebb.io/deletion-cost": "9" * 10**5,
+    }
+    found = decode.pod(changed(POD, metadata__annotations=notes))
+    assert found is not None
+    assert [len(value) for _, value in found.ties.notes] == [NOTE_CHARS_MAX]
+    assert found.deletion_cost == found.deletion_cost_ours == "9" * 32
+
+
+def _apart(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
+    company = Company(apart=terms, host_ports=())
+    return pod(name, "n1", 1, 1, namespace=namespace, company=company)
+
+
+def _own(namespace: str, number: int) -> PodAffinityTerm:
+    return PodAffinityTerm(select(f"a{number}", namespace), "zone")
+
+
+class TestAllowance:
+    def test_each_namespace_has_its_own(self) -> None:
+        greedy = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(TERMS_MAX + 9)]
+        tame = [_apart(f"p{n}", "tame", _own("tame", n)) for n in range(50)]
+        found = within_allowance([*greedy, *tame])
+        beyond = [one.name for one in found if one.too_much]
+        assert beyond == [f"p{n:04}" for n in range(TERMS_MAX, TERMS_MAX + 9)]
+        assert all(one.company == ALONE for one in found if one.too_much)
+        assert found[-50:] == tame
+
+    def test_who_is_beyond_does_not_depend_on_the_order(self) -> None:
+        pods = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(TERMS_MAX + 9)]
+        found = within_allowance(pods)
+        assert within_allowance(pods[::-1]) == found[::-1]
+
+    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
+        pods = [_apart(f"a{n:04}", "d", _own("d", n)) for n in range(TERMS_MAX)]
+        many = [_apart(f"z{n}", "d", _own("d", TERMS_MAX)) for n in range(2)]
+        found = within_allowance([*pods, *many])
+        assert [one.name for one in found if one.too_much] == [f"a{TERMS_MAX - 1:04}"]
+
+    @pytest.mark.parametrize("namespaces", [None, ("d", "other"), ("other",)])
+    def test_terms_about_others_are_fewer(self, namespaces: tuple[str, ...] | None) -> None:
+        pods = [
+            _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, ()), f"k{n}"))
+            for n in range(FOREIGN_TERMS_MAX + 1)
+        ]
+        found = within_allowance(pods)
+        assert [bool(one.too_much) for one in found] == [False] * FOREIGN_TERMS_MAX + [True]
+
+    def test_equal_terms_count_once(self) -> None:
+        pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * TERMS_MAX)]
+        assert within_allowance(pods) == pods
+
+
+def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
+    greedy = tuple(sorted((f"x.y/{n}", 1) for n in range(500)))
+    pods = [
+        pod("a", "n1", 100, 100, extended=greedy),
+        pod("b", "n2", 100, 100, extended=(("gpu", 1),)),
+    ]
+    nodes = [node("n1"), node("n2", extended=(("gpu", 2),)), node("n3", extended=(("gpu", 2),))]
+    plan = engine.plan(Cluster.of(nodes, pods), thesis_config())
+    assert "n1" not in {removal.node for removal in plan.removals}
+    kept = next(kept for kept in plan.kept if kept.node == "n1")
+    assert ("no-room", "d/a") in {(blocker.code, blocker.pod) for blocker in kept.blockers}
+    assert nodes[0].allocatable == Resources(4000, 8000 * 10**6, 0, 110)
+
+
+class TestKept:
+    def test_what_is_kept_is_bounded_in_bytes_and_what_is_asked_for_stays(self) -> None:
+        kept = Kept[int, int](bytes_max=20 * ENTRY_BYTES)
+        made = 0
+
+        def make() -> int:
+            nonlocal made
+            made += 1
+            return 7
+
+        for turn in range(100):
+            for key in (-1, turn):
+                assert (kept[key] or kept.made(key, 0, make)) == 7
+            assert len(kept) <= 10
+        assert made == 101, "the key that was asked for every time was made once"
+
+    def test_what_is_large_is_not_kept(self) -> None:
+        kept = Kept[int, int]()
+        assert kept.made(1, KEY_BYTES_MAX + 1, lambda: 7) == 7
+        assert kept[1] is None
+        assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2
