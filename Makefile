@@ -8,7 +8,7 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check e2e e2e-tools chaos days laws fix bench lock clean
+.PHONY: help setup demo check e2e e2e-tools chaos days hostile laws fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ days: setup ## 1,000 simulated days with faults and restarts, half an hour; --se
 
 laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at 1,000
 	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
+
+hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters among others
+	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile $(ARGS)
 
 fix: setup ## format, repair what the linter can, write docs/reasons.md
 	$(BIN)/ruff format .

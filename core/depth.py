@@ -30,6 +30,13 @@ _BRACKETS: Final = re.compile(_plain(SLACK) + rb'([\[{]++|[\]}]++|".*+|\Z)', re.
 """Something is found from wherever the last find ended, so that no byte is looked at again; a
 string without an end is the rest."""
 
+_ESCAPES: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""Pairs of surrogates, single ones, and all others, so that a backslash's own is none."""
+
 
 def decoded(decode: Callable[[bytes], Value_], raw: bytes) -> Value_:
     """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*."""
@@ -37,6 +44,11 @@ def decoded(decode: Callable[[bytes], Value_], raw: bytes) -> Value_:
         return decode(raw)
     except RecursionError:
         return decode(pruned(raw))
+
+
+def legible(raw: bytes) -> bytes:
+    """Return JSON whose escapes of lone surrogates, which are no text, say U+FFFD."""
+    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
 
 
 def pruned(raw: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from core.depth import legible
 from core.edge import decode, stand_in
 from core.edge.decode import Bytes, Object, join, strictly, where_of
 from core.edge.objects import HEAD_DECODER
@@ -67,7 +68,11 @@ def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, 
     """
     if not raw.strip():
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
-    head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+    try:
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+    except InvalidInputError:
+        raw = legible(raw)
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
     if head.items is None:
         yield head.kind, _object(head.kind, raw, source, refused)
         return

@@ -50,7 +50,8 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
         return None
     who = _read(_WHO, parts.metadata, _Who())
     # No API server takes a name that is none; files may have several such pods.
-    unnamed = f"unreadable-{sha256(bytes(raw)).hexdigest()[:16]}"
+    digest = sha256(f"{who.namespace}/{who.name}".encode(errors="replace")).hexdigest()
+    unnamed = f"unreadable-{digest[:16]}"
     return Pod(
         namespace=_name(who.namespace or "default") or "default",
         name=_name(who.name) or unnamed,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.depth import DEPTH_MAX, SLACK, decoded, pruned
+from core.depth import DEPTH_MAX, SLACK, decoded, legible, pruned
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4) | st.just('"[{\\')
 JSON = st.recursive(
@@ -80,3 +80,17 @@ def test_a_decoder_is_asked_again_when_it_gave_up_for_depth_alone() -> None:
 def test_a_hostile_body_takes_no_more_than_its_length(raw: bytes) -> None:
     """Were it quadratic, this would not end."""
     assert len(pruned(raw)) <= len(raw) + 4
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (rb'"\ud800"', rb'"\ufffd"'),
+        (rb'"\uDFFFx\ud83d\ude00"', rb'"\ufffdx\ud83d\ude00"'),
+        (rb'"\\ud800 \n\u00e9"', rb'"\\ud800 \n\u00e9"'),
+        (rb'"\ud800\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
+        (rb'"\ud8', rb'"\ud8'),
+    ],
+)
+def test_a_lone_surrogate_is_no_text(raw: bytes, found: bytes) -> None:
+    assert legible(raw) == found

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.depth import decoded
+from core.depth import decoded, legible
 from core.edge import decode, stand_in
 from core.edge.objects import BudgetObject, NodeObject, PodMeta, PodObject
 from core.edge.storage import ClaimObject, CsiNodeObject, VolumeObject
@@ -210,7 +210,11 @@ def read_raw_event(line: bytes) -> tuple[Event[msgspec.Raw], About]:
 
 def strictly(decoder: Any, raw: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 typed by its decoder
     """Decode, or raise GarbledError: this no API server sends."""
+    given = bytes(raw)
     try:
-        return decoded(decoder.decode, bytes(raw))
+        return decoded(decoder.decode, given)
     except FAULTS as fault:
+        mended = legible(given)
+        if mended != given:
+            return strictly(decoder, mended)
         raise GarbledError(f"API server: not what it must send: {fault}") from fault

@@ -1,0 +1,103 @@
+"""Three ways by which objects come in, and what the engine says of them."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import orjson
+
+from core import engine
+from core.budgets import Budget, Budgets, Cooldown
+from core.config import Config, Mode, UsabilityMode
+from core.edge.dumps import from_dumps
+from core.edge.kube import wire
+from core.edge.kube.watch import _Follower
+from core.edge.metrics import Metrics
+from core.errors import GarbledError
+from core.explain import Explainer
+from core.model import Cluster
+from core.plan import Plan
+from tests.hostile.objects import PLURALS
+from tests.support.clock import FakeClock
+from webhook.controller import Controller
+from webhook.feed import Feed
+from webhook.view import ClusterView
+
+CONFIG = Config(
+    mode=Mode.ENFORCE,
+    hard_after_seconds=1,
+    usability=UsabilityMode.NONE,
+    budgets=Budgets(
+        cluster=Budget(),
+        balance_zones=True,
+        headroom=1,
+        cooldown=Cooldown(after_node_add_seconds=0, after_pending_seconds=0),
+    ),
+)
+NOW = 1_767_225_600
+
+
+def dumped(objects: Sequence[tuple[str, bytes]]) -> Cluster:
+    """Read a dump of the objects, each (kind, bytes)."""
+    raw = b'{"kind":"List","items":[%b]}' % b",".join(raw for _, raw in objects)
+    return from_dumps([("f", raw)], [])[0]
+
+
+class Watched:
+    """A view that lists and watches tell."""
+
+    def __init__(self) -> None:
+        self.view = ClusterView()
+        metrics, clock = Metrics(), FakeClock()
+        self.feeds = {
+            resource: Feed(self.view, resource, clock, metrics) for resource in PLURALS.values()
+        }
+
+    def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
+        """Take pages of the objects."""
+        for kind, resource in PLURALS.items():
+            items = b",".join(raw for of, raw in objects if of == kind)
+            page = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}' % items
+            found: list[wire.Object] = []
+            refused: list[tuple[str, str]] = []
+            wire.read_page(wire.KINDS[resource], page, found, refused)
+            self.feeds[resource].replaced(found)
+            for key, reason in refused:
+                self.feeds[resource].refused(key, reason)
+
+    def event(self, kind: str, raw: bytes) -> bool:
+        """Take an event; False: it is so odd that the follower would list anew."""
+        resource = PLURALS[kind]
+        follower = _Follower(cast("Any", None), resource, self.feeds[resource], None)
+        try:
+            follower._event(b'{"type":"ADDED","object":%b}' % raw)
+        except GarbledError:
+            return False
+        return True
+
+    def cluster(self) -> Cluster:
+        return self.view.snapshot()()
+
+
+def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
+    """Plan, decide and explain; return the plan, and by node all that is said of it."""
+    plan = engine.plan(cluster, CONFIG)
+    controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
+    writes: list[Any] = []
+    for turn in range(2):
+        writes += controller.judge(cluster, NOW + turn * 10**5).writes
+    explainer = Explainer(cluster, CONFIG, plan, NOW)
+    told: dict[str, str] = {}
+    removals = {one.node: repr((one.order, one.placements)) for one in plan.removals}
+    kept = {one.node: repr(one.blockers) for one in plan.kept}
+    assert removals.keys().isdisjoint(kept)
+    assert removals.keys() | kept.keys() == {node.name for node in cluster.nodes}
+    assert all(one.blockers for one in plan.kept), "a node that stays has a reason"
+    for node in cluster.nodes:
+        assert explainer.node(node.name) is not None
+        mine = [(one.kind, one.labels, one.note) for one in writes if one.node == node.name]
+        told[node.name] = removals.get(node.name, "") + kept.get(node.name, "") + repr(mine)
+    return plan, told
+
+
+def written(objects: Sequence[dict[str, Any]]) -> list[tuple[str, bytes]]:
+    return [(one["kind"], orjson.dumps(one)) for one in objects]

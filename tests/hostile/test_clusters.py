@@ -1,0 +1,106 @@
+"""Clusters in which chance has put anything anywhere: no exception, and every node its verdict.
+
+EBB_HOSTILE_CLUSTERS says how many (make hostile: 10,000).
+"""
+
+import os
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from core.errors import InvalidInputError
+from tests.hostile.clusters import Watched, dumped, judged, written
+from tests.hostile.objects import PLURALS, TAME, Json
+
+CLUSTERS = int(os.environ.get("EBB_HOSTILE_CLUSTERS", "300"))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ["evil", "n0", "n1", "a", "web", "tame", "-1", "1e3", "9" * 40, "Always", "In", "NoSchedule"]
+)
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return every (holder, key) in a document."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    found: list[tuple[Any, Any]] = []
+    for key in keys:
+        found.append((value, key))
+        if isinstance(value[key], dict | list):
+            found += _places(value[key])
+    return found
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> list[Json]:
+    """Draw the tame cluster with a few values of a few objects replaced, moved, added or gone."""
+    objects = deepcopy(list(TAME))
+    for _ in range(draw(st.integers(1, 8))):
+        victim = draw(st.sampled_from(objects))
+        kind = victim["kind"]
+        holder, key = draw(st.sampled_from(_places(victim)))
+        match draw(st.sampled_from(["junk", "other", "gone", "more"])):
+            case "junk":
+                holder[key] = draw(JUNK)
+            case "other":  # the right shape in the wrong place
+                there, other = draw(st.sampled_from(_places(draw(st.sampled_from(objects)))))
+                holder[key] = deepcopy(there[other])
+            case "gone":
+                del holder[key]
+            case _:
+                if isinstance(holder[key], dict):
+                    holder[key][draw(TEXT)] = draw(JUNK)
+                elif isinstance(holder[key], list):
+                    holder[key] += holder[key] * 2
+        victim["kind"] = kind
+    return objects
+
+
+@settings(
+    max_examples=CLUSTERS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(mutated())
+def test_no_cluster_ends_a_pass(objects: list[Json]) -> None:
+    raw = written(objects)
+    watched = Watched()
+    watched.list(raw)
+    cluster = watched.cluster()
+    judged(cluster)
+    try:
+        found = dumped(raw)
+    except InvalidInputError as fault:
+        # A file may hold one name twice, which no API server can.
+        assert "stands in the input twice" in str(fault)  # noqa: PT017 either way is right
+    else:
+        assert [node.name for node in found.nodes] == [node.name for node in cluster.nodes]
+
+
+@settings(max_examples=max(20, CLUSTERS // 20), deadline=None)
+@given(mutated(), mutated())
+def test_events_lead_where_lists_lead(before: list[Json], after: list[Json]) -> None:
+    """What a watch tells of changed objects is what a list would have told."""
+    names = [[one.get("metadata") for one in objects] for objects in (before, after)]
+    assume(all(isinstance(meta, dict) for metas in names for meta in metas))
+    tame = [one["metadata"].get("name") for one in TAME]
+    spaces = [one["metadata"].get("namespace") for one in TAME]
+    for metas in names:
+        assume([meta.get("name") for meta in metas if meta] == tame)
+        assume([meta.get("namespace") for meta in metas if meta] == spaces)
+    listed, watched = Watched(), Watched()
+    listed.list(written(after))
+    watched.list(written(before))
+    for kind, raw in written(after):
+        assert kind in PLURALS
+        watched.event(kind, raw)
+    assert watched.cluster() == listed.cluster()

@@ -1,0 +1,52 @@
+"""Each hostile object beside a tame cluster: the others' verdicts are those without it."""
+
+from functools import cache
+
+import orjson
+import pytest
+
+from core.errors import InvalidInputError
+from core.plan import Plan
+from tests.hostile.clusters import Watched, dumped, judged, written
+from tests.hostile.objects import HOME, HOSTILE, TAME, Hostile
+
+TAME_BYTES = written(TAME)
+STRANGE = frozenset({"evil", HOME})
+"""Nodes whose own verdict is spoilt, and rightly so."""
+
+
+@cache
+def without() -> tuple[Plan, dict[str, str]]:
+    found = Watched()
+    found.list(TAME_BYTES)
+    return judged(found.cluster())
+
+
+def _others(told: dict[str, str]) -> dict[str, str]:
+    return {name: said for name, said in told.items() if name not in STRANGE}
+
+
+def test_the_tame_cluster_has_something_to_lose() -> None:
+    plan, told = without()
+    assert plan.removals
+    assert plan.pending
+    assert len(told) == 7
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: f"{one.kind} {one.name}")
+def test_one_object_spoils_its_own_verdict_alone(hostile: Hostile) -> None:
+    found, watched = Watched(), Watched()
+    found.list([*TAME_BYTES, (hostile.kind, hostile.raw)])
+    _, told = judged(found.cluster())
+    if hostile.alone:
+        assert _others(told) == _others(without()[1])
+    watched.list(TAME_BYTES)
+    if watched.event(hostile.kind, hostile.raw):
+        assert watched.cluster() == found.cluster(), "the watch tells what the list tells"
+    try:
+        assert dumped([*TAME_BYTES, (hostile.kind, hostile.raw)]) == found.cluster()
+    except InvalidInputError as fault:
+        # What is no JSON at all is refused as a whole file; no API server sends it.
+        with pytest.raises(orjson.JSONDecodeError):
+            orjson.loads(hostile.raw)
+        assert "is not whole JSON" in str(fault)  # noqa: PT017 either way is right
