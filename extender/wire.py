@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from core.depth import decoded
 from core.errors import InvalidInputError
 
 
@@ -48,7 +49,7 @@ def node_names(body: bytes) -> list[str]:
     Raises: InvalidInputError, with the reason, for anything that is not such a call.
     """
     try:
-        args = _DECODER.decode(body)
+        args = decoded(_DECODER.decode, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     for names in (args.NodeNames, args.nodeNames, args.nodenames):

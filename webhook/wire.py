@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from core.depth import decoded
 from core.errors import InvalidInputError
 from core.marks import TAINT_KEY, desired_taints
 from core.model import Node, Resources, Taint
@@ -73,7 +74,7 @@ def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
     Pure, so a dry run is answered like any other. Raises: InvalidInputError.
     """
     try:
-        asked = _DECODER.decode(body)
+        asked = decoded(_DECODER.decode, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
     if not asked.request.uid:

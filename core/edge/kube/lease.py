@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from core.depth import decoded
 from core.edge.kube.client import ApiError, Client
 from core.errors import UnavailableError
 
@@ -112,8 +113,8 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 
 def _decoded(raw: bytes) -> Lease:
     try:
-        found = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        found = decoded(_DECODER.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise UnavailableError(f"API server: not a Lease: {fault}") from fault
     spec = found.spec
     return Lease(
