@@ -161,8 +161,7 @@ def pod(obj: PodObject) -> Pod | None:
 
 
 Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
-"""What a pod asks of its node and of other pods, what of it cannot be evaluated, what ties it to
-its node, and what it asks too much of: then there is nothing else."""
+"""Of node and pods; what cannot be evaluated; ties; what is too much: then nothing else."""
 
 
 def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
