@@ -171,12 +171,16 @@ def test_pods_pass_by_a_full_reach_where_they_have_a_choice() -> None:
 
 
 def test_what_would_make_a_full_reach_fuller_stays() -> None:
-    """The only other place of the general pods is a batch node, and those are at 87.5 %."""
+    """The other general nodes are idle but take no more pods: batch nodes are the only place."""
     batch = Placing(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
-    plan = planned(cluster_of(*full, loaded("w0", 500), *devices(2)), config())
-    assert "w0" not in gone(plan)
-    assert {b.code for k in plan.kept if k.node == "w0" for b in k.blockers} == {"reach-threshold"}
+    keep = {KEEP_ANNOTATION: "true"}
+    idle = [loaded(f"i{n}", 250, pods=1, annotations=keep) for n in range(4)]
+    plan = planned(cluster_of(*full, *idle, loaded("w0", 500)), config())
+    assert gone(plan) == []
+    (why,) = [b for k in plan.kept if k.node == "w0" for b in k.blockers]
+    assert why.code == "reach-threshold"
+    assert why.message == "without it reach pool=batch would have cpu at 93.8%, over 80%"
 
 
 def test_a_zone_of_another_pool_keeps_nobody() -> None:
