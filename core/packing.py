@@ -271,18 +271,14 @@ class Packer:
             self.on[leaving] = []
 
     def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return (node id, CPU and memory that it would receive), where that is anything.
-
-        Headroom is room, not load.
-        """
+        """Return (node id, CPU and memory) where there would be more; headroom is no load."""
         left = dict(attempt.left) if self.spare else attempt.left
         for pod, node in attempt.placements if self.spare else ():
             if pod in self.spare:
                 left[node] += self._kind_of[pod].request
-        amounts = (
-            (node, self._vectors.amount(self.free[node] - vector)) for node, vector in left.items()
-        )
-        return [(node, amount) for node, amount in amounts if amount != NOTHING]
+        free, of = self.free, self._vectors.amount
+        more = ((node, of(free[node] - vector)) for node, vector in left.items())
+        return [(node, amount) for node, amount in more if amount != NOTHING]
 
     def spared(self, pod: int, leaving: int) -> bool:
         """Say whether the pod would have found room, were none kept for pods that do not exist."""
