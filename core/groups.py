@@ -1,11 +1,31 @@
-"""Pods that ask for as much and of their node the same: groups, by object and then by value."""
+"""Pods that ask for as much and of their node the same: groups, by object and then by value.
+
+Packing knows them as kinds, each with the nodes that may take its pods.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from core.model import Placing, Pod, Resources
 
 Groups = Sequence[Sequence[Pod]]
 """Pods, those with equal requests and templates together."""
+
+
+@dataclass(slots=True)
+class Kind:
+    """Pods with equal requests and template."""
+
+    request: int
+    admitting: list[int]
+    """Nodes that admit the template, in first-fit order."""
+    allowed: list[int]
+    """Those among them with room for the smallest pod of the template at the start."""
+    scanned: int = 0
+    fits: list[int] = field(default_factory=list)
+    """Those of the scanned that had room when they were scanned."""
+    head: int = 0
+    """Entries of `fits` before this one never fit again."""
 
 
 def alike(pods: Iterable[Pod]) -> list[list[Pod]]:

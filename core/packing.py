@@ -20,7 +20,7 @@ from typing import Final
 from core.capacity import NOTHING, Amount
 from core.fit import RULES
 from core.ground import Ground, dominant_share
-from core.groups import Groups, alike, grouped, templates
+from core.groups import Groups, Kind, alike, grouped, templates
 from core.kinds import NodeKinds
 from core.model import Cluster, Placing, Pod, Resources
 from core.tallies import Group
@@ -46,22 +46,6 @@ class Attempt:
     """Free vector of every node that would receive pods, afterwards."""
     refused: dict[int, set[str]] = field(default_factory=dict)
     """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
-
-
-@dataclass(slots=True)
-class _Kind:
-    """Pods with equal requests and template."""
-
-    request: int
-    admitting: list[int]
-    """Nodes that admit the template, in first-fit order."""
-    allowed: list[int]
-    """Those among them with room for the smallest pod of the template at the start."""
-    scanned: int = 0
-    fits: list[int] = field(default_factory=list)
-    """Those of the scanned that had room when they were scanned."""
-    head: int = 0
-    """Entries of `fits` before this one never fit again."""
 
 
 class Packer:
@@ -110,9 +94,7 @@ class Packer:
         self._topology = topology(cluster, self.nodes, self.pods)
         self._last = Attempt([], [], {})
 
-    def _order_pods(
-        self, groups: Groups, given: Resources | None
-    ) -> tuple[list[Pod], list[_Kind]]:
+    def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
         placings = {placing: number for number, placing in enumerate(templates(groups))}
         found = grouped(groups, placings)
@@ -122,7 +104,7 @@ class Packer:
         )
         kinds = self._kinds(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
         pods: list[Pod] = []
-        kind_of: list[_Kind] = []
+        kind_of: list[Kind] = []
         for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
             members = found[requests, placing]
             pods += members
@@ -131,7 +113,7 @@ class Packer:
 
     def _kinds(
         self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]
-    ) -> list[_Kind]:
+    ) -> list[Kind]:
         """Make the kinds; nodes without room for the least that a template's pods ask are out."""
         least: dict[int, int] = {}
         for vector, placing in ranked:
@@ -143,7 +125,7 @@ class Packer:
             number: [node for node in ids if free[node] - least[number] & guard == guard]
             for number, ids in admitting.items()
         }
-        return [_Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
+        return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
     def attempt(
         self, pods: Iterable[int], leaving: int = -1, barred: frozenset[int] = frozenset()
@@ -159,7 +141,7 @@ class Packer:
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
-        known: _Kind | None = None
+        known: Kind | None = None
         place = request = 0
         fits: list[int] = []
         for pod in pods:
@@ -189,7 +171,7 @@ class Packer:
         self._last = result = Attempt([], [], {})
         if topology is not None:
             topology.lift(pods)
-        known: _Kind | None = None
+        known: Kind | None = None
         start = 0
         for pod in pods:
             kind = self._kind_of[pod]
@@ -214,7 +196,7 @@ class Packer:
 
     def _find(
         self,
-        kind: _Kind,
+        kind: Kind,
         place: int,
         left: dict[int, int],
         barred: frozenset[int],
@@ -236,7 +218,7 @@ class Packer:
             place += 1
         return place, refused
 
-    def _head(self, kind: _Kind) -> int:
+    def _head(self, kind: Kind) -> int:
         """Step over entries that have filled up for good since they were scanned."""
         guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
         head = kind.head
@@ -245,7 +227,7 @@ class Packer:
         kind.head = head
         return head
 
-    def _scan(self, kind: _Kind) -> bool:
+    def _scan(self, kind: Kind) -> bool:
         """Find the next nodes with room for the kind; False: there are none."""
         guard, free, request = self.guard, self.free, kind.request
         allowed, found = kind.allowed, kind.fits
@@ -283,11 +265,12 @@ class Packer:
     def spared(self, pod: int, leaving: int) -> bool:
         """Say whether the pod would have found room, were none kept for pods that do not exist."""
         kind, guard = self._kind_of[pod], self.guard
+        group = self._topology.group(pod) if self._topology is not None else None
         held = ((at, self._kind_of[spare].request) for spare, at in self._spare_at.items())
         return any(
             at in kind.admitting and (self.free[at] + kept - kind.request) & guard == guard
             for at, kept in held
-            if at != leaving
+            if at != leaving and (group is None or group.refusal(at) is None)
         )
 
     def why_not(self, pod: int, leaving: int) -> str:

@@ -19,6 +19,7 @@ from core.model import Node, Placing, Pod, Requirement, SelectorTerm, Taint
 REACHES_MAX: Final = 256
 """So many are told apart; every namespace's first comes before any namespace's second."""
 NAME_CHARACTERS_MAX: Final = 60
+BETWEEN: Final = ", "
 GENERAL: Final = "general"
 """The reach of pods that ask nothing of their node."""
 
@@ -128,7 +129,7 @@ class Reaches:
         for nodes, placings in by_nodes.items():
             if len(nodes) > 1:
                 parts = min(map(self._shown.parts, placings), key=lambda one: (len(one), one))
-                found.append((", ".join(parts) or GENERAL, nodes))
+                found.append((BETWEEN.join(parts) or GENERAL, nodes))
         kept = found if len(found) <= REACHES_MAX else _fair(found, by_nodes, asked)
         gone = {nodes for _, nodes in found} - {nodes for _, nodes in kept}
         kept = sorted(kept, key=lambda one: (-len(one[1]), one))
@@ -185,7 +186,7 @@ class _Shown:
     def parts(self, placing: Placing) -> list[str]:
         """Return one text for each thing that it asks or tolerates."""
         parts = [
-            f"{_label(key)}={value}"
+            f"{key}={value}"
             for key, value in placing.node_selector
             if not self._anywhere(Placing(node_selector=((key, value),)))
         ]
@@ -207,10 +208,6 @@ class _Shown:
         return found
 
 
-def _label(key: str) -> str:
-    return key.removeprefix("kubernetes.io/")
-
-
 def _taint(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
@@ -220,7 +217,7 @@ def _term(term: SelectorTerm) -> str:
 
 
 def _requirement(asked: Requirement) -> str:
-    key, values = _label(asked.key), "|".join(asked.values)
+    key, values = asked.key, "|".join(asked.values)
     match asked.operator:
         case "In" if len(asked.values) == 1:
             return f"{key}={values}"
@@ -239,7 +236,10 @@ def _names(keys: Sequence[str]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for key in keys:
-        name = key if len(key) <= NAME_CHARACTERS_MAX else f"{key[: NAME_CHARACTERS_MAX - 3]}..."
+        # kubernetes.io/os and its like are known without their domain.
+        name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
+        if len(name) > NAME_CHARACTERS_MAX:
+            name = f"{name[: NAME_CHARACTERS_MAX - 3]}..."
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
     return names
