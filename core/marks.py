@@ -35,8 +35,14 @@ SCORE_MARKED_SOFT_MAX: Final = 1
 """Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
 
 
-_SECONDS_WRITTEN: Final = re.compile(r"[0-9]{1,12}")
-_BACKOFF: Final = re.compile(r"(?a)(\d{1,4}) (\d{1,12})")
+SECONDS_DIGITS_MAX: Final = 12
+"""Of unix seconds that we read, from annotations and taints: below 10^12, the year 33658."""
+_WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
+DETAILS_CHARACTERS_MAX: Final = 4096
+"""Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
+
+_SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
+_BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})")
 
 
 class Mark(StrEnum):
@@ -74,6 +80,11 @@ class Backoff(NamedTuple):
         return f"{self.times} {self.until}"
 
 
+def seconds_of(text: str) -> int | None:
+    """Read unix seconds as we write them; anything else is None."""
+    return int(text) if _SECONDS.fullmatch(text) else None
+
+
 def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
     """Read the back-off; a missing or damaged annotation is None."""
     found = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
@@ -102,19 +113,40 @@ def encode_details(details: Details) -> str:
 
 
 def decode_details(annotations: Mapping[str, str]) -> Details | None:
-    """Read the details back; a missing or damaged annotation is None, never an error."""
+    """Read the details back; a missing or damaged annotation is None, never an error.
+
+    Whoever may write Nodes, a kubelet its own, can write anything here. What we would not have
+    written is damaged: numbers that are not whole or out of bounds, text that cannot be printed.
+    """
+    written = annotations.get(DETAILS_ANNOTATION)
+    if written is None or len(written) > DETAILS_CHARACTERS_MAX:
+        return None
     try:
-        found = json.loads(annotations.get(DETAILS_ANNOTATION, ""))
+        found = json.loads(written)
         return Details(
-            since=int(found["since"]),
-            deadline=int(found["deadline"]),
-            owner=str(found["owner"]),
-            policy=str(found["policy"]),
-            reason=str(found["reason"]),
-            order=int(found.get("order", 0)),
+            since=_whole(found["since"]),
+            deadline=_whole(found["deadline"]),
+            owner=_text(found["owner"]),
+            policy=_text(found["policy"]),
+            reason=_text(found["reason"]),
+            order=_whole(found.get("order", 0)),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _whole(value: object) -> int:
+    """Return the number that JSON had, no float and no truth value. Raises: ValueError."""
+    if type(value) is int and 0 <= value <= _WHOLE_MAX:
+        return value
+    raise ValueError("no whole number within bounds")
+
+
+def _text(value: object) -> str:
+    """Return the text that JSON had, in one line of what can be shown. Raises: ValueError."""
+    if isinstance(value, str) and value.isprintable():
+        return value
+    raise ValueError("no text that can be printed")
 
 
 def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
@@ -123,8 +155,8 @@ def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
     if details is not None:
         return details.since
     for taint in node.taints:
-        if taint.key == taint_key and taint.value.isdecimal() and len(taint.value) < 16:
-            return int(taint.value)
+        if taint.key == taint_key and (seconds := seconds_of(taint.value)) is not None:
+            return seconds
     return 0
 
 
@@ -160,7 +192,7 @@ def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
         for taint in node.taints
         if taint.key in keys
         and taint.effect in EFFECT_OF.values()
-        and _SECONDS_WRITTEN.fullmatch(taint.value)
+        and seconds_of(taint.value) is not None
     )
 
 

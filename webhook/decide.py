@@ -6,7 +6,6 @@ the guard stands from the mark on, is lifted when the node is empty, is put back
 arrives, stays a while after a release, and a node that is being deleted is left alone.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -28,7 +27,6 @@ MARKS_A_PASS_MAX: Final = 200
 """About ten milliseconds each; the next pass marks the others."""
 WATCH_SECONDS: Final = 300
 """How long a leader looks on before it ends what another may have written by another clock."""
-_SECOND: Final = re.compile(r"(?a)\d{1,12}")
 REASON: Final = "the cluster can do without it"
 OTHERS_RELEASE: Final = "somebody else took the mark away"
 """It is a release like any other."""
@@ -245,7 +243,8 @@ class _Maker:
             later = _GUARDED | {marks.GUARD_OURS_ANNOTATION: str(self._now + seconds)}
             yield Write(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
             return
-        left = int(until) - self._now if _SECOND.fullmatch(until) else None
+        end = marks.seconds_of(until)
+        left = end - self._now if end is not None else None
         if not marks.guarded_by_us(node):
             yield _unguard(node, "the guard itself is gone")
         elif left is None or left > seconds:

@@ -2,10 +2,11 @@
 
 The API server refuses the user's own write when a patch does not apply, in spite of
 `failurePolicy: Ignore`. So a patch is built from the object that was sent and nothing else, has
-no `test`, and names only what is there.
+no `test`, and names only what is there; others' taints go back byte for byte as they came.
 """
 
 import base64
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +30,14 @@ class _Meta(msgspec.Struct, gc=False):
 
 
 class _Spec(msgspec.Struct, gc=False):
-    taints: list[dict[str, Any]] | None = None
+    taints: list[msgspec.Raw] | None = None
     """As they were sent: others' taints go back with every field that they came with."""
+
+
+class _Taint(msgspec.Struct, gc=False):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
 
 
 class _Object(msgspec.Struct, gc=False):
@@ -58,6 +65,9 @@ class _Review(msgspec.Struct, gc=False, rename="camel"):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Review)
+_TAINT: Final = msgspec.json.Decoder(_Taint)
+GOT_CHARACTERS_MAX: Final = 60
+"""Of what a caller sent in place of our kind, for the reply and the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,43 +78,44 @@ class Answer:
     patched: bool
 
 
-def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
+def review(body: bytes | bytearray, taint_key: str = TAINT_KEY) -> Answer:
     """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
 
     Pure, so a dry run is answered like any other. Raises: InvalidInputError.
     """
     try:
         asked = decoded(_DECODER.decode, body)
+        patch = _patch(asked.request, taint_key)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
     if not asked.request.uid:
         raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: any text")
     if asked.api_version != API_VERSION or asked.kind != KIND:
-        got = f"{asked.api_version} {asked.kind}"
+        got = f"{asked.api_version} {asked.kind}"[:GOT_CHARACTERS_MAX]
         raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
-    patch = _patch(asked.request, taint_key)
     response: dict[str, Any] = {"uid": asked.request.uid, "allowed": True}
     if patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+        response["patch"] = base64.b64encode(patch).decode()
     document = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
     return Answer(orjson.dumps(document), patched=bool(patch))
 
 
-def _patch(request: _Request, taint_key: str) -> list[dict[str, Any]]:
-    """Return the operations; none when nothing is to change or the request is not ours to change.
+def _patch(request: _Request, taint_key: str) -> bytes | None:
+    """Return the operations; None when nothing is to change or the request is not ours to change.
 
     NodeRestriction runs again after a webhook's change and refuses a kubelet's own request whose
     taints differ, so kubelets' updates pass as they are.
+    Raises: msgspec.DecodeError, UnicodeDecodeError.
     """
     node = request.object
     if node is None or node.kind not in ("", "Node") or request.sub_resource:
-        return []
+        return None
     if request.operation not in ("CREATE", "UPDATE"):
-        return []
+        return None
     if request.operation == "UPDATE" and KUBELETS in (request.user_info.groups or ()):
-        return []
-    sent = (node.spec.taints if node.spec else None) or []
+        return None
+    sent = [bytes(taint) for taint in (node.spec.taints if node.spec else None) or ()]
     before = tuple(_taint(taint) for taint in sent)
     after = desired_taints(
         Node(
@@ -117,23 +128,31 @@ def _patch(request: _Request, taint_key: str) -> list[dict[str, Any]]:
         taint_key,
     )
     if after == before:
-        return []
+        return None
+    taints = b",".join(_written(after, before, sent, taint_key))
     if node.spec is None:
-        return [{"op": "add", "path": "/spec", "value": {"taints": _written(after, before, sent)}}]
+        return b'[{"op":"add","path":"/spec","value":{"taints":[%b]}}]' % taints
     # `add` on a member that exists replaces it (RFC 6902, 4.1): one operation serves both.
-    return [{"op": "add", "path": "/spec/taints", "value": _written(after, before, sent)}]
+    return b'[{"op":"add","path":"/spec/taints","value":[%b]}]' % taints
 
 
-def _taint(taint: dict[str, Any]) -> Taint:
-    key, value, effect = (taint.get(field) or "" for field in ("key", "value", "effect"))
-    return Taint(str(key), str(value), str(effect))
+def _taint(sent: bytes) -> Taint:
+    sent.decode()  # what is skipped over is not looked at, and all of it goes back
+    taint = _TAINT.decode(sent)
+    return Taint(taint.key or "", taint.value or "", taint.effect or "")
 
 
 def _written(
-    after: tuple[Taint, ...], before: tuple[Taint, ...], sent: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    as_sent = dict(zip(before, sent, strict=True))
-    return [
-        as_sent.get(taint) or {"key": taint.key, "value": taint.value, "effect": taint.effect}
-        for taint in after
-    ]
+    after: Iterable[Taint], before: Iterable[Taint], sent: Sequence[bytes], taint_key: str
+) -> Iterator[bytes]:
+    """Write the taints: others' as they were sent, in their order, and ours if it was right."""
+    pairs = list(zip(before, sent, strict=True))
+    others = (written for taint, written in pairs if taint.key != taint_key)
+    ours = {taint: written for taint, written in pairs if taint.key == taint_key}
+    for taint in after:
+        if taint.key != taint_key:
+            yield next(others)
+        else:
+            yield ours.get(taint) or orjson.dumps(
+                {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            )

@@ -66,9 +66,49 @@ def test_details_come_back_as_they_went() -> None:
     assert marks.decode_details(SINCE_100) == DETAILS
 
 
-@pytest.mark.parametrize("damaged", ["", "{", "[]", "{}", '{"since":"x"}', "null", "7"])
+WHOLE = '{"since":%s,"deadline":%s,"owner":"a","policy":"b","reason":"c","order":%s}'
+TEXTS = '{"since":1,"deadline":1,"owner":"%s","policy":"%s","reason":"%s"}'
+NO_WHOLE = [
+    *("-1", "1" + "0" * 12, "1" + "0" * 70, "9" * 5000, "Infinity", "-Infinity", "NaN", "true"),
+    *("1.5", "1.0", "1e3", "null", '""', '"1"', '"\u0663"', "\u0663", "[]", "{}", "[" * 4000),
+]
+NO_TEXT = ["\\u0000", "\\ud800", "\\n", "\\u001b[2J", "\x7f", "\u2028", "a" * 5000]
+
+
+DAMAGED = [
+    *("", "{", "[]", "{}", '{"since":"x"}', "null", "7", "[" * 100_000, " " * 300_000),
+    *(WHOLE % (bad, 1, 1) for bad in NO_WHOLE),
+    *(WHOLE % (1, bad, 1) for bad in NO_WHOLE),
+    *(WHOLE % (1, 1, bad) for bad in NO_WHOLE),
+    *(TEXTS % (bad, "b", "c") for bad in NO_TEXT),
+    *(TEXTS % ("a", bad, "c") for bad in NO_TEXT),
+    *(TEXTS % ("a", "b", bad) for bad in NO_TEXT),
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
 def test_damaged_details_are_none(damaged: str) -> None:
     assert marks.decode_details({marks.DETAILS_ANNOTATION: damaged}) is None
+
+
+@pytest.mark.parametrize("second", [0, 1, 10**12 - 1])
+def test_seconds_within_bounds_are_read(second: int) -> None:
+    details = marks.decode_details({marks.DETAILS_ANNOTATION: WHOLE % (second, second, second)})
+    assert details == Details(
+        since=second, deadline=second, owner="a", policy="b", reason="c", order=second
+    )
+    assert marks.seconds_of(str(second)) == second
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", " 1", "1\n", "1_0", "\u0663", "\u00b2", "1" * 13, "1.0"]
+)
+def test_seconds_are_ascii_digits(text: str) -> None:
+    assert marks.seconds_of(text) is None
+    for written in (f"1 {text}", f"{text} 1"):
+        assert marks.backoff_of({marks.BACKOFF_ANNOTATION: written}) is None
+    ours = Taint(marks.TAINT_KEY, text, "NoSchedule")
+    assert marks.marked_since(node("n", taints=(ours,))) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ OBJECTS = render("admission-policy")
 SPEC = find(OBJECTS, "MutatingAdmissionPolicy", "ebb-node-taint")["spec"]
 VARIABLES = {variable["name"]: variable["expression"] for variable in SPEC["variables"]}
 WEBHOOK = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"][0]
+SECONDS = st.integers(0, 10**marks.SECONDS_DIGITS_MAX - 1)
+PRINTED = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E))
 JSON_TEXTS = st.dictionaries(
     st.sampled_from(["since", "deadline", "owner", "policy", "reason", "more"]),
     st.one_of(st.integers(), st.text(max_size=5), st.none()),
@@ -24,9 +26,13 @@ JSON_TEXTS = st.dictionaries(
 
 def written() -> re.Pattern[str]:
     """The form of the details that the policy takes for readable."""
-    found = re.fullmatch(r"variables\.details\.matches\(r'(.*)'\)", VARIABLES["readable"])
+    found = re.fullmatch(
+        r"variables\.details\.size\(\) <= (\d+) && variables\.details\.matches\(r'(.*)'\)",
+        VARIABLES["readable"],
+    )
     assert found
-    return re.compile(found[1])
+    assert int(found[1]) == marks.DETAILS_CHARACTERS_MAX
+    return re.compile(found[2])
 
 
 def test_the_policy_sees_what_the_webhook_would_see() -> None:
@@ -66,12 +72,12 @@ def test_a_variable_uses_earlier_ones_only() -> None:
 @given(
     st.builds(
         marks.Details,
-        since=st.integers(0),
-        deadline=st.integers(0),
-        owner=st.text(),
-        policy=st.text(),
-        reason=st.text(),
-        order=st.integers(0),
+        since=SECONDS,
+        deadline=SECONDS,
+        owner=PRINTED,
+        policy=PRINTED,
+        reason=PRINTED,
+        order=SECONDS,
     )
 )
 def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:
@@ -80,6 +86,14 @@ def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:
     found = re.search(r"[0-9]+", text)
     assert found
     assert int(found[0]) == details.since
+
+
+@pytest.mark.parametrize("digits", [12, 13])
+def test_both_read_the_same_seconds_on_a_taint(digits: int) -> None:
+    found = re.search(r'matches\("(.*?)"\)', VARIABLES["kept"])
+    assert found
+    read = marks.seconds_of("9" * digits)
+    assert bool(re.search(found[1], "9" * digits)) == (read is not None)
 
 
 @given(JSON_TEXTS)
@@ -102,6 +116,9 @@ def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
         '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"c"',
         '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"\\x"}',
         '{"since":5,"deadline":1,"owner":"a","policy":"b","reason":"c"}}',
+        '{"since":1000000000000,"deadline":1,"owner":"a","policy":"b","reason":"c"}',
+        '{"since":5,"deadline":1,"owner":"a\\u0000","policy":"b","reason":"c"}',
+        '{"since":5,"deadline":1,"owner":"a\x7f","policy":"b","reason":"c"}',
     ],
 )
 def test_what_is_damaged_is_not_readable(damaged: str) -> None:
