@@ -3,10 +3,11 @@
 from aiohttp import web
 
 from core.edge.clock import Clock
-from core.edge.http import Health, json_response
+from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
+from extender import wire
 from extender.view import View
 
 
@@ -29,7 +30,7 @@ def make_app(
     async def prioritize(request: web.Request) -> web.Response:
         if certificate_asked and not request.get_extra_info("peercert"):
             raise web.HTTPForbidden(text="a client certificate is asked for")
-        body = await request.read()
+        body = await read_body(request, wire.BODY_BYTES_MAX)
         with metrics.prioritize_seconds.time():
             try:
                 answer, known = view.answer(body, clock.monotonic_seconds())

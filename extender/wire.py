@@ -12,6 +12,16 @@ import msgspec
 from core.depth import decoded
 from core.errors import InvalidInputError
 
+EMPTY: Final = b"[]"
+BODY_BYTES_MAX: Final = 64 * 1024**2
+"""Full Node lists of some thousand nodes."""
+NODES_MAX: Final = 100_000
+"""More than the nodes of any cluster."""
+NAME_CHARACTERS_MAX: Final = 253
+"""Of a Kubernetes object."""
+_SMALL_BYTES_MAX: Final = NODES_MAX * len('"n",')
+"""What is not longer cannot have more names; five thousand names have about 100 kB."""
+
 
 class _Meta(msgspec.Struct, gc=False):
     name: str
@@ -19,6 +29,9 @@ class _Meta(msgspec.Struct, gc=False):
 
 class _Node(msgspec.Struct, gc=False):
     metadata: _Meta
+
+    def __post_init__(self) -> None:
+        _tally.one()
 
 
 class _NodeList(msgspec.Struct, gc=False):
@@ -35,21 +48,38 @@ class _Args(msgspec.Struct, gc=False):
     nodes: _NodeList | None = None
 
 
+class _Outline(msgspec.Struct, gc=False):
+    """ExtenderArgs with names that have not been looked at."""
+
+    NodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    nodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # noqa: N815 as above
+    nodenames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class _Tally:
+    """Counts Nodes while they are decoded: msgspec looks at a length after the whole list."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def one(self) -> None:
+        self.nodes += 1
+        if self.nodes > NODES_MAX:
+            raise ValueError(f"more than {NODES_MAX} nodes")
+
+
+_tally: Final = _Tally()
 _DECODER: Final = msgspec.json.Decoder(_Args)
-EMPTY: Final = b"[]"
-FRAGMENTS_MAX: Final = 50_000
-"""More than the nodes of any cluster; about 200 bytes each."""
-NAME_CHARACTERS_MAX: Final = 253
-"""Of a Kubernetes object."""
+_OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
 
-def node_names(body: bytes) -> list[str]:
+def node_names(body: bytes | bytearray) -> list[str]:
     """Return the names of the nodes that a prioritize call asks about, in its order.
 
     Raises: InvalidInputError, with the reason, for anything that is not such a call.
     """
     try:
-        args = decoded(_DECODER.decode, body)
+        args = decoded(_args, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     for names in (args.NodeNames, args.nodeNames, args.nodenames):
@@ -61,15 +91,38 @@ def node_names(body: bytes) -> list[str]:
     raise InvalidInputError("ExtenderArgs", "neither NodeNames nor Nodes is given")
 
 
+def _args(body: bytes) -> _Args:
+    if len(body) > _SMALL_BYTES_MAX:
+        _check_counts(body)
+    _tally.nodes = 0
+    return _DECODER.decode(body)
+
+
+def _check_counts(body: bytes | bytearray) -> None:
+    """Refuse more names than a cluster has nodes before they are decoded; none has a comma.
+
+    Raises: InvalidInputError, msgspec.DecodeError.
+    """
+    outline = _OUTLINE.decode(body)
+    for names in (outline.NodeNames, outline.nodeNames, outline.nodenames):
+        if bytes(names).count(b",") >= NODES_MAX:
+            raise InvalidInputError("ExtenderArgs", f"more than {NODES_MAX} names")
+
+
 def fragment(name: str, score: int) -> bytes:
     """Return one HostPriority, ready to be joined with others."""
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
+
+
+FRAGMENTS_MAX: Final = NODES_MAX // 2
+"""About 200 bytes each."""
 
 
 class Fragments(dict[str, bytes]):
     """HostPriorities by node, ready to be joined; a node that is not there gets *score*.
 
     What has been asked for is kept, within bounds: the scheduler asks for the same names again.
+    So a name is looked at once. Raises: InvalidInputError for what is no name.
     """
 
     def __init__(self, score: int) -> None:
@@ -77,14 +130,16 @@ class Fragments(dict[str, bytes]):
         self._score = score
 
     def __missing__(self, name: str) -> bytes:
+        if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+            raise InvalidInputError("ExtenderArgs", f"a name of {len(name)} characters")
         made = fragment(name, self._score)
-        if len(self) < FRAGMENTS_MAX and len(name) <= NAME_CHARACTERS_MAX:
+        if len(self) < FRAGMENTS_MAX:
             self[name] = made
         return made
 
 
 def answer(names: Iterable[str], fragments: Fragments) -> bytes:
-    """Return a HostPriorityList for all *names*."""
+    """Return a HostPriorityList for all *names*. Raises: InvalidInputError for what is no name."""
     return b"[%b]" % b",".join(map(fragments.__getitem__, names))
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
-from core.edge.http import Health, json_response
+from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
@@ -12,6 +12,8 @@ from core.marks import TAINT_KEY
 from webhook import wire
 
 MUTATE_PATH: Final = "/mutate-node"
+REVIEW_BYTES_MAX: Final = 3 * 1024**2
+"""As much as the API server takes of anybody; a Node that etcd stores is smaller."""
 
 
 def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> web.Application:
@@ -19,7 +21,7 @@ def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> we
     app = make_bones(health, metrics)
 
     async def mutate_node(request: web.Request) -> web.Response:
-        body = await request.read()
+        body = await read_body(request, REVIEW_BYTES_MAX)
         with metrics.review_seconds.time():
             try:
                 answer = wire.review(body, taint_key)

@@ -5,22 +5,21 @@ import logging
 import signal
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
 import orjson
 from aiohttp import web
 
 from core.edge.changes import on_change
 from core.edge.clock import Clock
+from core.edge.connections import LIMITS, Door, Limits, Line, TooMuchError
 from core.edge.logs import fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving
 from core.errors import InvalidInputError
 
-KEEPALIVE_SECONDS: Final = 3600.0
-"""kube-scheduler keeps idle connections 90 s and does not repeat a POST on a closed one."""
-BODY_BYTES_MAX: Final = 64 * 1024**2
-"""Full Node lists of some thousand nodes; aiohttp's own limit would cut at about 90."""
+REASON_CHARACTERS_MAX: Final = 300
+"""Of why a request was refused, in the reply and the log; it may repeat what was sent."""
 DRAIN_SECONDS: Final = 5.0
 """After SIGTERM: time for endpoints to notice that the program is not ready any more."""
 SHUTDOWN_SECONDS: Final = 10.0
@@ -53,7 +52,7 @@ class Health:
 
 def make_app(health: Health, metrics: Metrics) -> web.Application:
     """Return an application with health and metrics; the program adds its own routes."""
-    app = web.Application(middlewares=[_faults], client_max_size=BODY_BYTES_MAX)
+    app = web.Application(middlewares=[_faults])
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -73,6 +72,14 @@ def make_app(health: Health, metrics: Metrics) -> web.Application:
     return app
 
 
+async def read_body(request: web.Request, most_bytes: int) -> bytes | bytearray:
+    """Return a request's body; what has none, or too much, is refused in `_faults`."""
+    line = request.protocol
+    if not isinstance(line, Line):
+        raise TypeError("served by something else than Server")
+    return await line.body(request, most_bytes)
+
+
 def json_response(body: bytes, status: int = 200) -> web.Response:
     """Answer with a complete body, so that Content-Length is set and the connection is kept."""
     return web.Response(body=body, status=status, content_type="application/json")
@@ -80,42 +87,49 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
 
 @web.middleware
 async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what a caller did wrong into 400 with the reason."""
+    """Turn what a caller did wrong into 400 with the reason, and what is too much into 503."""
     try:
         return await handler(request)
     except InvalidInputError as fault:
-        log.warning("refused a request", extra=fields(path=request.path, reason=str(fault)))
-        return json_response(orjson.dumps({"error": str(fault)}), status=400)
+        reason = str(fault)[:REASON_CHARACTERS_MAX]
+        log.warning("refused a request", extra=fields(path=request.path, reason=reason))
+        return json_response(orjson.dumps({"error": reason}), status=400)
+    except TooMuchError as fault:
+        raise web.HTTPServiceUnavailable(text=str(fault)) from fault
 
 
 class Server:
-    """One listening socket of one application."""
+    """One listening port of one application."""
 
     def __init__(
-        self, app: web.Application, listen: str, tls: ssl.SSLContext | None = None
+        self,
+        app: web.Application,
+        listen: str,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         host, _, port = listen.rpartition(":")
-        self._host, self._port, self._tls = host.strip("[]"), int(port), tls
+        self._host, self._port = host.strip("[]"), int(port)
+        self._tls, self._limits = tls, limits
+        self._door: Door | None = None
         self.port = 0
         """The port that is really bound; known after start."""
 
     async def start(self) -> None:
         """Listen. Raises: OSError when the address is taken."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._door = Door(cast("web.Server", self._runner.server), self._tls, self._limits)
+        self.port = await self._door.open(self._host, self._port)
         log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
 
     async def stop(self) -> None:
         """Finish what is under way and close."""
+        if self._door is not None:
+            await self._door.close()
         await self._runner.cleanup()
+        if self._door is not None:
+            self._door.abort()
 
 
 async def follow_files(serving: Serving, certificate: str, key: str, clock: Clock) -> None:

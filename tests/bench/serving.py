@@ -26,6 +26,7 @@ from typing import Final
 from aiohttp import web
 
 from core.edge import http
+from extender import wire
 
 GO_MODULE: Final = Path(__file__).parent / "go"
 LOOPBACK: Final = "127.0.0.1"
@@ -89,7 +90,7 @@ def nothing_app(body: bytes, path: str) -> web.Application:
         await request.read()
         return http.json_response(body)
 
-    app = web.Application(client_max_size=http.BODY_BYTES_MAX)
+    app = web.Application(client_max_size=wire.BODY_BYTES_MAX)
     app.router.add_post(path, nothing)
     return app
 

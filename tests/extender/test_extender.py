@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.edge import http
+from core.edge.connections import Limits
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from core.marks import MARK_LABEL, Details, encode_details
@@ -47,6 +48,9 @@ def ask(asked: View, names: list[str], now: float = 0.0) -> dict[str, int]:
     return wire.scores(asked.answer(wire.names_body(names), now)[0])
 
 
+HOSTS = st.text(min_size=1, max_size=8)
+
+
 @pytest.mark.parametrize("message", ["names", "names_lower", "nodes"])
 def test_every_form_of_the_call(message: str) -> None:
     assert wire.node_names((MESSAGES / f"{message}.json").read_bytes()) == NAMES
@@ -73,7 +77,7 @@ def test_what_is_no_call_is_refused_with_the_reason(body: bytes) -> None:
         wire.node_names(body)
 
 
-@given(st.dictionaries(st.text(max_size=8), st.integers(-10, 10)), st.lists(st.text(max_size=8)))
+@given(st.dictionaries(HOSTS, st.integers(-10, 10)), st.lists(HOSTS))
 def test_joined_fragments_are_the_json_that_json_writes(
     known: dict[str, int], others: list[str]
 ) -> None:
@@ -87,11 +91,31 @@ def test_joined_fragments_are_the_json_that_json_writes(
 
 def test_what_is_remembered_of_names_has_bounds() -> None:
     fragments = wire.Fragments(7)
-    long = "n" * (wire.NAME_CHARACTERS_MAX + 1)
-    names = [long, *map(str, range(wire.FRAGMENTS_MAX + 1))]
+    names = [*map(str, range(wire.FRAGMENTS_MAX + 1))]
     assert len(json.loads(wire.answer(names, fragments))) == len(names)
     assert len(fragments) == wire.FRAGMENTS_MAX
-    assert long not in fragments
+
+
+@pytest.mark.parametrize("name", ["", "n" * 254])
+def test_what_no_node_can_be_called_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="a name of"):
+        view().answer(wire.names_body(["a", name]), 0.0)
+
+
+def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
+    most = ["n" * 253] * wire.NODES_MAX
+    assert len(wire.node_names(wire.names_body(most))) == wire.NODES_MAX
+    nodes = b'{"Nodes":{"items":[%b]}}'
+    one = b'{"metadata":{"name":"n"}}'
+    assert len(wire.node_names(nodes % b",".join([one] * wire.NODES_MAX))) == wire.NODES_MAX
+    for body in (
+        wire.names_body([*most, "n"]),
+        wire.names_body(["n"] * (wire.NODES_MAX + 1)).replace(b"NodeNames", b"nodenames"),
+        b'{"NodeNames":[%b]}' % b",".join([b'""'] * 7_000_000),
+        nodes % b",".join([one] * (wire.NODES_MAX + 1)),
+    ):
+        with pytest.raises(InvalidInputError, match="more than 100000"):
+            wire.node_names(body)
 
 
 def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
@@ -214,4 +238,4 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
 
 
 def test_connections_outlive_the_schedulers_idle_time() -> None:
-    assert http.KEEPALIVE_SECONDS > 90
+    assert Limits().keepalive_seconds > 90

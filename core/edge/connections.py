@@ -1,0 +1,322 @@
+"""Connections of one listening port, with bounds on how many, how long and how much.
+
+Whoever reaches the port may open connections, send half a request, and not read the answer.
+aiohttp bounds what it parses and how long a connection is idle; here are the rest: the time for
+a handshake, a request and an answer, the number of connections, the bytes of bodies and answers
+that are held at once. What has to go to make room is what has waited longest for its peer.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import socket
+import ssl
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+from core.errors import InvalidInputError
+
+BACKLOG: Final = 512
+"""Connections that the system holds until there is room."""
+PIECE_BYTES: Final = 64 * 1024
+"""Of an answer, that wait to be sent; more, and its writer waits."""
+LARGE_BYTES: Final = 256 * 1024
+"""Answers up to this go out at once: that of five thousand names has about 200 kB."""
+PAUSE_SECONDS: Final = 0.1
+"""After the system had no socket for us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a port bears. API server and kube-scheduler give us 2 s and 5 s for all of a call."""
+
+    connections: int = 256
+    """An API server keeps 25 idle ones, a scheduler one or two."""
+    held_bytes: int = 96 * 1024**2
+    """Of bodies and answers at once: the largest body there is, and half as much again."""
+    grace_seconds: float = 1.0
+    """What has waited for less does not make room for others: it is likely at work."""
+    handshake_seconds: float = 5.0
+    headers_seconds: float = 5.0
+    """From the first byte of a request to the last of its headers."""
+    body_seconds: float = 5.0
+    """From the headers to the last byte."""
+    answer_seconds: float = 5.0
+    """For the other side to take the answer."""
+    linger_seconds: float = 1.0
+    """A request that was refused unread is read on for so long, so that the answer is seen."""
+    close_seconds: float = 2.0
+    """For the other side to end TLS, once we have."""
+    keepalive_seconds: float = 180.0
+    """API server and kube-scheduler keep idle connections 90 s, and repeat no POST on a closed
+    one."""
+    sweep_seconds: float = 0.5
+    """How often the times are looked at."""
+
+
+LIMITS: Final = Limits()
+
+log = logging.getLogger("ebb.http")
+
+
+class TooMuchError(Exception):
+    """There is no room for a body among those that are under way."""
+
+
+class Line(web.RequestHandler):
+    """One connection: since when it waits for its peer, until when it may, what it holds."""
+
+    __slots__ = ("_asked", "_door", "_limits", "_wire", "held_bytes", "since", "until")
+
+    def __init__(self, door: "Door", server: web.Server) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # which is how it is turned off
+            keepalive_timeout=door.limits.keepalive_seconds,
+            lingering_time=door.limits.linger_seconds,
+            auto_decompress=False,
+        )
+        self._door, self._limits = door, door.limits
+        self._wire: asyncio.Transport | asyncio.Task[None] | None = None
+        self._asked = False
+        self.held_bytes = 0
+        self.since = self.until = 0.0
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the peer from now on, and no longer than that."""
+        self.since = asyncio.get_running_loop().time()
+        self.until = self.since + seconds
+        self._door.youngest(self)
+
+    def entering(self, task: "asyncio.Task[None]") -> None:
+        """Note who brings the connection up."""
+        self._wire = task
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if isinstance(self._wire, asyncio.Transport):
+            self._wire.abort()
+        elif self._wire is not None:
+            self._wire.cancel()
+        self._door.leave(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: TLS stands."""
+        self._wire = cast("asyncio.Transport", transport)
+        self._wire.set_write_buffer_limits(PIECE_BYTES)
+        super().connection_made(transport)
+        self.wait(self._limits.keepalive_seconds)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End."""
+        self._door.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the first ones after an answer begin a request."""
+        if not self._asked and data:
+            self._asked = True
+            self.wait(self._limits.headers_seconds)
+        super().data_received(data)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:  # noqa: ANN401 as it is there
+        """Log what is our fault: what is no HTTP is the peer's, and it has been told."""
+        if not isinstance(kw.get("exc_info"), HttpProcessingError):
+            super().log_exception(*args, **kw)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer, within bounds; then wait for the next request."""
+        self._door.release(self)
+        self.wait(self._limits.answer_seconds)
+        body = resp.body if isinstance(resp, web.Response) else None
+        if isinstance(body, bytes) and len(body) > LARGE_BYTES:
+            resp = self._large(cast("web.Response", resp), body)
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._door.release(self)
+            self._asked = False
+            self.wait(self._limits.keepalive_seconds)
+
+    def _large(self, answer: web.Response, body: bytes) -> web.Response:
+        """Return it such that it goes out in pieces: of TLS, one write would be taken whole."""
+        if not self._door.hold(self, len(body)):
+            answer = web.Response(status=503, text="too many answers are under way")
+            answer.force_close()
+            return answer
+        answer.body = io.BytesIO(body)
+        return answer
+
+    async def body(self, request: web.BaseRequest, most_bytes: int) -> bytes | bytearray:
+        """Return a request's body.
+
+        Raises: InvalidInputError for what is no body, HTTPRequestEntityTooLarge, TooMuchError.
+        """
+        if (request.content_length or 0) > most_bytes:
+            raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise InvalidInputError("Content-Encoding", "is not taken; allowed: identity")
+        content = request.content
+        if not content.is_eof():
+            self.wait(self._limits.body_seconds)
+        try:
+            whole: bytes | bytearray = await content.readany()
+            self._hold(len(whole))
+            while not content.at_eof():
+                if isinstance(whole, bytes):
+                    whole = bytearray(whole)
+                chunk = await content.readany()
+                self._hold(len(chunk))
+                whole += chunk
+                if len(whole) > most_bytes:
+                    raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
+        # RuntimeError: the peer had gone before we began to read.
+        except (web.RequestPayloadError, ConnectionError, RuntimeError) as fault:
+            raise InvalidInputError("body", str(fault)) from fault
+        return whole
+
+    def _hold(self, count: int) -> None:
+        if not self._door.hold(self, count):
+            raise TooMuchError("too many requests are under way")
+
+
+class Door:
+    """The listening sockets of one port, and its lines, the one that waits longest first."""
+
+    def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: Limits) -> None:
+        self._server, self._tls, self.limits = server, tls, limits
+        self._lines: dict[Line, None] = {}
+        self._left = asyncio.Event()
+        self._held_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners: list[socket.socket] = []
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen. Returns: the port that is bound. Raises: OSError when the address is taken."""
+        loop = asyncio.get_running_loop()
+        bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+        self._listeners = [shared.dup() for shared in bound.sockets]
+        bound.close()
+        for listener in self._listeners:
+            listener.listen(BACKLOG)
+            self._start(self._accept(listener))
+        self._start(self._sweep())
+        return int(self._listeners[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Take no more connections; those that are up stay."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
+
+    def abort(self) -> None:
+        """Close what is still up."""
+        for line in list(self._lines):
+            line.abort()
+
+    def youngest(self, line: Line) -> None:
+        """Put a line behind all others: it has just begun to wait."""
+        if line in self._lines:  # not one that was closed and does not know it yet
+            del self._lines[line]
+            self._lines[line] = None
+
+    def leave(self, line: Line) -> None:
+        """Forget a line."""
+        self.release(line)
+        self._lines.pop(line, None)
+        self._left.set()
+
+    def hold(self, line: Line, count: int) -> bool:
+        """Let a line hold more bytes; False: there is no room, and nobody to make some."""
+        while self._held_bytes + count > self.limits.held_bytes:
+            holders = (one for one in self._lines if one.held_bytes and one is not line)
+            oldest = next(holders, None)
+            if oldest is None or self._age(oldest) < self.limits.grace_seconds:
+                return False
+            oldest.abort()
+        line.held_bytes += count
+        self._held_bytes += count
+        return True
+
+    def release(self, line: Line) -> None:
+        """Let go of all bytes that a line holds."""
+        self._held_bytes -= line.held_bytes
+        line.held_bytes = 0
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                plain, _ = await loop.sock_accept(listener)
+            except OSError as fault:  # no file descriptor left, or the peer has gone already
+                log.warning("no connection accepted: %s", fault)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            try:
+                await self._room()
+            except asyncio.CancelledError:
+                plain.close()
+                raise
+            line = Line(self, self._server)
+            self._lines[line] = None
+            line.entering(self._start(self._enter(plain, line)))
+            line.wait(self.limits.handshake_seconds)
+
+    async def _room(self) -> None:
+        """Wait until a connection may come in; the one that waits longest may have to go."""
+        while len(self._lines) >= self.limits.connections:
+            oldest = next(iter(self._lines))
+            left = self.limits.grace_seconds - self._age(oldest)
+            if left <= 0:
+                oldest.abort()
+                return
+            self._left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), left)
+
+    async def _enter(self, plain: socket.socket, line: Line) -> None:
+        times = {}
+        if self._tls is not None:
+            times = {
+                "ssl_handshake_timeout": self.limits.handshake_seconds,
+                "ssl_shutdown_timeout": self.limits.close_seconds,
+            }
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: line, plain, ssl=self._tls, **times
+            )
+        except OSError:  # of TLS, of time, of the network: it is the peer's
+            plain.close()
+            self.leave(line)
+        except asyncio.CancelledError:
+            plain.close()
+            self.leave(line)
+            raise
+
+    async def _sweep(self) -> None:
+        """Close what has waited too long."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.limits.sweep_seconds)
+            now = loop.time()
+            for line in [line for line in self._lines if line.until < now]:
+                line.abort()
+
+    def _age(self, line: Line) -> float:
+        return asyncio.get_running_loop().time() - line.since

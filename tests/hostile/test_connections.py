@@ -1,0 +1,297 @@
+"""Peers that hold what they have been given: both ways to listen, over real sockets."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Self
+
+import pytest
+from aiohttp import web
+
+from core.edge import http, tls
+from core.edge.clock import SystemClock
+from core.edge.connections import Limits
+from core.edge.metrics import Metrics
+
+PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
+PATIENCE_SECONDS = 20.0
+"""Of a test that fails."""
+NEVER = 1e6
+BODY_BYTES_MAX = 2_000_000
+LONG = Limits(
+    connections=8,
+    held_bytes=4_000_000,
+    grace_seconds=0.0,
+    handshake_seconds=NEVER,
+    headers_seconds=NEVER,
+    body_seconds=NEVER,
+    answer_seconds=NEVER,
+    keepalive_seconds=NEVER,
+    sweep_seconds=0.01,
+)
+"""Nothing ends by time: each test shortens what it is about."""
+GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+POST = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Peer]]
+
+
+class Port:
+    """A server with limits, and those who come to it."""
+
+    def __init__(self, *, secure: bool) -> None:
+        self.secure = secure
+        self._stack = contextlib.AsyncExitStack()
+        self._port = 0
+        self._server: http.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def listen(self, limits: Limits) -> None:
+        app = http.make_app(http.Health(), Metrics())
+
+        async def length(request: web.Request) -> web.Response:
+            body = await http.read_body(request, BODY_BYTES_MAX)
+            return http.json_response(b"%d" % len(body))
+
+        async def large(_: web.Request) -> web.Response:
+            return http.json_response(b" " * 50_000_000)
+
+        app.router.add_post("/length", length)
+        app.router.add_get("/large", large)
+        context = tls.serving(PAIR) if self.secure else None
+        server = http.Server(app, "127.0.0.1:0", context, limits)
+        await server.start()
+        self._stack.push_async_callback(server.stop)
+        self._port = server.port
+        self._server = server
+
+    def lines(self) -> int:
+        """Return how many connections the server has."""
+        assert self._server is not None
+        assert self._server._door is not None
+        return len(self._server._door._lines)
+
+    async def connect(self, *, secure: bool | None = None) -> Peer:
+        context: ssl.SSLContext | None = None
+        if self.secure if secure is None else secure:
+            context = tls.trusting(PAIR.ca)
+        host = "localhost" if context else None
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, ssl=context, server_hostname=host
+        )
+        self._stack.callback(_abort, writer)
+        return reader, writer
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
+    async with Port(secure=request.param) as made:
+        yield made
+
+
+async def closed(peer: Peer) -> bytes:
+    """Wait until the server has closed. Returns: what it said before."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        try:
+            return await peer[0].read()
+        except (ConnectionError, ssl.SSLError):
+            return b""
+
+
+async def answered(peer: Peer, sent: bytes = b"") -> tuple[int, bytes]:
+    """Send, and read one answer: status and body."""
+    reader, writer = peer
+    writer.write(sent)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        (length,) = (
+            int(line.split(":")[1])
+            for line in head.splitlines()
+            if line.lower().startswith("content-length")
+        )
+        return int(head.split()[1]), await reader.readexactly(length)
+
+
+@pytest.mark.parametrize("sent", [b"G", GET[:-2], b"GET / HTTP/1.1\r\nA: " + b"a" * 5000])
+async def test_half_a_head_is_not_waited_for(port: Port, sent: bytes) -> None:
+    await port.listen(replace(LONG, headers_seconds=0.05))
+    peer = await port.connect()
+    peer[1].write(sent)
+    assert await closed(peer) == b""
+
+
+async def test_bytes_that_drip_win_no_time(port: Port) -> None:
+    await port.listen(replace(LONG, headers_seconds=0.2))
+    peer = await port.connect()
+
+    async def drip() -> None:
+        peer[1].write(b"GET / HTTP/1.1\r\n")
+        while True:
+            peer[1].write(b"A: a\r\n")
+            await asyncio.sleep(0.02)
+
+    dripping = asyncio.create_task(drip())
+    assert await closed(peer) == b""
+    dripping.cancel()
+
+
+async def test_half_a_body_is_not_waited_for(port: Port) -> None:
+    await port.listen(replace(LONG, body_seconds=0.05))
+    peer = await port.connect()
+    peer[1].write(POST % 1000 + b"a" * 999)
+    assert await closed(peer) == b""
+
+
+async def test_half_a_handshake_is_not_waited_for() -> None:
+    async with Port(secure=True) as port:
+        await port.listen(replace(LONG, handshake_seconds=0.05))
+        peer = await port.connect(secure=False)
+        peer[1].write(b"\x16\x03\x01\x02\x00\x01")
+        await closed(peer)
+
+
+async def test_an_answer_that_is_not_taken_is_dropped(port: Port) -> None:
+    await port.listen(replace(LONG, answer_seconds=0.05, held_bytes=100_000_000))
+    peer = await port.connect()
+    peer[1].transport.pause_reading()  # type: ignore[attr-defined]
+    peer[1].write(GET.replace(b"livez", b"large"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while port.lines():  # noqa: ASYNC110 the server tells nobody
+            await asyncio.sleep(0.01)
+    peer[1].transport.resume_reading()  # type: ignore[attr-defined]
+    assert len(await closed(peer)) < 50_000_000
+
+
+async def test_an_idle_connection_is_kept_through_all_that(port: Port) -> None:
+    short = replace(LONG, headers_seconds=0.02, body_seconds=0.02, answer_seconds=0.02)
+    await port.listen(short)
+    peer, other = await port.connect(), await port.connect()
+    assert await answered(peer, GET) == (200, b"ok")
+    other[1].write(b"G")
+    await closed(other)  # what is late has been closed in the meantime
+    assert await answered(peer, POST % 3 + b"abc") == (200, b"3")
+
+
+async def test_an_idle_connection_ends_at_last(port: Port) -> None:
+    await port.listen(replace(LONG, keepalive_seconds=0.05))
+    new, used = await port.connect(), await port.connect()
+    assert await answered(used, GET) == (200, b"ok")
+    assert await closed(new) == await closed(used) == b""
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /li", POST % 9, GET])
+async def test_those_who_wait_longest_make_room(port: Port, sent: bytes) -> None:
+    await port.listen(LONG)
+    crowd = [await port.connect() for _ in range(LONG.connections)]
+    for peer in crowd:
+        peer[1].write(sent)
+    assert await answered(await port.connect(), GET) == (200, b"ok")
+    assert await answered(await port.connect(), GET) == (200, b"ok")
+    ended = [asyncio.create_task(closed(peer)) for peer in crowd]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while sum(task.done() for task in ended) < 2:
+            await asyncio.wait([t for t in ended if not t.done()], return_when="FIRST_COMPLETED")
+    for task in ended:
+        task.cancel()
+
+
+async def test_a_crowd_that_never_shakes_hands_locks_nobody_out() -> None:
+    async with Port(secure=True) as port:
+        await port.listen(LONG)
+        for _ in range(3 * LONG.connections):
+            await port.connect(secure=False)
+        assert await answered(await port.connect(), GET) == (200, b"ok")
+
+
+async def test_what_is_young_is_waited_for_until_it_has_gone(port: Port) -> None:
+    await port.listen(replace(LONG, grace_seconds=NEVER, connections=2))
+    first, second = await port.connect(), await port.connect()
+    assert await answered(first, GET) == (200, b"ok")
+    assert await answered(second, GET) == (200, b"ok")
+    third = asyncio.create_task(port.connect())
+    assert await answered(first, GET) == (200, b"ok")
+    second[1].close()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await answered(await third, GET) == (200, b"ok")
+
+
+async def test_bodies_that_are_held_make_room_for_one_that_comes(port: Port) -> None:
+    await port.listen(LONG)
+    crowd = [await port.connect() for _ in range(6)]
+    for peer in crowd:  # 6 times 1.9 MB do not fit
+        peer[1].write(POST % 1_900_001 + b"a" * 1_900_000)
+        await peer[1].drain()
+    body = b"b" * 1_900_000
+    assert await answered(await port.connect(), POST % len(body) + body) == (200, b"1900000")
+
+
+async def test_where_nothing_may_go_there_is_503(port: Port) -> None:
+    await port.listen(replace(LONG, grace_seconds=NEVER, held_bytes=1_000_000))
+    peer = await port.connect()
+    body = b"b" * 1_000_001
+    assert (await answered(peer, POST % len(body) + body))[0] == 503
+    again = await port.connect()
+    assert await answered(again, POST % 1_000_000 + body[1:]) == (200, b"1000000")
+
+
+async def test_an_answer_counts_too(port: Port) -> None:
+    await port.listen(replace(LONG, grace_seconds=NEVER))
+    peer = await port.connect()
+    assert (await answered(peer, GET.replace(b"livez", b"large")))[0] == 503
+
+
+CHUNKED = b"POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENCODED = (
+    b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\nContent-Length: 3\r\n\r\nabc"
+)
+REFUSED = {
+    "a length beyond the limit": (POST % 2_000_001, 413),
+    "a length of 70 digits": (POST.replace(b"%d", b"9" * 70), 400),
+    "a length that is none": (POST.replace(b"%d", b"-1"), 400),
+    "two lengths": (POST.replace(b"%d", b"1\r\nContent-Length: 2"), 400),
+    "a length and chunks": (CHUNKED.replace(b"Host: a", b"Content-Length: 3") + b"3\r\nabc", 400),
+    "chunks beyond the limit": (CHUNKED + b"200000\r\n" + b"a" * 0x200000, 413),
+    "a chunk without a size": (CHUNKED + b"x\r\nabc\r\n", 400),
+    "a chunk that goes on": (CHUNKED + b"2\r\nabcdef\r\n0\r\n\r\n", 400),
+    "a chunk of 2^70": (CHUNKED + b"400000000000000000\r\nabc", 400),
+    "gzip": (ENCODED % b"gzip", 400),
+    "deflate": (ENCODED % b"deflate", 400),
+    "br": (ENCODED % b"br", 400),
+    "zstd": (ENCODED % b"zstd", 400),
+    "an encoding of nobody": (ENCODED % b"\xff\xfe", 400),
+    "no HTTP": (b"\x00\xff\r\n\r\n", 400),
+    "another version": (b"GET / HTTP/9.9\r\n\r\n", 400),
+    "a long line": (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 400),
+    "many headers": (b"GET / HTTP/1.1\r\n" + b"A: a\r\n" * 5000 + b"\r\n", 400),
+    "another path": (GET.replace(b"livez", b"%ff/../x"), 404),
+    "another method": (GET.replace(b"GET", b"PUT"), 405),
+    "an expectation": (GET.replace(b"Host", b"Expect: miracle\r\nHost"), 417),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_is_no_request_is_refused(port: Port, case: str) -> None:
+    sent, status = REFUSED[case]
+    await port.listen(LONG)
+    assert (await answered(await port.connect(), sent))[0] == status
+
+
+async def test_a_server_that_leaves_waits_for_nobody(port: Port) -> None:
+    await port.listen(LONG)
+    peers = [await port.connect() for _ in range(3)]
+    peers[0][1].write(GET[:9])
+    assert await answered(peers[1], GET) == (200, b"ok")
+    await port._stack.aclose()
+    for peer in peers:
+        await closed(peer)
