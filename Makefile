@@ -48,8 +48,8 @@ days: setup ## 1,000 simulated days with faults and restarts, half an hour; --se
 laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at 1,000
 	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
 
-hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters among others
-	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile $(ARGS)
+hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
+	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
 
 fix: setup ## format, repair what the linter can, write docs/reasons.md
 	$(BIN)/ruff format .

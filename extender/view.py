@@ -51,7 +51,7 @@ class View:
                 return f"no news of {resource} for {now - news:.0f} s"
         return None
 
-    def answer(self, body: bytes | bytearray, now: float) -> tuple[bytes, bool]:
+    def answer(self, body: bytes, now: float) -> tuple[bytes, bool]:
         """Return the answer to a prioritize call, and whether it is a real one, not neutral.
 
         Nodes that the view does not hold are unmarked, as far as anybody knows: with `marks` they

@@ -73,7 +73,7 @@ _DECODER: Final = msgspec.json.Decoder(_Args)
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
 
-def node_names(body: bytes | bytearray) -> list[str]:
+def node_names(body: bytes) -> list[str]:
     """Return the names of the nodes that a prioritize call asks about, in its order.
 
     Raises: InvalidInputError, with the reason, for anything that is not such a call.
@@ -98,7 +98,7 @@ def _args(body: bytes) -> _Args:
     return _DECODER.decode(body)
 
 
-def _check_counts(body: bytes | bytearray) -> None:
+def _check_counts(body: bytes) -> None:
     """Refuse more names than a cluster has nodes before they are decoded; none has a comma.
 
     Raises: InvalidInputError, msgspec.DecodeError.

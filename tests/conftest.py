@@ -3,6 +3,9 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("hostile", max_examples=10_000, deadline=None)
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all
 # programs that they start: some tests send it.

@@ -78,7 +78,7 @@ class Answer:
     patched: bool
 
 
-def review(body: bytes | bytearray, taint_key: str = TAINT_KEY) -> Answer:
+def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
     """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
 
     Pure, so a dry run is answered like any other. Raises: InvalidInputError.

@@ -25,7 +25,7 @@ BACKLOG: Final = 512
 """Connections that the system holds until there is room."""
 PIECE_BYTES: Final = 64 * 1024
 """Of an answer, that wait to be sent; more, and its writer waits."""
-LARGE_BYTES: Final = 256 * 1024
+LARGE_BYTES: Final = 512 * 1024
 """Answers up to this go out at once: that of five thousand names has about 200 kB."""
 PAUSE_SECONDS: Final = 0.1
 """After the system had no socket for us."""
@@ -43,11 +43,12 @@ class Limits:
     """What has waited for less does not make room for others: it is likely at work."""
     handshake_seconds: float = 5.0
     headers_seconds: float = 5.0
-    """From the first byte of a request to the last of its headers."""
+    """From the first byte of a request to the last of its headers; of one that comes whole, to
+    the last of its answer."""
     body_seconds: float = 5.0
     """From the headers to the last byte."""
     answer_seconds: float = 5.0
-    """For the other side to take the answer."""
+    """For the other side to take a large answer."""
     linger_seconds: float = 1.0
     """A request that was refused unread is read on for so long, so that the answer is seen."""
     close_seconds: float = 2.0
@@ -71,7 +72,7 @@ class TooMuchError(Exception):
 class Line(web.RequestHandler):
     """One connection: since when it waits for its peer, until when it may, what it holds."""
 
-    __slots__ = ("_asked", "_door", "_limits", "_wire", "held_bytes", "since", "until")
+    __slots__ = ("_asked", "_door", "_limits", "_now", "_wire", "held_bytes", "since", "until")
 
     def __init__(self, door: "Door", server: web.Server) -> None:
         super().__init__(
@@ -82,7 +83,7 @@ class Line(web.RequestHandler):
             lingering_time=door.limits.linger_seconds,
             auto_decompress=False,
         )
-        self._door, self._limits = door, door.limits
+        self._door, self._limits, self._now = door, door.limits, door.now
         self._wire: asyncio.Transport | asyncio.Task[None] | None = None
         self._asked = False
         self.held_bytes = 0
@@ -90,9 +91,8 @@ class Line(web.RequestHandler):
 
     def wait(self, seconds: float) -> None:
         """Wait for the peer from now on, and no longer than that."""
-        self.since = asyncio.get_running_loop().time()
+        self.since = self._now()
         self.until = self.since + seconds
-        self._door.youngest(self)
 
     def entering(self, task: "asyncio.Task[None]") -> None:
         """Note who brings the connection up."""
@@ -134,15 +134,17 @@ class Line(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Answer, within bounds; then wait for the next request."""
-        self._door.release(self)
-        self.wait(self._limits.answer_seconds)
+        if self.held_bytes:
+            self._door.release(self)
         body = resp.body if isinstance(resp, web.Response) else None
         if isinstance(body, bytes) and len(body) > LARGE_BYTES:
+            self.wait(self._limits.answer_seconds)
             resp = self._large(cast("web.Response", resp), body)
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._door.release(self)
+            if self.held_bytes:
+                self._door.release(self)
             self._asked = False
             self.wait(self._limits.keepalive_seconds)
 
@@ -155,45 +157,46 @@ class Line(web.RequestHandler):
         answer.body = io.BytesIO(body)
         return answer
 
-    async def body(self, request: web.BaseRequest, most_bytes: int) -> bytes | bytearray:
+    async def body(self, request: web.BaseRequest, most_bytes: int) -> bytes:
         """Return a request's body.
 
         Raises: InvalidInputError for what is no body, HTTPRequestEntityTooLarge, TooMuchError.
         """
-        if (request.content_length or 0) > most_bytes:
-            raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise InvalidInputError("Content-Encoding", "is not taken; allowed: identity")
-        content = request.content
-        if not content.is_eof():
-            self.wait(self._limits.body_seconds)
         try:
-            whole: bytes | bytearray = await content.readany()
-            self._hold(len(whole))
-            while not content.at_eof():
-                if isinstance(whole, bytes):
-                    whole = bytearray(whole)
-                chunk = await content.readany()
-                self._hold(len(chunk))
-                whole += chunk
-                if len(whole) > most_bytes:
-                    raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
+            if not request.content.is_eof():
+                return await self._incoming(request, most_bytes)
+            whole = request.content.read_nowait()
         # RuntimeError: the peer had gone before we began to read.
         except (web.RequestPayloadError, ConnectionError, RuntimeError) as fault:
             raise InvalidInputError("body", str(fault)) from fault
+        if len(whole) > most_bytes:
+            raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
         return whole
 
-    def _hold(self, count: int) -> None:
-        if not self._door.hold(self, count):
-            raise TooMuchError("too many requests are under way")
+    async def _incoming(self, request: web.BaseRequest, most_bytes: int) -> bytes:
+        """Wait for a body's bytes, and hold what has come."""
+        if (request.content_length or 0) > most_bytes:
+            raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
+        self.wait(self._limits.body_seconds)
+        whole = bytearray()
+        while chunk := await request.content.readany():
+            if not self._door.hold(self, len(chunk)):
+                raise TooMuchError("too many requests are under way")
+            whole += chunk
+            if len(whole) > most_bytes:
+                raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
+        return bytes(whole)
 
 
 class Door:
-    """The listening sockets of one port, and its lines, the one that waits longest first."""
+    """The listening sockets of one port, and its lines."""
 
     def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: Limits) -> None:
         self._server, self._tls, self.limits = server, tls, limits
-        self._lines: dict[Line, None] = {}
+        self.now = asyncio.get_running_loop().time
+        self._lines: dict[Line, None] = {}  # in the order in which they came
         self._left = asyncio.Event()
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -224,12 +227,6 @@ class Door:
         for line in list(self._lines):
             line.abort()
 
-    def youngest(self, line: Line) -> None:
-        """Put a line behind all others: it has just begun to wait."""
-        if line in self._lines:  # not one that was closed and does not know it yet
-            del self._lines[line]
-            self._lines[line] = None
-
     def leave(self, line: Line) -> None:
         """Forget a line."""
         self.release(line)
@@ -240,7 +237,7 @@ class Door:
         """Let a line hold more bytes; False: there is no room, and nobody to make some."""
         while self._held_bytes + count > self.limits.held_bytes:
             holders = (one for one in self._lines if one.held_bytes and one is not line)
-            oldest = next(holders, None)
+            oldest = min(holders, key=_since, default=None)
             if oldest is None or self._age(oldest) < self.limits.grace_seconds:
                 return False
             oldest.abort()
@@ -281,7 +278,7 @@ class Door:
     async def _room(self) -> None:
         """Wait until a connection may come in; the one that waits longest may have to go."""
         while len(self._lines) >= self.limits.connections:
-            oldest = next(iter(self._lines))
+            oldest = min(self._lines, key=_since)
             left = self.limits.grace_seconds - self._age(oldest)
             if left <= 0:
                 oldest.abort()
@@ -311,12 +308,15 @@ class Door:
 
     async def _sweep(self) -> None:
         """Close what has waited too long."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
-            now = loop.time()
+            now = self.now()
             for line in [line for line in self._lines if line.until < now]:
                 line.abort()
 
     def _age(self, line: Line) -> float:
-        return asyncio.get_running_loop().time() - line.since
+        return self.now() - line.since
+
+
+def _since(line: Line) -> float:
+    return line.since

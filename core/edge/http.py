@@ -72,7 +72,7 @@ def make_app(health: Health, metrics: Metrics) -> web.Application:
     return app
 
 
-async def read_body(request: web.Request, most_bytes: int) -> bytes | bytearray:
+async def read_body(request: web.Request, most_bytes: int) -> bytes:
     """Return a request's body; what has none, or too much, is refused in `_faults`."""
     line = request.protocol
     if not isinstance(line, Line):
