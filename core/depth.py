@@ -38,12 +38,12 @@ _ESCAPES: Final = re.compile(
 """Pairs of surrogates, single ones, and all others, so that a backslash's own is none."""
 
 
-def decoded(decode: Callable[[bytes], Value_], raw: bytes) -> Value_:
-    """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*."""
+def decoded(decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = None) -> Value_:
+    """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*, `pruned`."""
     try:
         return decode(raw)
     except RecursionError:
-        return decode(pruned(raw))
+        return decode(pruned(raw, steps_max))
 
 
 def legible(raw: bytes) -> bytes:
@@ -51,11 +51,17 @@ def legible(raw: bytes) -> bytes:
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
 
 
-def pruned(raw: bytes) -> bytes:
-    """Return JSON whose values deeper than DEPTH_MAX are null; of what is no JSON, something."""
+def pruned(raw: bytes, steps_max: int | None = None) -> bytes:
+    """Return JSON whose values deeper than DEPTH_MAX are null; of what is no JSON, something.
+
+    *steps_max*: how many runs of brackets are looked at, a microsecond each; None: all.
+    Raises: RecursionError for more.
+    """
     parts: list[bytes] = []
     kept = depth = 0
-    for found in _BRACKETS.finditer(raw):
+    for step, found in enumerate(_BRACKETS.finditer(raw)):
+        if step == steps_max:
+            raise RecursionError(f"nests too deep, and has more than {step} runs of brackets")
         start, end = found.span(1)
         before = depth
         bracket = raw[start : start + 1]

@@ -19,6 +19,8 @@ NODES_MAX: Final = 100_000
 """More than the nodes of any cluster."""
 NAME_CHARACTERS_MAX: Final = 253
 """Of a Kubernetes object."""
+STEPS_MAX: Final = 1_000_000
+"""Of cutting what nests too deep, about a second: 60 MB of brackets would take half a minute."""
 _SMALL_BYTES_MAX: Final = NODES_MAX * len('"n",')
 """What is not longer cannot have more names; five thousand names have about 100 kB."""
 
@@ -79,7 +81,7 @@ def node_names(body: bytes) -> list[str]:
     Raises: InvalidInputError, with the reason, for anything that is not such a call.
     """
     try:
-        args = decoded(_args, body)
+        args = decoded(_args, body, STEPS_MAX)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     for names in (args.NodeNames, args.nodeNames, args.nodenames):

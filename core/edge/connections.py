@@ -13,12 +13,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from core.edge.limits import Limits
 from core.errors import InvalidInputError
 
 BACKLOG: Final = 512
@@ -27,40 +27,10 @@ PIECE_BYTES: Final = 64 * 1024
 """Of an answer, that wait to be sent; more, and its writer waits."""
 LARGE_BYTES: Final = 512 * 1024
 """Answers up to this go out at once: that of five thousand names has about 200 kB."""
+CHUNK_BYTES: Final = 64
+"""What a piece of a body takes beside its bytes."""
 PAUSE_SECONDS: Final = 0.1
 """After the system had no socket for us."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a port bears. API server and kube-scheduler give us 2 s and 5 s for all of a call."""
-
-    connections: int = 256
-    """An API server keeps 25 idle ones, a scheduler one or two."""
-    held_bytes: int = 96 * 1024**2
-    """Of bodies and answers at once: the largest body there is, and half as much again."""
-    grace_seconds: float = 1.0
-    """What has waited for less does not make room for others: it is likely at work."""
-    handshake_seconds: float = 5.0
-    headers_seconds: float = 5.0
-    """From the first byte of a request to the last of its headers; of one that comes whole, to
-    the last of its answer."""
-    body_seconds: float = 5.0
-    """From the headers to the last byte."""
-    answer_seconds: float = 5.0
-    """For the other side to take a large answer."""
-    linger_seconds: float = 1.0
-    """A request that was refused unread is read on for so long, so that the answer is seen."""
-    close_seconds: float = 2.0
-    """For the other side to end TLS, once we have."""
-    keepalive_seconds: float = 180.0
-    """API server and kube-scheduler keep idle connections 90 s, and repeat no POST on a closed
-    one."""
-    sweep_seconds: float = 0.5
-    """How often the times are looked at."""
-
-
-LIMITS: Final = Limits()
 
 log = logging.getLogger("ebb.http")
 
@@ -180,14 +150,19 @@ class Line(web.RequestHandler):
         if (request.content_length or 0) > most_bytes:
             raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
         self.wait(self._limits.body_seconds)
-        whole = bytearray()
-        while chunk := await request.content.readany():
-            if not self._door.hold(self, len(chunk)):
-                raise TooMuchError("too many requests are under way")
-            whole += chunk
-            if len(whole) > most_bytes:
-                raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
-        return bytes(whole)
+        chunks: list[bytes] = []
+        length = 0
+        try:
+            while chunk := await request.content.readany():
+                if not self._door.hold(self, len(chunk) + CHUNK_BYTES):
+                    raise TooMuchError("too many requests are under way")
+                chunks.append(chunk)
+                length += len(chunk)
+                if length > most_bytes:
+                    raise web.HTTPRequestEntityTooLarge(most_bytes, length)
+            return b"".join(chunks)
+        finally:
+            chunks.clear()  # or the trace of a fault would hold them until garbage is collected
 
 
 class Door:

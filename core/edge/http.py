@@ -12,7 +12,8 @@ from aiohttp import web
 
 from core.edge.changes import on_change
 from core.edge.clock import Clock
-from core.edge.connections import LIMITS, Door, Limits, Line, TooMuchError
+from core.edge.connections import Door, Line, TooMuchError
+from core.edge.limits import LIMITS, Limits
 from core.edge.logs import fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving

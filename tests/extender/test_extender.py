@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.edge import http
-from core.edge.connections import Limits
+from core.edge.limits import Limits
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from core.marks import MARK_LABEL, Details, encode_details

@@ -10,9 +10,9 @@ from typing import Self
 import pytest
 from aiohttp import web
 
-from core.edge import http, tls
+from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
-from core.edge.connections import Limits
+from core.edge.limits import Limits
 from core.edge.metrics import Metrics
 
 PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
@@ -65,7 +65,7 @@ class Port:
 
         app.router.add_post("/length", length)
         app.router.add_get("/large", large)
-        context = tls.serving(PAIR) if self.secure else None
+        context = serving.serving(PAIR) if self.secure else None
         server = http.Server(app, "127.0.0.1:0", context, limits)
         await server.start()
         self._stack.push_async_callback(server.stop)
@@ -81,7 +81,7 @@ class Port:
     async def connect(self, *, secure: bool | None = None) -> Peer:
         context: ssl.SSLContext | None = None
         if self.secure if secure is None else secure:
-            context = tls.trusting(PAIR.ca)
+            context = serving.trusting(PAIR.ca)
         host = "localhost" if context else None
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self._port, ssl=context, server_hostname=host
@@ -237,12 +237,12 @@ async def test_bodies_that_are_held_make_room_for_one_that_comes(port: Port) -> 
 
 
 async def test_where_nothing_may_go_there_is_503(port: Port) -> None:
-    await port.listen(replace(LONG, grace_seconds=NEVER, held_bytes=1_000_000))
+    await port.listen(replace(LONG, grace_seconds=NEVER, held_bytes=1_100_000))
     peer = await port.connect()
-    body = b"b" * 1_000_001
+    body = b"b" * 1_200_000
     assert (await answered(peer, POST % len(body) + body))[0] == 503
     again = await port.connect()
-    assert await answered(again, POST % 1_000_000 + body[1:]) == (200, b"1000000")
+    assert await answered(again, POST % 1_000_000 + body[:1_000_000]) == (200, b"1000000")
 
 
 async def test_an_answer_counts_too(port: Port) -> None:

@@ -28,7 +28,16 @@ from core.programs import ExtenderConfig
 from extender import wire
 from extender.app import make_app as make_extender
 from extender.view import View
-from tests.hostile.mutations import BYTES, EDITS, Json, edited, odd_node_reviews, written
+from tests.hostile.mutations import (
+    BYTES,
+    DEEP,
+    DEEP_BYTES,
+    EDITS,
+    Json,
+    edited,
+    odd_node_reviews,
+    written,
+)
 from tests.support import odd_nodes, taint_rules
 from tests.support.admission import apply_json_patch
 from tests.support.builders import node
@@ -126,7 +135,10 @@ def check_reviewed(sent: bytes, status: int, answer: bytes) -> str:
     if status != 200:
         check_refusal(status, answer)
         return "refused"
-    check_review(json.loads(sent.decode(errors="replace")), answer)
+    if DEEP_BYTES in sent:  # deeper than we can read it here; what it must not change: below
+        assert json.loads(answer)["response"]["allowed"] is True
+    else:
+        check_review(json.loads(sent.decode(errors="replace")), answer)
     return "patched" if b'"patch"' in answer else "unchanged"
 
 
@@ -211,7 +223,8 @@ def check_scored(sent: bytes, status: int, answer: bytes) -> str:
     if status != 200:
         check_refusal(status, answer)
         return "refused"
-    check_scores(names(json.loads(sent.decode(errors="replace"))), answer)
+    shallow = sent.replace(DEEP_BYTES, b"null")
+    check_scores(names(json.loads(shallow.decode(errors="replace"))), answer)
     return "scored"
 
 
@@ -256,6 +269,38 @@ def test_calls_with_mutated_bytes(extender: Front) -> None:
 
     run()
     seen.check("refused", "scored")
+
+
+def nested(document: Json, path: str) -> bytes:
+    """Write the document with a value at *path* that nests 9,000 deep."""
+    document = deepcopy(document)
+    *way, last = path.split("/")
+    target: Any = document
+    for step in way:
+        target = target[int(step)] if isinstance(target, list) else target.setdefault(step, {})
+    target[last] = DEEP
+    return written(document, plain=True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "request/object/metadata/managedFields",
+        "request/oldObject/metadata/managedFields",
+        "request/object/status/later",
+        "request/options",
+        "later",
+    ],
+)
+def test_what_nests_and_is_not_read_changes_no_answer(webhook: Front, path: str) -> None:
+    review = next(one for one in REVIEWS if one["request"]["operation"] == "UPDATE")
+    assert webhook.asked(nested(review, path)) == webhook.asked(written(review, plain=True))
+
+
+@pytest.mark.parametrize("path", ["Pod/metadata/managedFields", "Nodes/items/0/metadata/later"])
+def test_what_nests_in_a_call_changes_no_answer(extender: Front, path: str) -> None:
+    call = next(one for one in CALLS if one.get("Nodes"))
+    assert extender.asked(nested(call, path)) == extender.asked(written(call, plain=True))
 
 
 HUGE = {
