@@ -133,9 +133,11 @@ class Reaches:
         kept = found if len(found) <= REACHES_MAX else _fair(found, by_nodes, asked)
         gone = {nodes for _, nodes in found} - {nodes for _, nodes in kept}
         kept = sorted(kept, key=lambda one: (-len(one[1]), one))
-        names = _names([key for key, _ in kept])
-        reaches = (Reach(*one, name) for one, name in zip(kept, names, strict=True))
-        return tuple(reaches), frozenset(one for nodes in gone for one in by_nodes[nodes])
+        texts, sets = [key for key, _ in kept], [nodes for _, nodes in kept]
+        keys, names = _numbered(texts), _numbered(map(_short, texts))
+        return tuple(map(Reach, keys, sets, names)), frozenset(
+            one for nodes in gone for one in by_nodes[nodes]
+        )
 
 
 def _fair(
@@ -231,15 +233,18 @@ def _requirement(asked: Requirement) -> str:
             return f"{key} {other.lower()} {values}"
 
 
-def _names(keys: Sequence[str]) -> list[str]:
-    """Cut the keys for people, and number those that are the same then."""
-    seen: Counter[str] = Counter()
-    names = []
-    for key in keys:
-        # kubernetes.io/os and its like are known without their domain.
-        name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
-        if len(name) > NAME_CHARACTERS_MAX:
-            name = f"{name[: NAME_CHARACTERS_MAX - 3]}..."
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
-    return names
+def _short(key: str) -> str:
+    """Shorten the key for people; kubernetes.io/os and its like are known without their domain."""
+    name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
+
+
+def _numbered(texts: Iterable[str]) -> list[str]:
+    """Tell those apart that are the same: two templates may read alike and mean other nodes."""
+    found: dict[str, None] = {}
+    for text in texts:
+        number, own = 1, text
+        while own in found:
+            number, own = number + 1, f"{text} #{number + 1}"
+        found[own] = None
+    return list(found)

@@ -283,6 +283,23 @@ def test_headroom_is_of_each_reach_and_is_no_load() -> None:
     assert "headroom" in codes["b1"]
 
 
+def test_reaches_that_read_alike_are_two() -> None:
+    """Else what pods of one ask would say what is usable, and was needed, in the other."""
+    not_n0 = (Requirement("metadata.name", "NotIn", ("n0",)),)
+    by_name, by_label = SelectorTerm((), not_n0), SelectorTerm(not_n0)
+    nodes = [node(f"n{n}", labels={"metadata.name": f"n{n // 4}"}) for n in range(6)]
+    pods = [
+        pod("one", "n1", 1000, 1000, placing=Placing(affinity=(by_name,))),
+        pod("other", "n5", 10, 10, placing=Placing(affinity=(by_label,))),
+        pod("any", "n2", 500, 500),
+    ]
+    asked = replace(config(), usability=UsabilityMode.AUTO)
+    plan = planned(Cluster.of(nodes, pods), asked)
+    assert [one.before.nodes for one in plan.reaches] == [6, 5, 2]
+    assert len({one.key for one in plan.reaches}) == 3
+    assert len({one.usability for one in plan.reaches}) == 3
+
+
 # Too many reaches.
 
 
