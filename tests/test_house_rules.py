@@ -84,3 +84,20 @@ def test_no_test_patches() -> None:
         if path != Path(__file__):
             text = path.read_text("utf-8")
             assert not re.search(r"\bunittest\.mock\b|\bmonkeypatch\b|\bmocker\b", text), path
+
+
+def named_in(page: Path) -> set[str]:
+    return set(re.findall(r"`([^`\s]+)`", page.read_text()))
+
+
+def test_what_the_threat_model_says_holds_them_is_there() -> None:
+    """Files and bounds are named as they are called in the tree."""
+    names = named_in(ROOT / "docs" / "threat-model.md")
+    files = {name for name in names if re.match(r"(?:core|tests|webhook|components)/", name)}
+    bounds = {name for name in names if re.fullmatch(r"[A-Z_]{6,}", name)}
+    assert len(files) > 10
+    assert len(bounds) > 10
+    folders = ROOT, ROOT / "manifests"
+    assert [f for f in files if not any((folder / f).exists() for folder in folders)] == []
+    code = "\n".join(path.read_text() for path in modules())
+    assert [name for name in bounds if f"{name}: Final" not in code] == []

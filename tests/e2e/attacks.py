@@ -164,7 +164,7 @@ def _room(**room: str) -> Iterable[Call]:
 
 
 NUMBERS: Final = (
-    *(("since", value) for value in ("Infinity", "true", '"٣"')),
+    *(("since", value) for value in ("-1", "1" + "0" * 70, "Infinity", "true", '"٣"')),
     *(("deadline", value) for value in ("-1", "1e400", "NaN", "1.5", "null")),
     *(("order", value) for value in ("-1", "1" + "0" * 5000, "[]")),
 )
