@@ -103,8 +103,9 @@ class Book:
             tallies = tuple(self._selected(selectors, key) for key in keys)
             rules.append(Near(f"pod affinity on {', '.join(keys)}", tallies, own))
         rules += [
-            Clear(f"pod anti-affinity on {key}", self._any_selected(terms, key))
+            Clear(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
             for key, terms in self._by_key(company.apart)
+            for term in terms
         ]
         rules += [
             Clear(f"another pod's anti-affinity on {key}", self._any_holding(terms, key))
@@ -115,10 +116,7 @@ class Book:
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
     ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
-        """Put terms over one topology together: one question then asks them all.
-
-        What no node has a label of refuses nobody.
-        """
+        """Put terms over one topology together; what no node has a label of refuses nobody."""
         found: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
             found.setdefault(term.topology_key, []).append(term)
@@ -132,19 +130,9 @@ class Book:
         tally = self._tallies[key] = Tally(domains)
         return tally
 
-    def _any_selected(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
-        """Count the pods that any of the terms selects."""
-        key = ("any selected", terms)
-        found = self._tallies.get(key)
-        if found is None:
-            found = self._open(key, self._labelled(topology_key))
-            for term in terms:
-                self._counted.add((term.selector,), (found, True))
-        return found
-
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
         """Count the pods that ask for any of the terms."""
-        key = ("any holding", terms)
+        key = ("any holding", *map(id, terms))  # each is one object, in `_repelled`
         found = self._tallies.get(key)
         if found is None:
             found = self._open(key, self._labelled(topology_key))

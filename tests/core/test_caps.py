@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core import engine
-from core.allowance import FOREIGN_TERMS_MAX, TERMS_MAX, within_allowance
+from core.allowance import FOREIGN_MAX, REQUIREMENTS_MAX, within_allowance
 from core.edge import caps, decode
 from core.edge.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
 from core.edge.ties import NOTE_CHARS_MAX
@@ -176,36 +176,36 @@ def _own(namespace: str, number: int) -> PodAffinityTerm:
 
 class TestAllowance:
     def test_each_namespace_has_its_own(self) -> None:
-        greedy = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(TERMS_MAX + 9)]
+        greedy = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(REQUIREMENTS_MAX + 9)]
         tame = [_apart(f"p{n}", "tame", _own("tame", n)) for n in range(50)]
         found = within_allowance([*greedy, *tame])
         beyond = [one.name for one in found if one.too_much]
-        assert beyond == [f"p{n:04}" for n in range(TERMS_MAX, TERMS_MAX + 9)]
+        assert beyond == [f"p{n:04}" for n in range(REQUIREMENTS_MAX, REQUIREMENTS_MAX + 9)]
         assert all(one.company == ALONE for one in found if one.too_much)
         assert found[-50:] == tame
 
     def test_who_is_beyond_does_not_depend_on_the_order(self) -> None:
-        pods = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(TERMS_MAX + 9)]
+        pods = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(REQUIREMENTS_MAX + 9)]
         found = within_allowance(pods)
         assert within_allowance(pods[::-1]) == found[::-1]
 
     def test_what_most_pods_ask_is_evaluated_first(self) -> None:
-        pods = [_apart(f"a{n:04}", "d", _own("d", n)) for n in range(TERMS_MAX)]
-        many = [_apart(f"z{n}", "d", _own("d", TERMS_MAX)) for n in range(2)]
+        pods = [_apart(f"a{n:04}", "d", _own("d", n)) for n in range(REQUIREMENTS_MAX)]
+        many = [_apart(f"z{n}", "d", _own("d", REQUIREMENTS_MAX)) for n in range(2)]
         found = within_allowance([*pods, *many])
-        assert [one.name for one in found if one.too_much] == [f"a{TERMS_MAX - 1:04}"]
+        assert [one.name for one in found if one.too_much] == [f"a{REQUIREMENTS_MAX - 1:04}"]
 
     @pytest.mark.parametrize("namespaces", [None, ("d", "other"), ("other",)])
     def test_terms_about_others_are_fewer(self, namespaces: tuple[str, ...] | None) -> None:
         pods = [
             _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, ()), f"k{n}"))
-            for n in range(FOREIGN_TERMS_MAX + 1)
+            for n in range(FOREIGN_MAX + 1)
         ]
         found = within_allowance(pods)
-        assert [bool(one.too_much) for one in found] == [False] * FOREIGN_TERMS_MAX + [True]
+        assert [bool(one.too_much) for one in found] == [False] * FOREIGN_MAX + [True]
 
     def test_equal_terms_count_once(self) -> None:
-        pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * TERMS_MAX)]
+        pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * REQUIREMENTS_MAX)]
         assert within_allowance(pods) == pods
 
 
