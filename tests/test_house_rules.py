@@ -47,6 +47,21 @@ def test_functions_and_modules_stay_short(path: Path) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
 
 
+VALUES = {"core.model", "core.config"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "support").glob("reference*.py")), ids=lambda path: path.stem
+)
+def test_the_plain_plan_shares_values_alone_with_what_it_judges(path: Path) -> None:
+    """What is imported for types alone stands deeper, under a condition."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            assert node.module in VALUES or not (node.module or "").startswith(ROOMS)
+        elif isinstance(node, ast.Import):
+            assert not any(one.name.startswith(ROOMS) for one in node.names)
+
+
 def test_no_text_names_a_workplace() -> None:
     for path in ours(ROOT):
         try:

@@ -5,12 +5,9 @@ values. A name in *mutant* leaves that rule out, so that tests can show that it 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 from core.model import (
-    Cluster,
-    HostPort,
     Node,
     Placing,
     Pod,
@@ -18,7 +15,6 @@ from core.model import (
     Requirement,
     Resources,
     SelectorTerm,
-    SpreadConstraint,
     Taint,
     Toleration,
 )
@@ -193,139 +189,3 @@ def has_room(asked: Resources, free: Resources, mutant: str = "") -> bool:
         extended = []
     of_all = [pair for name, pair in pairs.items() if name != mutant]
     return all(not want or want <= room for want, room in [*of_all, *extended])
-
-
-Standing = Sequence[tuple[Pod, Node]]
-"""Pods and the nodes that they stand on."""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """May the pod join those that stand there, as kube-scheduler's documentation puts it?"""
-
-    pod: Pod
-    node: Node
-    standing: Standing
-    cluster: Cluster
-    taint_key: str
-    mutant: str = ""
-
-    def fits(self) -> bool:
-        """Ask all rules."""
-        rules: dict[str, Callable[[], bool]] = {
-            "no ports": self.ports_free,
-            "no sole claims": self.claims_free,
-            "no attach limits": self.attachable,
-            "no own anti-affinity": self.no_enemy_there,
-            "no anti-affinity of others": self.nobody_minds,
-            "no affinity": self.friends_there,
-            "no spread": lambda: all(map(self.even, self.pod.company.spread)),
-        }
-        return all(rule() for name, rule in rules.items() if name != self.mutant)
-
-    def together(self, key: str, other: Node) -> bool:
-        """Say whether the other node is at the same place of this topology."""
-        return key in self.node.labels and self.node.labels[key] == other.labels.get(key)
-
-    def ports_free(self) -> bool:
-        """Nobody on the node has one of the pod's ports."""
-        return not any(
-            clash(want, have)
-            for want in self.pod.company.host_ports
-            for other, at in self.standing
-            if at is self.node
-            for have in other.company.host_ports
-        )
-
-    def claims_free(self) -> bool:
-        """Nobody in the cluster uses a claim that one pod alone may use."""
-        return not any(
-            claim in other.company.sole
-            for claim in self.pod.company.sole
-            for other, _ in self.standing
-        )
-
-    def attachable(self) -> bool:
-        """The node takes the different volumes of each driver, unless all are there already."""
-        limits = self.cluster.attach_limits.get(self.node.name, {})
-        for driver in {disk.driver for disk in self.pod.company.disks}:
-            mine = {disk.handle for disk in self.pod.company.disks if disk.driver == driver}
-            there = {
-                disk.handle
-                for other, at in self.standing
-                if at is self.node
-                for disk in other.company.disks
-                if disk.driver in (driver, "")  # "": a volume that nobody knows
-            }
-            if self.mutant == "no shared disks":
-                there = {f"another's {handle}" for handle in there}
-            limit = limits.get(driver, 0)
-            if limit is not None and mine - there and len(mine | there) > limit:
-                return False
-        return True
-
-    def no_enemy_there(self) -> bool:
-        """Nobody whom the pod does not stand is at its place."""
-        return not any(
-            selects(term.selector, other) and self.together(term.topology_key, at)
-            for term in self.pod.company.apart
-            for other, at in self.standing
-        )
-
-    def nobody_minds(self) -> bool:
-        """Nobody at the place does not stand the pod."""
-        return not any(
-            selects(term.selector, self.pod) and self.together(term.topology_key, at)
-            for other, at in self.standing
-            for term in other.company.apart
-        )
-
-    def friends_there(self) -> bool:
-        """Somebody whom all terms select is at the place of each, or the pod is the first."""
-        terms = self.pod.company.near
-        if not all(term.topology_key in self.node.labels for term in terms):
-            return False
-        friends = [
-            at
-            for other, at in self.standing
-            if terms and all(selects(term.selector, other) for term in terms)
-        ]
-        if all(any(self.together(t.topology_key, at) for at in friends) for t in terms):
-            return True
-        first = not any(term.topology_key in at.labels for term in terms for at in friends)
-        alike = all(selects(term.selector, self.pod) for term in terms)
-        return first and alike and self.mutant != "no first pod"
-
-    def even(self, asked: SpreadConstraint) -> bool:
-        """The pod's domain gets at most so many more than the emptiest."""
-        pod, key = self.pod, asked.topology_key
-        if key not in self.node.labels:
-            return False
-        counts: dict[str, int] = {}
-        for node in self.cluster.nodes:
-            if not all(one.topology_key in node.labels for one in pod.company.spread):
-                continue
-            if asked.honor_affinity and not (
-                labelled(node, pod.placing) and liked(node, pod.placing)
-            ):
-                continue
-            if asked.honor_taints and not stands_taints(node, pod.placing, (self.taint_key,)):
-                continue
-            counts.setdefault(node.labels[key], 0)
-            for other, at in self.standing:
-                if at is node and selects(asked.selector, other) and not other.terminating:
-                    counts[node.labels[key]] += 1
-        if self.node.labels[key] not in counts:
-            return False
-        least = min(counts.values()) if len(counts) >= asked.min_domains else 0
-        if self.mutant == "no domains":
-            least = min(counts.values())
-        own = 1 if selects(asked.selector, pod) else 0
-        return counts[self.node.labels[key]] + own - least <= asked.max_skew
-
-
-def clash(one: HostPort, other: HostPort) -> bool:
-    """Say whether both cannot be on one node; 0.0.0.0 is every address."""
-    everywhere = "0.0.0.0"
-    same_place = one.ip == other.ip or everywhere in (one.ip, other.ip)
-    return one.port == other.port and one.protocol == other.protocol and same_place

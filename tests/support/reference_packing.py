@@ -1,0 +1,140 @@
+"""Where pods would go, plainly: first-fit decreasing, what waits, and room for one more.
+
+The order of pods and nodes is a part of the specification, so that every answer repeats.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core.config import Config
+from core.model import Cluster, Node, Pod, Resources
+from tests.support.reference_beside import Beside
+from tests.support.reference_fit import admits, has_room
+from tests.support.reference_rules import leaving
+from tests.support.reference_state import Members, State, is_spare, plain_key
+from tests.support.reference_sums import dominant
+
+if TYPE_CHECKING:
+    from core.brakes import Pace
+
+Moves = list[tuple[str, str]]
+"""Pods, by namespace/name, and where they would go."""
+
+
+class Packing(State):
+    """The pods in their order, the nodes in theirs, and the steps before any node goes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        mutant: str = "",
+        pace: "Pace | None" = None,
+        *,
+        key: Callable[[Members], str] = plain_key,
+    ) -> None:
+        """Look at the cluster, and order nodes before anything moves."""
+        super().__init__(cluster, config, mutant, pace, key=key)
+        everywhere = mutant == "shares of all nodes"
+        self.shared = Resources.total(
+            n.allocatable for n in cluster.nodes if everywhere or n.name in self.reached
+        )
+        """What the pods' shares are of, for their order."""
+        names = {name for pod in cluster.pods for name, _ in pod.requests.extended}
+        self.devices = sorted(names, reverse=True)
+        self.start = self.standing()
+        self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
+
+    def fullest_first(self, node: Node) -> tuple[int, str]:
+        """Order nodes for packing, as they stand at the start."""
+        used = Resources.total(pod.requests for pod in self.start[node.name])
+        return -dominant(used, node.allocatable), node.name
+
+    def largest_first(self, pod: Pod) -> tuple[object, ...]:
+        """Order pods for packing: by share of what is reached, whole request, template, name."""
+        share = dominant(pod.requests, self.shared)
+        sign = 1 if self.mutant == "smallest first" else -1
+        amounts = [-amount for amount in self.amounts(pod)]
+        return sign * share, amounts, repr(pod.placing), pod.namespace, pod.name
+
+    def amounts(self, pod: Pod) -> list[int]:
+        """Return the whole request in the order of weight: devices by name from the last on."""
+        one, devices = pod.requests, dict(pod.requests.extended)
+        found = [devices.get(name, 0) for name in self.devices]
+        return [*found, one.ephemeral_bytes, one.pods, one.memory_bytes, one.cpu_millis]
+
+    def pack(
+        self, pods: Iterable[Pod], barred: Members = frozenset()
+    ) -> tuple[list[tuple[Pod, Node]], bool]:
+        """Say where the pods would go, first-fit decreasing, and whether all found a place."""
+        ordered = sorted(pods, key=self.largest_first)
+        lifted = {pod.key for pod in ordered}
+        there = self.standing()
+        takes = [n for n in self.first_fit if self.open(n, there[n.name]) and n.name not in barred]
+        free = {
+            n.name: n.allocatable - Resources.total(pod.requests for pod in there[n.name])
+            for n in takes
+        }
+        standing = [
+            (self.pods[key], self.nodes[name])
+            for key, name in self.at.items()
+            if key not in lifted
+        ]
+        placed: list[tuple[Pod, Node]] = []
+        for pod in ordered:
+            for node in takes:
+                if (
+                    admits(node, pod.placing, self.config.taint_key, self.mutant)
+                    and has_room(pod.requests, free[node.name], self.mutant)
+                    and self.beside(pod, node, standing)
+                ):
+                    free[node.name] -= pod.requests
+                    placed.append((pod, node))
+                    standing.append((pod, node))
+                    break
+        return placed, len(placed) == len(ordered)
+
+    def beside(self, pod: Pod, node: Node, standing: list[tuple[Pod, Node]]) -> bool:
+        """Say whether the pod may join the others."""
+        return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
+
+    def settle(self) -> Moves:
+        """Place what waits, what must leave anyway, then the headroom; some may find no place."""
+        pending = [pod for pod in self.movable if pod.node is None]
+        refused = [pod for pod in pending if pod.unschedulable]
+        others = [pod for pod in pending if not pod.unschedulable]
+        displaced = [p for p in self.movable if p.node and leaving(self.nodes[p.node])]
+        self.spare = self.headroom()
+        self.pods |= {pod.key: pod for pod in self.spare}
+        settled = []
+        for group in (refused, [*others, *displaced], self.spare):
+            placed, _ = self.pack(group)
+            self.at |= {pod.key: node.name for pod, node in placed}
+            settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
+        return settled
+
+    def headroom(self) -> list[Pod]:
+        """Make pods like the largest of each reach, with what it asks of its node alone."""
+        made = []
+        for number, members in enumerate(self.all_reaches):
+            own = [pod for pod in self.movable if self.reach[pod.key] == members]
+            if len(members) > 1:
+                largest = max(own, key=self.headroom_rank)
+                names = [f"headroom-{number}-{n}" for n in range(self.config.budgets.headroom)]
+                made += [like(largest, name) for name in names]
+        if self.mutant == "headroom of one reach":
+            return made[: self.config.budgets.headroom]
+        return made
+
+    def headroom_rank(self, pod: Pod) -> tuple[object, ...]:
+        """Order the pods of a reach: the largest request, then the first placing."""
+        one, bare = pod.requests, replace(pod.placing, volumes=())
+        amounts = (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods, one.extended)
+        return amounts, [-ord(letter) for letter in repr(bare)]
+
+
+def like(pod: Pod, name: str) -> Pod:
+    """Return a pod that asks for as much, and of its node the same; of others nothing."""
+    placing = replace(pod.placing, volumes=())
+    return Pod(namespace="", name=name, requests=pod.requests, placing=placing)
