@@ -7,6 +7,7 @@ from cli.standing import Standing
 from core.config import API_VERSION
 from core.explain import NodeAnswer, PodAnswer
 from core.guards import Blocker
+from core.reaches import Reach
 from core.reasons import advice
 
 
@@ -25,6 +26,8 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
             "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
             "left": standing.pods_left,
         },
+        "reaches": [_reach(one) for one in answer.reaches],
+        "reached": answer.reached,
         "reasons": [reason(blocker, answer.node.name) for blocker in answer.blockers],
         "waitsFor": [reason(blocker, answer.node.name) for blocker in answer.held],
         "emptiesLate": [reason(blocker, answer.node.name) for blocker in answer.lingers],
@@ -32,6 +35,10 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.homeless],
     }
+
+
+def _reach(one: Reach) -> dict[str, Any]:
+    return {"name": one.name, "key": one.key, "nodes": len(one.nodes)}
 
 
 def verdict(answer: NodeAnswer) -> dict[str, Any]:
@@ -83,6 +90,8 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
         "goesWithNode": one.stays_with_node,
         "movable": not one.stays_with_node and not answer.blockers,
+        "reach": _reach(answer.reach) if answer.reach else None,
+        "admittedBy": answer.admitted,
         "reasons": [reason(blocker, one.node or "") for blocker in answer.blockers],
         "nature": [reason(blocker, one.node or "") for blocker in answer.nature],
         "nodeVerdict": verdict(home) if home else None,

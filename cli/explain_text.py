@@ -14,6 +14,7 @@ from core.explain import NodeAnswer, PodAnswer
 from core.guards import Blocker
 from core.leaving import why_leaving
 from core.model import Pod
+from core.plan import REACHES_SHOWN
 from core.quantity import format_bytes, format_millis
 from core.reasons import advice
 from core.sums import percent
@@ -92,8 +93,27 @@ def _node_facts(
         *_mark_facts(standing, now_seconds),
         ("tried by", rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
+        ("reaches", _reaches(answer)),
         *_origin(found),
     ]
+
+
+def _reaches(answer: NodeAnswer) -> str:
+    """Name the reaches that the node is in: whose thresholds hold for it."""
+    if not answer.reached:
+        return "none: no pod that may move could run here, so it is in no sum"
+    shown = [f"{one.name} ({len(one.nodes):,} nodes)" for one in answer.reaches[:REACHES_SHOWN]]
+    more = len(answer.reaches) - len(shown)
+    alone = "none but its own: pods are bound to this node alone"
+    return ", ".join(shown) + (f", and {more:,} more" if more > 0 else "") or alone
+
+
+def _reach(answer: PodAnswer) -> str:
+    """Name the nodes that the pod's constraints admit, and their reach."""
+    if answer.reach is None:
+        nodes = "1 node" if answer.admitted == 1 else f"{answer.admitted:,} nodes"
+        return f"{nodes}; no reach"
+    return f"{answer.reach.name} ({answer.admitted:,} nodes)"
 
 
 def _verdict(answer: NodeAnswer) -> str:
@@ -171,18 +191,21 @@ def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
         ("pod", one.key),
         ("node", one.node or "none: it waits for one"),
         ("asks for", amount + extended),
-        ("movable", _movable(one, answer.blockers)),
+        ("movable", _movable(one, answer)),
+        *([("reach", _reach(answer))] if answer.admitted else []),
         *_future(answer),
         *_origin(found),
     ]
 
 
-def _movable(one: Pod, blockers: Sequence[Blocker]) -> str:
+def _movable(one: Pod, answer: PodAnswer) -> str:
     if one.stays_with_node:
         kind = "a mirror pod" if one.mirror else "of a DaemonSet"
         return f"no need: it is {kind} and goes with its node"
-    if blockers:
-        return f"no: {', '.join(blocker.code for blocker in blockers)}"
+    if answer.node is not None and answer.node.virtual:
+        return "no need: its node is virtual and never goes"
+    if answer.blockers:
+        return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"
     return "yes"
 
 

@@ -36,10 +36,9 @@ class Status:
     def counts(self) -> tuple[tuple[str, int], ...]:
         """Return how many nodes are in which state; a node may be in several."""
         marked = self.marked
-        here = self.plan.before.nodes
         already = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
         return (
-            ("nodes", here + self.going),
+            ("nodes", len(self.found.cluster.nodes)),
             ("removable now", len(self.plan.removals)),
             ("removable and marked", already),
             ("marked", len(marked)),

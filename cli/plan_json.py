@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cli import caveats_text
-from core.capacity import Amount, Totals, Usability
+from core.capacity import Amount, Share, Totals, Usability
 from core.caveats import Caveat
 from core.config import API_VERSION, Config
 from core.guards import Blocker
-from core.plan import Plan
+from core.plan import Plan, ReachSums
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
@@ -25,9 +25,10 @@ def document(plan: Plan, config: Config, minded: Sequence[Caveat]) -> dict[str, 
             "cpu": float(config.thresholds.cpu),
             "memory": float(config.thresholds.memory),
         },
-        "usability": _usability(plan.usability, derived=plan.usability_derived),
+        "usability": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
+        "reaches": reaches(plan),
         "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
         "removals": [
             {
@@ -44,6 +45,27 @@ def document(plan: Plan, config: Config, minded: Sequence[Caveat]) -> dict[str, 
         "markedInfeasible": list(plan.marked_infeasible),
         "warnings": caveats_text.document(minded),
     }
+
+
+def reaches(plan: Plan) -> list[dict[str, Any]]:
+    """Return every reach, before the plan and after it."""
+    return [_reach(one) for one in plan.reaches]
+
+
+def _reach(one: ReachSums) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "key": one.key,
+        "thresholds": _limits(one.enter),
+        "leaveThresholds": _limits(one.leave),
+        "usability": _usability(one.usability),
+        "before": totals(one.before),
+        "after": totals(one.after),
+    }
+
+
+def _limits(share: Share) -> dict[str, float]:
+    return {"cpu": float(share.cpu), "memory": float(share.memory)}
 
 
 def totals(totals: Totals) -> dict[str, Any]:
@@ -69,11 +91,15 @@ def _shares(used: Amount, whole: Amount) -> dict[str, float]:
     }
 
 
-def _usability(usability: Usability | None, *, derived: bool) -> dict[str, Any] | None:
+def _derived(plan: Plan) -> dict[str, Any] | None:
+    found = _usability(plan.usability)
+    return found and {"derived": plan.usability_derived, **found}
+
+
+def _usability(usability: Usability | None) -> dict[str, Any] | None:
     if usability is None:
         return None
     return {
-        "derived": derived,
         "minCPU": usability.min_cpu_millis,
         "minMemory": usability.min_memory_bytes,
         "maxCPUPerGB": float(usability.max_cpu_per_gb),

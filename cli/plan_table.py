@@ -1,15 +1,15 @@
 """The plan for people: sums before and after, what goes in which order, why the rest stays."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from cli import caveats_text
-from cli.terminal import printable, table, written
+from cli import caveats_text, reaches
+from cli.terminal import print_lines, printable, table, written
 from core.capacity import Totals, Usability
 from core.caveats import Caveat
 from core.config import Config
@@ -18,6 +18,8 @@ from core.quantity import format_bytes, format_millis
 from core.sums import percent
 
 TARGETS_SHOWN: Final = 3
+GAP: Final = 2
+"""Between two columns."""
 
 
 def text(plan: Plan, config: Config, minded: Sequence[Caveat]) -> str:
@@ -27,21 +29,24 @@ def text(plan: Plan, config: Config, minded: Sequence[Caveat]) -> str:
 
 def _print(plan: Plan, config: Config, minded: Sequence[Caveat], out: Console) -> None:
     if minded:
-        out.print("\n".join(caveats_text.lines(minded)))
+        print_lines(out, caveats_text.lines(minded))
         out.print()
     out.print(summary(plan))
     out.print()
+    if plan.reaches:
+        print_lines(out, reaches.lines(plan.reaches, out.width))
+        out.print()
     limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
     out.print(f"At most {limits} of usable capacity may be requested. {_usability(plan)}")
     if plan.pending:
-        count = len(plan.pending)
-        out.print(f"Waiting for a node, placed first: {count} {'pod' if count == 1 else 'pods'}.")
+        pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
+        out.print(f"Waiting for a node, or on one that leaves, placed first: {pods}.")
     if plan.marked_infeasible:
         names = ", ".join(plan.marked_infeasible)
         out.print(f"Marked, but can not go any more: {printable(names)}")
     out.print()
     if plan.removals:
-        out.print(_removals(plan.removals))
+        out.print(_removals(plan.removals, out.width))
     else:
         out.print("No node can go.")
     if plan.kept:
@@ -51,7 +56,7 @@ def _print(plan: Plan, config: Config, minded: Sequence[Caveat], out: Console) -
 
 def summary(plan: Plan) -> Table:
     """Return the sums before the plan and after it."""
-    rows = table("", "before", "after")
+    rows = table("nodes that pods can reach", "before", "after")
     before, after = plan.before, plan.after
     rows.add_row("nodes", str(before.nodes), str(after.nodes))
     for number, name, unit, write in (
@@ -76,16 +81,29 @@ def _utilization(totals: Totals, resource: int) -> str:
     return percent(totals.requests[resource], whole) if whole else "-"
 
 
-def _removals(removals: tuple[Removal, ...]) -> Table:
-    rows = table("order", "node that can go", "pods", "would fit on", left=(1, 3))
-    for removal in removals:
-        targets = Counter(placement.node for placement in removal.placements)
-        names = [f"{node} ({count})" for node, count in targets.most_common(TARGETS_SHOWN)]
-        more = len(targets) - len(names)
-        where = ", ".join(names) + (f", {more} more" if more else "")
-        moves = str(len(removal.placements))
-        rows.add_row(str(removal.order), removal.node, moves, where or "-")
+def _removals(removals: tuple[Removal, ...], width: int) -> Table:
+    """Where two names side by side would be too wide, what the pods fit on stands below."""
+    headings = ("order", "node that can go", "pods", "would fit on")
+    found = [(removal, list(_targets(removal))) for removal in removals]
+    longest = max(len(target) for _, targets in found for target in [*targets, headings[3]])
+    names = max(len(removal.node) for removal in removals)
+    beside = names + longest + 2 * GAP + len(headings[0]) + len(headings[2]) + GAP <= width
+    rows = table(*(headings if beside else headings[:3]), left=(1, 3))
+    for removal, targets in found:
+        cells = str(removal.order), removal.node, str(len(removal.placements))
+        rows.add_row(*cells, *([", ".join(targets) or "-"] if beside else []))
+        for target in [] if beside else targets:
+            rows.add_row("", f" -> {target}", "")
     return rows
+
+
+def _targets(removal: Removal) -> Iterator[str]:
+    """Name the nodes that its pods would fit on, each with how many."""
+    targets = Counter(placement.node for placement in removal.placements)
+    for node, count in targets.most_common(TARGETS_SHOWN):
+        yield f"{node} ({count})"
+    if len(targets) > TARGETS_SHOWN:
+        yield f"{len(targets) - TARGETS_SHOWN} more"
 
 
 def _kept(kept: tuple[Kept, ...]) -> Table:

@@ -20,6 +20,7 @@ def document(status: Status) -> dict[str, Any]:
         "counts": {_camel(name): count for name, count in status.counts},
         "before": plan_json.totals(plan.before),
         "after": plan_json.totals(plan.after),
+        "reaches": plan_json.reaches(plan),
         "marks": [
             {"node": one.node, **explain_json.mark(one), "podsLeft": one.pods_left}
             for one in status.marked

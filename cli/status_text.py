@@ -5,11 +5,11 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from cli import caveats_text, plan_table
+from cli import caveats_text, plan_table, reaches
 from cli.found import Leader
 from cli.overview import Status
 from cli.standing import Standing, span
-from cli.terminal import printable, table, written
+from cli.terminal import print_lines, printable, table, written
 from core.reasons import REASONS
 
 MARKS_SHOWN: Final = 20
@@ -26,11 +26,14 @@ def _print(status: Status, out: Console) -> None:
     out.print(_head(status))
     out.print()
     if status.minded:
-        out.print("\n".join(caveats_text.lines(status.minded)))
+        print_lines(out, caveats_text.lines(status.minded))
         out.print()
     out.print(_counts(status))
     out.print()
     out.print(plan_table.summary(status.plan))
+    if status.plan.reaches:
+        out.print()
+        print_lines(out, reaches.lines(status.plan.reaches, out.width))
     if status.marked:
         out.print()
         out.print(_marks(status))

@@ -1,7 +1,7 @@
 """Where commands print: colour and width of a terminal if there is one, else plain and wide."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from rich.console import Console
@@ -38,6 +38,12 @@ def written(write: Callable[[Console], None]) -> str:
     with out.capture() as captured:
         write(out)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def print_lines(out: Console, lines: Iterable[str]) -> None:
+    """Print lines as they are."""
+    for line in lines:
+        out.print(line)
 
 
 def table(*columns: str, left: tuple[int, ...] = (0,)) -> Table:

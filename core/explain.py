@@ -21,6 +21,7 @@ from core.model import Cluster, Node, Pod, Resources
 from core.movable import findings
 from core.packing import Packer
 from core.plan import Placement, Plan
+from core.reaches import Reach
 from core.stickiness import stickiness
 from core.survey import Survey
 from core.waiting import stuck
@@ -28,6 +29,7 @@ from core.work import Work
 
 NOT_READY: Final = "not-ready"
 GOING: Final = "being-deleted"
+VIRTUAL: Final = "virtual-node"
 UNREADABLE: Final = "unreadable"
 """What refuses a pod beside core.fit's rules: nodes that take none."""
 
@@ -59,6 +61,10 @@ class NodeAnswer:
     """Pods that would have to find another place."""
     share: Fraction
     """Requests over allocatable, in the resource of which most is asked for."""
+    reached: bool
+    """Whether some pod that may move could run on it."""
+    reaches: tuple[Reach, ...]
+    """Those that it is in, most nodes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,10 @@ class PodAnswer:
     """Where it would go if its node went; for a pod that waits: where the plan puts it."""
     why_not: str | None
     """Why there is no such place."""
+    reach: Reach | None
+    """The nodes that its own constraints admit, if those are several."""
+    admitted: int
+    """How many they are; of a pod that does not move: 0."""
     takers: tuple[str, ...]
     """Other nodes without a mark that could take it now, fullest first."""
     marked_takers: tuple[str, ...]
@@ -110,7 +120,7 @@ class Explainer:
         removal = self._removals.get(name)
         placements, homeless = self._alone(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
-        ground = self._survey.ground
+        ground, reaches = self._survey.ground, self._survey.reaches
         return NodeAnswer(
             node=node,
             pods=pods,
@@ -124,6 +134,8 @@ class Explainer:
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(homeless),
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
+            reached=self._survey.reaches_node(name),
+            reaches=tuple(reaches.all[number] for number in reaches.of[ground.ids[name]]),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
@@ -133,9 +145,10 @@ class Explainer:
             return None
         home = self.node(pod.node) if pod.node is not None else None
         blockers = [] if pod.stays_with_node else pod_blockers(pod)
-        moves = not pod.stays_with_node and not blockers
+        elsewhere = home is None or not home.node.virtual
+        moves = not pod.stays_with_node and not blockers and elsewhere
         place, why_not = self._place(pod, home) if moves else (None, None)
-        rooms = _Rooms(self._survey, pod)
+        rooms, reaches = _Rooms(self._survey, pod), self._survey.reaches
         takers = rooms.takers() if moves else []
         marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]
         return PodAnswer(
@@ -148,6 +161,8 @@ class Explainer:
             home=home,
             place=place,
             why_not=why_not,
+            reach=reaches.of_placing(pod.placing) if moves else None,
+            admitted=len(reaches.members(pod.placing)) if moves else 0,
             takers=tuple(name for name in takers if name not in marked),
             marked_takers=tuple(marked),
             refusals=rooms.refusals(takers) if moves else (),
@@ -230,10 +245,9 @@ class _Rooms:
         return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
     def _refusal(self, node: Node, free: Resources) -> str:
-        if node.name in self._survey.gone:
-            return GOING
-        if not node.ready:
-            return NOT_READY
+        asides = (node.virtual, node.name in self._survey.gone, not node.ready)
+        if any(asides):
+            return (VIRTUAL, GOING, NOT_READY)[asides.index(True)]
         if (rule := refusal(node, self._pod.placing)) is not None:
             return rule
         if node.name in self._survey.closed:

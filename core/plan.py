@@ -1,10 +1,15 @@
 """The engine's answer: which nodes go, in which order, and why the others stay; values only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from fractions import Fraction
+from typing import Final, NamedTuple
 
 from core.capacity import Share, Totals, Usability
 from core.guards import Blocker
+
+REACHES_SHOWN: Final = 12
+"""In tables and metrics; all are in JSON."""
 
 
 class Placement(NamedTuple):
@@ -68,3 +73,18 @@ class Plan:
     """Pending pods, packed first; their room is not spare."""
     marked_infeasible: tuple[str, ...]
     """Nodes that carry a mark and can not go any more, by name."""
+
+
+def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:
+    """Return the *count* reaches that come nearest to their limits, in the order of the plan."""
+    nearest = sorted(reaches, key=lambda one: (_left(one), one.name))[:count]
+    names = {one.name for one in nearest}
+    return [one for one in reaches if one.name in names]
+
+
+def _left(one: ReachSums) -> Fraction:
+    """Return the share that is left below the nearer limit; of a reach without capacity: none."""
+    return min(
+        share - Fraction(used, whole) if whole else -Fraction(used > 0)
+        for used, whole, share in zip(one.after.requests, one.after.usable, one.enter, strict=True)
+    )

@@ -11,8 +11,9 @@ from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.marks import Mark, mark_of
 from core.model import Cluster, Node
-from core.plan import Plan
+from core.plan import Plan, tightest
 from core.scalein import CostWrite
+from core.sums import RESOURCE_NAMES
 from core.survey import Survey
 from core.work import always
 from webhook.decide import Watch, decide
@@ -160,3 +161,17 @@ class Controller:
         self._metrics.kept_nodes.clear()
         for code, count in reasons.items():
             self._metrics.kept_nodes.labels(code).set(count)
+        self._measure_reaches(plan)
+
+    def _measure_reaches(self, plan: Plan) -> None:
+        metrics = self._metrics
+        for gauge in (metrics.reach_nodes, metrics.reach_requests, metrics.reach_threshold):
+            gauge.clear()
+        for one in tightest(plan.reaches):
+            now = one.before
+            metrics.reach_nodes.labels(one.name).set(now.nodes)
+            for resource, used, whole, share in zip(
+                RESOURCE_NAMES, now.requests, now.usable, one.enter, strict=True
+            ):
+                metrics.reach_requests.labels(one.name, resource).set(used / whole if whole else 0)
+                metrics.reach_threshold.labels(one.name, resource).set(float(share))

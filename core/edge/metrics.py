@@ -20,6 +20,7 @@ class Metrics:
         self._replica()
         self._cluster()
         self._engine()
+        self._reaches()
         self._settings()
 
     def text(self) -> bytes:
@@ -76,6 +77,28 @@ class Metrics:
         self.certificate_until = Gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
             "When the certificate that is served ends; 0: none is served.",
+            registry=self.registry,
+        )
+
+    def _reaches(self) -> None:
+        # The names can hold words of whoever labels nodes: how many there are is bounded by
+        # core.plan.REACHES_SHOWN, their length by core.reaches.
+        self.reach_nodes = Gauge(
+            "ebb_reach_nodes",
+            "Nodes of a reach that take pods.",
+            ("reach",),
+            registry=self.registry,
+        )
+        self.reach_requests = Gauge(
+            "ebb_reach_requests_ratio",
+            "Requests over usable capacity of a reach.",
+            ("reach", "resource"),  # cpu | memory
+            registry=self.registry,
+        )
+        self.reach_threshold = Gauge(
+            "ebb_reach_threshold_ratio",
+            "Above this requests over usable capacity let no unmarked node of the reach go.",
+            ("reach", "resource"),
             registry=self.registry,
         )
 

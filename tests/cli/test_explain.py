@@ -291,3 +291,83 @@ class TestOutput:
         text = on_terminal("explain", "node", D, "--from-file", path, COLUMNS="80", TERM="xterm")
         assert "\x1b[1m" in text
         assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 80
+
+
+GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+POOLS = [
+    node("w1"),
+    node("w2"),
+    node("w3"),
+    node("g1", metadata={"name": "g1", "labels": {"pool": "gpu"}}, spec={"taints": [GPU]}),
+    node("g2", metadata={"name": "g2", "labels": {"pool": "gpu"}}, spec={"taints": [GPU]}),
+    node("lone", spec={"taints": [{"key": "x", "effect": "NoSchedule"}]}),
+    node("fargate", metadata={"name": "fargate", "labels": {"type": "virtual-kubelet"}}),
+    *(pod(name, on, "1") for on in ("w1", "w2") for name in (f"{on}-1", f"{on}-2", f"{on}-3")),
+    pod("a", "w3", "1"),
+    pod("t", "g1", "1", tolerations=[GPU], nodeSelector={"pool": "gpu"}),
+]
+NAME = "pool=gpu, tolerates gpu=yes:NoSchedule"
+
+
+class TestReaches:
+    @pytest.mark.parametrize(
+        ("name", "reaches", "told"),
+        [
+            ("w1", [("general", 3)], "general (3 nodes)"),
+            ("g2", [(NAME, 2)], f"{NAME} (2 nodes)"),
+            ("lone", [], "none: no pod that may move could run here, so it is in no sum"),
+            ("fargate", [], "none: no pod that may move could run here, so it is in no sum"),
+        ],
+    )
+    def test_of_a_node(
+        self,
+        name: str,
+        reaches: list[tuple[str, int]],
+        told: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        file = of(tmp_path, *POOLS)
+        found = explained(capsys, file, "node", name)
+        assert [(one["name"], one["nodes"]) for one in found["reaches"]] == reaches
+        assert found["reached"] == bool(reaches)
+        assert f"\nreaches {told}\n" in table(capsys, file, "node", name)
+
+    def test_the_one_that_refuses_is_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Of 20 cores that pods can reach 8 are asked for, of the 12 that are general 7."""
+        file = of(tmp_path, *POOLS)
+        reasons = {one["code"]: one["message"] for one in
+                   explained(capsys, file, "node", "w3")["reasons"]}  # fmt: skip
+        assert reasons["reach-threshold"].startswith(
+            "without it reach general would have cpu at 87.5%, over 80%"
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "reach", "admitted", "told"),
+        [
+            ("a", "general", 3, "general (3 nodes)"),
+            ("t", NAME, 2, f"{NAME} (2 nodes)"),
+        ],
+    )
+    def test_of_a_pod(
+        self,
+        name: str,
+        reach: str,
+        admitted: int,
+        told: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        file = of(tmp_path, *POOLS)
+        found = explained(capsys, file, "pod", f"shop/{name}")
+        assert found["reach"]["name"] == reach
+        assert found["admittedBy"] == admitted
+        assert f"\nreach {told}\n" in table(capsys, file, "pod", f"shop/{name}")
+
+    def test_a_virtual_node_refuses_a_pod_as_what_it_is(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = explained(capsys, of(tmp_path, *POOLS), "pod", "shop/a")
+        assert {"rule": "virtual-node", "nodes": 1} in found["refusedBy"]

@@ -193,7 +193,7 @@ class TestTable:
         assert main(["plan", "--from-file", str(dumped), "--config", str(config)]) == 0
         text = capsys.readouterr().out
         assert "Marked, but can not go any more: marked\n" in text
-        assert "Waiting for a node, placed first: 1 pod.\n" in text
+        assert "Waiting for a node, or on one that leaves, placed first: 1 pod.\n" in text
         assert "Everything allocatable counts as usable." in text
         assert main(["plan", "-o", "json", "--from-file", str(dumped)]) == 0
         assert orjson.loads(capsys.readouterr().out)["markedInfeasible"] == ["marked"]

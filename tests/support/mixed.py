@@ -53,6 +53,7 @@ LEAVING = (
     Taint("karpenter.sh/disrupted", "", "NoSchedule"),
     Taint("karpenter.sh/disruption", "disrupting", "NoSchedule"),
     Taint("node.kubernetes.io/out-of-service", "x", "NoExecute"),
+    Taint("aws-node-termination-handler/spot-itn", "x", "PreferNoSchedule"),
 )
 PASSING = (
     Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),

@@ -1,5 +1,6 @@
 """The loop against Nodes whose every write passes through the webhook's own wire code."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from core.marks import (
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.model import Cluster, Pod, Resources
+from core.model import Cluster, Placing, Pod, Resources
+from core.plan import REACHES_SHOWN
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 from webhook.controller import Controller, TickReport
@@ -267,3 +269,34 @@ async def test_the_loop_measures_what_it_did() -> None:
     text = world.metrics.text().decode()
     assert f'ebb_engine_writes_total{{kind="{WriteKind.MARK.value}"}} 1.0' in text
     assert "ebb_engine_marked_nodes 1.0" in text
+
+
+async def test_reaches_are_measured_and_forgotten() -> None:
+    world = World()
+    await world.tick()
+    text = world.metrics.text().decode()
+    assert 'ebb_reach_nodes{reach="general"} 3.0' in text
+    shares = [line for line in text.splitlines() if line.startswith("ebb_reach_")]
+    (cpu,) = (line for line in shares if "requests_ratio" in line and 'resource="cpu"' in line)
+    assert cpu.startswith('ebb_reach_requests_ratio{reach="general",resource="cpu"} 0.3')
+    assert 'ebb_reach_threshold_ratio{reach="general",resource="memory"} 0.8' in shares
+    world.pods = []
+    await world.tick()
+    assert "reach=" not in world.metrics.text().decode()
+
+
+async def test_as_many_reaches_are_measured_as_are_shown() -> None:
+    """Names of reaches hold what anybody writes in a label."""
+    world = World()
+    count = REACHES_SHOWN + 5
+    for number in range(count):
+        labels = {f"own-{number}": "x"}
+        for half in "ab":
+            name = f"of-{number}{half}"
+            world.api.nodes[name] = node_json(name)
+            world.api.nodes[name]["metadata"]["labels"] = labels
+        placing = Placing(node_selector=tuple(labels.items()))
+        world.pods.append(replace(a_pod(f"q{number}", f"of-{number}a"), placing=placing))
+    report = await world.tick()
+    assert len(report.plan.reaches) > count
+    assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -1,0 +1,76 @@
+"""The table of reaches: whole names at any width, the tightest first to be shown."""
+
+from fractions import Fraction
+
+import pytest
+
+from cli import reaches
+from core.capacity import Amount, Share, Totals
+from core.plan import REACHES_SHOWN, ReachSums, tightest
+
+GB = 10**9
+LONG = "nvidia.com/gpu.present=true, tolerates nvidia.com/gpu=pre... #2"
+
+
+def totals(nodes: int, cpu: int, of_cpu: int, memory: int = 1, of_memory: int = 8) -> Totals:
+    usable = Amount(of_cpu, of_memory * GB)
+    return Totals(nodes=nodes, capacity=usable, requests=Amount(cpu, memory * GB), usable=usable)
+
+
+def reach(name: str, before: Totals, after: Totals | None = None, limit: str = "4/5") -> ReachSums:
+    share = Fraction(limit)
+    return ReachSums(
+        name=name,
+        key=name,
+        usability=None,
+        enter=Share(share, Fraction(4, 5)),
+        leave=Share(share, share),
+        before=before,
+        after=after or before,
+    )
+
+
+TWO = [
+    reach("general", totals(6, 6000, 12_000), totals(4, 6000, 8000)),
+    reach(LONG, totals(12, 123, 24_000, 3, 9), limit="3/4"),
+]
+
+
+def test_one_row_a_reach_where_there_is_room() -> None:
+    assert reaches.lines(TWO, 200) == [
+        f"{'reach':<63}   nodes         cpu  memory   at most",
+        f"{'general':<63}  6 -> 4  50% -> 75%   12.5%       80%",
+        f"{LONG}      12        0.6%   33.4%  75%, 80%",
+    ]
+
+
+def test_names_stay_whole_on_a_narrow_terminal() -> None:
+    found = reaches.lines(TWO, 80)
+    assert found == [
+        "reach   nodes         cpu  memory   at most",
+        "general",
+        "       6 -> 4  50% -> 75%   12.5%       80%",
+        LONG,
+        "           12        0.6%   33.4%  75%, 80%",
+    ]
+    assert max(map(len, found)) <= 80
+
+
+def test_a_reach_without_capacity_has_no_share() -> None:
+    empty = reach("gone", totals(0, 0, 0, 0, 0))
+    assert reaches.lines([empty], 80)[1].split() == ["gone", "0", "-", "-", "80%"]
+
+
+@pytest.mark.parametrize("count", [REACHES_SHOWN, REACHES_SHOWN + 3])
+def test_the_tightest_are_shown_in_the_order_of_the_plan(count: int) -> None:
+    loose = [reach(f"r{n:02}", totals(2, 100 * n, 8000, 0)) for n in range(count)]
+    shown = tightest(loose)
+    assert shown == loose[-REACHES_SHOWN:]
+    written = reaches.lines(loose, 80)
+    assert (written[-1] == "and 3 more; -o json has them all") == (count > REACHES_SHOWN)
+
+
+def test_what_has_no_capacity_left_for_its_requests_is_tightest() -> None:
+    closed = reach("closed", totals(0, 500, 0))
+    full = reach("full", totals(2, 8000, 8000))
+    assert tightest([full, closed], 1) == [closed]

@@ -1,0 +1,72 @@
+"""What is expected of each platform, read and added up by hand."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.platforms.aks import ACI, SYSTEMS, USERS, WINS
+from tests.platforms.eks import BATCH, DEFAULT, DISRUPTED, INTERRUPTED, SERVERLESS, SYSTEM, full
+from tests.platforms.gke import DEFAULT as POOL
+from tests.platforms.gke import GPUS, SPOTS, STOPPING
+from tests.platforms.kubeadm import CPS
+
+STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "aks": {
+        **dict.fromkeys([*USERS[:3], *WINS[:2]], ("no-room",)),
+        SYSTEMS[0]: ("reach-threshold",),
+        ACI: ("virtual-node",),
+    },
+    "eks": {
+        # Karpenter's two replicas keep apart; there is no third node of the group.
+        **dict.fromkeys(map(full, [*SYSTEM, *DEFAULT[:3], BATCH[0]]), ("no-room",)),
+        full(BATCH[1]): ("headroom", "no-room"),
+        **dict.fromkeys(map(full, [DISRUPTED, INTERRUPTED]), ("being-deleted",)),
+        **dict.fromkeys(map(full, SERVERLESS), ("virtual-node",)),
+    },
+    "gke": {
+        # `front` must stay spread over the zones, so one node in each of them stays.
+        **dict.fromkeys([POOL[0], POOL[2], POOL[4], *SPOTS, GPUS[0]], ("no-room",)),
+        # Room for one more pod with a GPU.
+        GPUS[1]: ("headroom",),
+        STOPPING: ("being-deleted",),
+    },
+    "k3s": {"pi-1": ("control-plane", "headroom", "last-node", "min-nodes", "no-room")},
+    "kind": {"kind-control-plane": ("control-plane",), "kind-worker3": ("headroom", "no-room")},
+    "kubeadm": {
+        **dict.fromkeys(CPS, ("control-plane",)),
+        "gpu-a1": ("headroom", "no-room"),
+        "worker-a2": ("no-room",),
+        **{f"worker-{one}": ("reach-threshold",) for one in ("a1", "b1", "b2", "c1", "c2")},
+    },
+}
+"""By node: the codes for which it stays; nodes that are not here can go."""
+
+CPU: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
+    "aks": {
+        # orders, cart, and on each of six nodes 350m of DaemonSets.
+        "os=linux": (8 * 600 + 3 * 800 + 6 * 350, 6 * 3860),
+        # billing, and 220m of DaemonSets.
+        "os=windows": (3 * 1000 + 3 * 220, 3 * 3860),
+    },
+    "eks": {
+        # web, one of them from the node that leaves; api, postgres, 180m of DaemonSets.
+        "general": (6 * 600 + 3 * 800 + 2 * 1000 + 5 * 180, 5 * 3920),
+        # render, one of them from the node that leaves.
+        "karpenter.sh/nodepool=batch, tolerates batch=true:NoSchedule": (
+            3 * 1500 + 2 * 180,
+            2 * 3920,
+        ),
+    },
+    "gke": {
+        # front, search, kube-dns, konnectivity, metrics-server, the back end, 340m of the node's.
+        "general": (6 * 700 + 3 * 1000 + 2 * 260 + 3 * 10 + 48 + 10 + 6 * 340, 6 * 3920),
+    },
+    "k3s": {"general": (100 + 100 + 250, 4 * 4000)},
+    "kind": {"general": (3 * 250 + 3 * 100, 3 * 8000)},
+    "kubeadm": {
+        # web, cache, Calico.
+        "general": (21 * 1250 + 2 * 500 + 6 * 250, 6 * 8000),
+        # 4 of web and one of cache on each of the two nodes.
+        "topology.kubernetes.io/zone=dc-a": (8 * 1250 + 2 * 500 + 2 * 250, 2 * 8000),
+    },
+}
+"""By reach: millicores requested and there before the plan."""

@@ -1,0 +1,92 @@
+"""What `ebb plan` says of clusters in the shapes of real platforms, as it stands in `expected/`.
+
+After a change that is meant: `python -m tests.platforms kubeadm | ebb plan --from-file - >
+tests/platforms/expected/kubeadm.txt`, and read the difference as that platform's operator.
+"""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from core import engine
+from core.config import Config
+from core.edge.dumps import cluster_from_dumps
+from tests.platforms import PLATFORMS, dump
+from tests.platforms.expected import CPU, STAYS
+from tests.platforms.picture import picture
+from tests.support.reference_plan import Reference
+
+EXPECTED = Path(__file__).parent / "expected"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(params=PLATFORMS)
+def platform(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def path(platform: str, tmp_path: Path) -> str:
+    file = tmp_path / f"{platform}.json"
+    file.write_bytes(dump(platform))
+    return str(file)
+
+
+def test_the_table(platform: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--from-file", path]) == 0
+    assert capsys.readouterr().out == (EXPECTED / f"{platform}.txt").read_text("utf-8")
+
+
+def test_every_node_goes_or_has_its_codes(
+    platform: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    plan = orjson.loads(capsys.readouterr().out)
+    goes = [removal["node"] for removal in plan["removals"]]
+    stays = {
+        kept["node"]: tuple(sorted({reason["code"] for reason in kept["reasons"]}))
+        for kept in plan["kept"]
+    }
+    names = {node.name for node in cluster_from_dumps([(platform, dump(platform))]).nodes}
+    assert sorted([*goes, *stays]) == sorted(names)
+    assert stays == STAYS[platform]
+
+
+def test_the_sums_of_reaches_are_those_added_up_by_hand(
+    platform: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    sums = {one["name"]: one["before"] for one in orjson.loads(capsys.readouterr().out)["reaches"]}
+    found = {
+        name: (sums[name]["requests"]["cpu"], sums[name]["capacity"]["cpu"])
+        for name in CPU[platform]
+    }
+    assert found == CPU[platform]
+
+
+def test_the_plain_plan_agrees(platform: str) -> None:
+    cluster = cluster_from_dumps([(platform, dump(platform))])
+    plan, plain = engine.plan(cluster, Config()), Reference(cluster, Config()).run()
+    assert [one.node for one in plan.removals] == [node for node, _ in plain.removals]
+    assert sorted(plan.pending) == sorted(plain.pending)
+    sums = [(one.before.requests, one.after.requests, one.after.usable) for one in plan.reaches]
+    other = [(one.before.requests, one.after.requests, one.after.usable)
+             for one in plain.reaches if not one.exempt]  # fmt: skip
+    assert sorted(map(repr, map(_flat, sums))) == sorted(map(repr, map(_flat, other)))
+
+
+def _flat(sums: tuple[tuple[int, int], ...]) -> list[int]:
+    return [amount for pair in sums for amount in pair]
+
+
+def test_the_page_and_its_picture_are_of_the_kubeadm_dump() -> None:
+    page = (DOCS / "reaches.md").read_text("utf-8")
+    assert (EXPECTED / "kubeadm.txt").read_text("utf-8") in page
+    drawn = (DOCS / "reaches.svg").read_text("utf-8")
+    assert drawn == picture(), "python -m tests.platforms.picture > docs/reaches.svg"
+
+
+def test_the_same_dump_every_time(platform: str) -> None:
+    assert dump(platform) == dump(platform)
