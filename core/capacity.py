@@ -5,7 +5,7 @@ capacity), with the repairs: an unusable node counts with its requests, not with
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -163,6 +163,34 @@ class Measure:
 
 LOW_PERCENT: Final = 5
 """Of a reach's pods, so many of a hundred may be smaller than what counts as a usable rest."""
+
+
+class Widest:
+    """The largest ratios of all pods that can use some of the same nodes.
+
+    Without them what a few small pods of one shape cannot use would count as lost, though other
+    pods fill it.
+    """
+
+    def __init__(self, known: Iterable[tuple[frozenset[int], Usability]]) -> None:
+        """*known*: nodes, and what is of use to the pods that can run there."""
+        areas = list(known)
+        self._cpu = _ranked((one.max_cpu_per_gb, nodes) for nodes, one in areas)
+        self._memory = _ranked((one.max_gb_per_cpu, nodes) for nodes, one in areas)
+
+    def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
+        """Return *own*, of pods on *nodes* that are among those known, with the ratios of all."""
+        cpu, memory = (
+            next(ratio for ratio, others in ranked if not nodes.isdisjoint(others))
+            for ranked in (self._cpu, self._memory)
+        )
+        return replace(own, max_cpu_per_gb=cpu, max_gb_per_cpu=memory)
+
+
+def _ranked(
+    found: Iterable[tuple[Fraction, frozenset[int]]],
+) -> list[tuple[Fraction, frozenset[int]]]:
+    return sorted(found, key=lambda one: one[0], reverse=True)
 
 
 def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from core.account import Account, Load
-from core.capacity import NOTHING, Amount, Share, Usability, derive_usability
+from core.capacity import NOTHING, Amount, Share, Usability, Widest, derive_usability
 from core.config import Config, UsabilityMode
 from core.ground import Ground
 from core.groups import alike
@@ -23,6 +23,8 @@ from core.thresholds import Thresholds
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 """No pool selects them: what holds for them holds for the cluster."""
+Shapes = Counter[tuple[int, int]]
+"""How many pods ask for so many millicores and bytes."""
 WHOLE: Final = ""
 """Stands for the whole where things are kept by a reach's key."""
 
@@ -169,14 +171,28 @@ class Survey:
 
     @cached_property
     def _derived(self) -> Mapping[str, Usability | None]:
-        shapes: dict[str, Counter[tuple[int, int]]] = {WHOLE: Counter()}
+        """By the reach's key; its own pods say how small a scrap is of use.
+
+        How much of one resource is, beside how little of the other, say all pods that can use
+        some of its nodes.
+        """
+        shapes: dict[str, Shapes] = {WHOLE: Counter()}
+        alone: dict[int, Shapes] = {}
         for members, reach in self._by_reach:
-            asked = members[0].requests
-            keys = (WHOLE, reach.key) if reach else (WHOLE,)
-            for key in keys:
-                counter = shapes.setdefault(key, Counter())
-                counter[asked.cpu_millis, asked.memory_bytes] += len(members)
-        return {key: derive_usability(counter) for key, counter in shapes.items()}
+            asked = members[0].requests.cpu_millis, members[0].requests.memory_bytes
+            shapes[WHOLE][asked] += len(members)
+            if reach is not None:
+                shapes.setdefault(reach.key, Counter())[asked] += len(members)
+            elif len(nodes := self.reaches.members(members[0].placing)) == 1:
+                alone.setdefault(nodes[0], Counter())[asked] += len(members)
+        own = {key: derive_usability(counter) for key, counter in shapes.items()}
+        areas = [(frozenset(reach.nodes), own.get(reach.key)) for reach in self.reaches.all]
+        areas += [(frozenset((n,)), derive_usability(counter)) for n, counter in alone.items()]
+        widest = Widest([(nodes, one) for nodes, one in areas if one is not None])
+        for reach in self.reaches.all:
+            if one := own.get(reach.key):
+                own[reach.key] = widest.ratios(one, frozenset(reach.nodes))
+        return own
 
     @cached_property
     def _by_reach(self) -> list[tuple[list[Pod], Reach | None]]:

@@ -129,7 +129,9 @@ class State:
             return given(self.config.usability)
         everyone = members is None or self.mutant == "one usability"
         pods = [pod for pod in self.movable if everyone or self.reach[pod.key] == members]
-        return derived(pods, smallest=self.mutant == "the one smallest pod")
+        nodes = members or frozenset()
+        beside = [pod for pod in self.movable if everyone or self.reach[pod.key] & nodes]
+        return derived(pods, beside, smallest=self.mutant == "the one smallest pod")
 
     def standing(self) -> dict[str, list[Pod]]:
         """Return all pods by node as they stand, those among them that do not exist."""

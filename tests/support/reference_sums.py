@@ -72,13 +72,15 @@ def usable_of(whole: Pair, used: Pair, useful: Useful | None) -> Pair:
     return plus(used, (min(cpu, int(cpu_bound)), min(memory, int(memory_bound))))
 
 
-def derived(pods: Sequence[Pod], *, smallest: bool = False) -> Useful | None:
+def derived(
+    pods: Sequence[Pod], beside: Sequence[Pod], *, smallest: bool = False
+) -> Useful | None:
     """Derive the four numbers from pods that ask for both resources; None: there are none.
 
     Just under what all but one in twenty ask for; *smallest*: under what any of them asks for.
+    The ratios are those of *beside*, the pods that can use some of the same nodes.
     """
-    pairs = [asked([pod]) for pod in pods]
-    pairs = [(cpu, memory) for cpu, memory in pairs if cpu > 0 and memory > 0]
+    pairs, others = _both(pods), _both(beside)
     if not pairs:
         return None
     place = 0 if smallest else -(-len(pairs) * 5 // 100) - 1
@@ -86,9 +88,15 @@ def derived(pods: Sequence[Pod], *, smallest: bool = False) -> Useful | None:
     memory = sorted(memory for _, memory in pairs)[place]
     return Useful(
         least=(cpu * 9 // 10, memory * 9 // 10),
-        cpu_per_memory=max(Fraction(c, 1000) / Fraction(m, 10**9) for c, m in pairs),
-        memory_per_cpu=max(Fraction(m, 10**9) / Fraction(c, 1000) for c, m in pairs),
+        cpu_per_memory=max(Fraction(c, 1000) / Fraction(m, 10**9) for c, m in others),
+        memory_per_cpu=max(Fraction(m, 10**9) / Fraction(c, 1000) for c, m in others),
     )
+
+
+def _both(pods: Sequence[Pod]) -> list[Pair]:
+    """Return what those of the pods ask for that ask for both resources."""
+    pairs = [asked([pod]) for pod in pods]
+    return [(cpu, memory) for cpu, memory in pairs if cpu > 0 and memory > 0]
 
 
 def given(usability: "Usability") -> Useful:

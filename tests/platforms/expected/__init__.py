@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tests.platforms.aks import ACI, SYSTEMS, USERS, WINS
+from tests.platforms.aks import ACI, USERS, WINS
 from tests.platforms.eks import BATCH, DEFAULT, DISRUPTED, INTERRUPTED, SERVERLESS, SYSTEM, full
 from tests.platforms.gke import DEFAULT as POOL
 from tests.platforms.gke import GPUS, SPOTS, STOPPING
@@ -11,31 +11,43 @@ from tests.platforms.kubeadm import CPS
 
 STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "aks": {
-        **dict.fromkeys([*USERS[:3], *WINS[:2]], ("no-room",)),
-        SYSTEMS[0]: ("reach-threshold",),
+        # Nothing binds the cluster's own to the system pool: it may run with the users' pods.
+        USERS[0]: ("no-room",),
+        **dict.fromkeys([USERS[1], USERS[2], WINS[1]], ("headroom",)),
+        WINS[0]: ("no-room",),
         ACI: ("virtual-node",),
     },
     "eks": {
         # Karpenter's two replicas keep apart; there is no third node of the group.
-        **dict.fromkeys(map(full, [*SYSTEM, *DEFAULT[:3], BATCH[0]]), ("no-room",)),
+        full(SYSTEM[0]): ("no-room",),
+        full(SYSTEM[1]): ("headroom",),
+        full(DEFAULT[0]): ("headroom", "no-room"),
+        full(DEFAULT[1]): ("no-room",),
+        full(DEFAULT[2]): ("headroom",),
+        full(BATCH[0]): ("headroom",),
         full(BATCH[1]): ("headroom", "no-room"),
         **dict.fromkeys(map(full, [DISRUPTED, INTERRUPTED]), ("being-deleted",)),
         **dict.fromkeys(map(full, SERVERLESS), ("virtual-node",)),
     },
     "gke": {
         # `front` must stay spread over the zones, so one node in each of them stays.
-        **dict.fromkeys([POOL[0], POOL[2], POOL[4], *SPOTS, GPUS[0]], ("no-room",)),
+        **dict.fromkeys([POOL[0], POOL[4]], ("headroom",)),
+        POOL[2]: ("no-room",),
+        SPOTS[0]: ("headroom",),
+        SPOTS[1]: ("no-room",),
         # Room for one more pod with a GPU.
-        GPUS[1]: ("headroom",),
+        **dict.fromkeys(GPUS, ("headroom",)),
         STOPPING: ("being-deleted",),
     },
     "k3s": {"pi-1": ("control-plane", "headroom", "last-node", "min-nodes", "no-room")},
     "kind": {"kind-control-plane": ("control-plane",), "kind-worker3": ("headroom", "no-room")},
     "kubeadm": {
-        **dict.fromkeys(CPS, ("control-plane",)),
+        **dict.fromkeys(CPS[:2], ("control-plane",)),
+        CPS[2]: ("control-plane", "zone-balance"),
         "gpu-a1": ("headroom", "no-room"),
-        "worker-a2": ("no-room",),
-        **{f"worker-{one}": ("reach-threshold",) for one in ("a1", "b1", "b2", "c1", "c2")},
+        "worker-a2": ("headroom",),
+        **dict.fromkeys(["worker-a1", "worker-b1", "worker-b2"], ("reach-threshold",)),
+        "worker-c1": ("reach-threshold", "zone-balance"),
     },
 }
 """By node: the codes for which it stays; nodes that are not here can go."""
