@@ -19,8 +19,7 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "eks": {
         # Karpenter's two replicas keep apart; there is no third node of the group.
-        full(SYSTEM[0]): ("no-room",),
-        full(SYSTEM[1]): ("headroom",),
+        **dict.fromkeys(map(full, SYSTEM), ("no-room",)),
         full(DEFAULT[0]): ("headroom", "no-room"),
         full(DEFAULT[1]): ("no-room",),
         full(DEFAULT[2]): ("headroom",),
