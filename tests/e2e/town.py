@@ -26,7 +26,7 @@ from core.marks import (
     mark_of,
 )
 from core.model import Cluster, Node
-from tests.e2e.api import Json
+from tests.e2e.api import Json, RefusedError
 from tests.e2e.crowd import Crowd
 from tests.e2e.install import (
     apply,
@@ -178,7 +178,18 @@ class Town:
         for name, deleted in dict(self.crowd.known).items():
             if not deleted and name not in there:
                 yield f"pod {name} was taken away"
-        yield from (f"pod {one.name} waits" for one in cluster.pods if one.node is None)
+        for one in cluster.pods:
+            if one.node is None:
+                yield f"pod {one.name} waits: {self._why_waits(one.name)}"
+
+    def _why_waits(self, name: str) -> str:
+        """Return what the scheduler says, and which nodes were marked then."""
+        try:
+            conditions = self.api.get(f"{PODS}/{name}")["status"].get("conditions") or [{}]
+        except RefusedError as fault:
+            return str(fault)  # it has gone meanwhile
+        marks = [node.name for node in self.cluster().nodes if mark_of(node.labels)]
+        return f"{conditions[-1].get('message')}; marked: {marks}"
 
     def _wrong_programs(self) -> Iterator[str]:
         if sum(map(leads, self.replicas)) != 1:
