@@ -267,6 +267,9 @@ def test_one_tiny_pod_in_fifty_says_nothing_about_what_is_usable() -> None:
     (found,) = planned(whole, asked).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 450
+    (mutated,) = Reference(whole, asked, "the one smallest pod").run().reaches
+    assert mutated.usability is not None
+    assert mutated.usability.least[0] == 9
 
 
 def test_headroom_is_of_each_reach_and_is_no_load() -> None:
