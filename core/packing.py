@@ -247,7 +247,7 @@ class Packer:
             if pod in self.spare:
                 self._spare_at[pod] = node
         if self._topology is not None:
-            self._topology.move(attempt.placements, attempt.unplaced)
+            self._topology.move(attempt.placements)
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []

@@ -75,15 +75,13 @@ class Topology:
             _count(group, node, -by)
         self._trial.clear()
 
-    def move(self, placements: Iterable[tuple[int, int]], unplaced: Iterable[int]) -> None:
-        """Let pods change their place; *unplaced* ones lose theirs."""
+    def move(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Let pods change their place; those without a new one stand where they stood."""
         for pod, node in placements:
             if pod in self._groups:
                 self._leave(pod)
                 self._at[pod] = node
                 _count(self._groups[pod], node, 1)
-        for pod in unplaced:
-            self._leave(pod)
 
     def _leave(self, pod: int) -> None:
         if pod in self._at:

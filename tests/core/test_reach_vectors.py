@@ -223,6 +223,25 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     assert engine.update_candidates(Survey(whole, config("0.7")), {}, 0) == {}
 
 
+def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
+    """Its node is dying, but until it is gone nobody whom the pod refuses may come to its zone."""
+    dying = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+    aloof = Company(apart=(PodAffinityTerm(select("b"), ZONE),))
+    whole = Cluster.of(
+        [
+            node("dying", taints=(dying,), labels={ZONE: "z", "host": "dying"}),
+            node("near", labels={ZONE: "z"}, annotations={KEEP_ANNOTATION: "true"}),
+            node("far", labels={ZONE: "y"}),
+        ],
+        [
+            pod("aloof", "dying", 100, 100, company=aloof, placing=one_of("dying")),
+            pod("resident", "near", 500, 100, daemon=True),
+            pod("other", "far", 500, 100, labels={"app": "b"}),
+        ],
+    )
+    assert gone(planned(whole, config("1"))) == []
+
+
 def test_after_each_removal_the_dearest_that_can_go_is_next() -> None:
     """X may go only once D's pod has come to T: X follows D, before the cheaper Y."""
     friend = Company(near=(PodAffinityTerm(select("friend"), "rack"),))
