@@ -166,10 +166,11 @@ class Reference(Packing):
 
     def is_guessed(self, node: Node) -> bool:
         """Say whether nobody reaches the node whose wishes are known, and somebody else might."""
+        asking = [p for p in self.cluster.pods if p.unsupported and not p.stays_with_node]
+        known = [p for p in asking if not (p.too_much or p.unreadable)]
+        machines = {None, *(name for name, one in self.nodes.items() if not one.virtual)}
         return node.name not in self.reached and any(
-            node.name in self.reach_of(pod)
-            for pod in self.cluster.pods
-            if pod.unsupported and not (pod.too_much or pod.unreadable or pod.stays_with_node)
+            node.name in self.reach_of(pod) for pod in known if pod.node in machines
         )
 
     def sums_pass(self, node: Node, residents: Pair) -> bool:
