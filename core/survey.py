@@ -273,6 +273,7 @@ def _strictest(
     nodes: Sequence[Node], config: Config, limit: Callable[[Mapping[str, str]], Thresholds]
 ) -> Share:
     """Return the smallest limits of these nodes; for no nodes, those of the whole."""
-    found = [limit(node.labels) for node in nodes] if config.budgets.pools else []
+    own = any(pool.thresholds or pool.leave_thresholds for pool in config.budgets.pools)
+    found = [limit(node.labels) for node in nodes] if own else []
     found = found or [limit(NO_LABELS)]
     return Share(min(one.cpu for one in found), min(one.memory for one in found))

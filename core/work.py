@@ -15,7 +15,7 @@ from core.guards import Blocker
 from core.marks import mark_of, mark_order
 from core.packing import Attempt
 from core.plan import Kept, Placement, Removal
-from core.sums import Exceeded, excess
+from core.sums import Exceeded, excess, why_full
 from core.survey import Survey
 
 Level = tuple[bool, bool, Fraction]
@@ -174,11 +174,22 @@ class Work:
     def _route(self, node: int) -> _Route:
         """Find the node's pods places that no reach minds; if there are none, what minds first.
 
+        A marked node is asked as one without a mark first, so that its pods would go where they
+        would have gone when it was marked: a plan that is carried out is planned again.
+        """
+        route = self._passing(node, marked=False)
+        if self._name(node) in self.marked and (route.unplaced or route.over):
+            return self._passing(node, marked=True)
+        return route
+
+    def _passing(self, node: int, *, marked: bool) -> _Route:
+        """Pass by reaches that are full.
+
         First-fit takes the fullest nodes, so pods that have a choice crowd into a reach that is
         full already. Where only reaches of others mind, their nodes are barred to these pods.
         """
         barred: frozenset[int] = frozenset()
-        first = route = self._routed(node, barred)
+        first = route = self._routed(node, barred, marked=marked)
         for _ in range(REROUTES_MAX):
             others = [one.sums.reach for one in route.over if one.sums.reach]
             if not others or len(others) < len(route.over):
@@ -186,15 +197,14 @@ class Work:
             if any(node in reach.nodes for reach in others):
                 break
             barred = barred.union(*(reach.nodes for reach in others))
-            route = self._routed(node, barred)
+            route = self._routed(node, barred, marked=marked)
         return first if route.unplaced or route.over else route
 
-    def _routed(self, node: int, barred: frozenset[int]) -> _Route:
+    def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
         attempt = self.packer.attempt(self.packer.on[node], node, barred)
         trial = self.account.trial(node, self.packer.received(attempt))
         if attempt.unplaced:
             return _Route(attempt, trial, attempt.unplaced, ())
-        marked = self._name(node) in self.marked
         return _Route(attempt, trial, [], tuple(self.account.exceeded(trial, marked=marked)))
 
     def _has_time(self, name: str) -> bool:
@@ -238,7 +248,7 @@ class Work:
         # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
         if over_sums or route.unplaced:
             return blockers
-        blockers += (_full(found, marked=name in self.marked) for found in route.over)
+        blockers += (why_full(one, marked=name in self.marked) for one in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int) -> Blocker:
@@ -279,18 +289,3 @@ class Work:
             for pod, node in attempt.placements
             if pod not in spare
         )
-
-
-def _full(found: Exceeded, *, marked: bool) -> Blocker:
-    """Say what would be too full."""
-    sums, requests, usable = found
-    thresholds = sums.leave if marked else sums.enter
-    where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
-    over = excess(requests, usable, thresholds)
-    if not over:
-        over = excess(requests.plus(sums.reserve), usable, thresholds)
-        message = f"without it the window's busiest moment would have had {over} of {where}"
-        return Blocker("peak-demand", message)
-    if sums.reach is None:
-        return Blocker("usable-threshold", f"of what would be usable without it, {over}")
-    return Blocker("reach-threshold", f"without it {where} would have {over}")

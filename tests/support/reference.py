@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.config import Config
-from core.model import Cluster, Node, Resources
+from core.model import Cluster, Node, Pod, Resources
 from tests.support.reference_packing import Moves, Packing
 from tests.support.reference_rules import (
     Shares,
@@ -123,7 +123,8 @@ class Reference(Packing):
     def remove(self, node: Node) -> Moves | None:
         """Let the node go, and say where its pods go; None: it must stay, and nothing changes.
 
-        Where its pods would make others' reaches too full, they try again without their nodes.
+        Where its pods would make others' reaches too full, they try again without their nodes. A
+        marked node goes as if it had no mark, if it can, and else by the leave thresholds.
         """
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
@@ -131,6 +132,13 @@ class Reference(Packing):
         residents = asked(pod for pod in here if pod.stays_with_node)
         if not self.sums_pass(node, residents):
             return None
+        strict = [False] if not is_marked(node) or self.mutant == "no leave thresholds" else []
+        tries = strict or ([True] if self.mutant == "marks at once" else [False, True])
+        found = (self.remove_within(node, here, marked=marked) for marked in tries)
+        return next((moves for moves in found if moves is not None), None)
+
+    def remove_within(self, node: Node, here: list[Pod], *, marked: bool) -> Moves | None:
+        """Let the node go if that keeps to the thresholds for marked nodes, or for others."""
         barred: Members = frozenset()
         for _ in range(1 if self.mutant == "no second try" else ATTEMPTS_MAX):
             moving = [pod for pod in here if not pod.stays_with_node]
@@ -142,7 +150,7 @@ class Reference(Packing):
             before = dict(self.at)
             self.at |= {pod.key: to.name for pod, to in placed}
             self.gone.append(node.name)
-            over = list(self.exceeded(node, touched))
+            over = list(self.exceeded(node, touched, marked=marked))
             if not over:
                 self.counts.gone.append(node)
                 return [(pod.key, name) for pod, name in load]
@@ -183,12 +191,11 @@ class Reference(Packing):
         requests = requests[0] - residents[0], requests[1] - residents[1]
         return within(requests, limits(self.config, marked=is_marked(node)), left)
 
-    def exceeded(self, node: Node, touched: set[str]) -> Iterator[Members | None]:
+    def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Iterator[Members | None]:
         """Yield the reaches that are too full of what is usable; None: the whole is.
 
         The node has gone and its pods are elsewhere: *touched* are the nodes that felt it.
         """
-        marked = is_marked(node) and self.mutant != "no leave thresholds"
         if self.reached & touched:
             whole = self.whole()
             requests = plus(whole.requests, self.reserve(None))
