@@ -176,14 +176,11 @@ class Account:
         Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it. It
         is harder to enter than to stay.
         """
-        limits = self._limits[marked]
+        limits, group = self._limits[marked], self._groups[trial.node]
+        own = group.sums if group else (self.whole,)
         for sums, change in trial.changes.items():
             if sums.over(change, limits[sums]):
-                yield Exceeded(
-                    sums,
-                    sums.requests.plus(Amount(change[0], change[1])),
-                    sums.usable.plus(Amount(change[2], change[3])),
-                )
+                yield Exceeded(sums, change, sums in own)
 
     def remove(self, trial: Trial) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""

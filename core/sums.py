@@ -6,6 +6,7 @@ Source: thesis 4.2 to 4.5.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from core.capacity import NOTHING, Amount, Share, Totals, Usability
@@ -13,6 +14,8 @@ from core.guards import Blocker
 from core.reaches import Reach
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
+LIMITS_MAX: Final = 256
+"""Texts of limits that are kept."""
 DECIMALS_MAX: Final = 12
 """Of a percentage, where fewer do not tell it from its limit."""
 
@@ -80,12 +83,14 @@ class Sums:
 
 
 class Exceeded(NamedTuple):
-    """Sums that would be over their thresholds, and what they would be."""
+    """Sums that would be over their thresholds."""
 
     sums: Sums
-    requests: Amount
-    """Without the reserve."""
-    usable: Amount
+    change: Sequence[int]
+    """By how much its row would change."""
+    own: bool
+    """They are the whole's, or those of a reach of the node that would go: wherever its pods go,
+    this stays so."""
 
 
 COLUMNS: Final = 4
@@ -106,12 +111,16 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
 
 def _apart(have: int, total: int, share: Fraction) -> str:
     """Write a share and the limit that it is over with as many decimals as tell them apart."""
-    pairs = (
-        (percent(have, total, n), percent(share.numerator, share.denominator, n))
-        for n in range(1, DECIMALS_MAX)
-    )
-    found, limit = next((one for one in pairs if one[0] != one[1]), ("more", "the limit"))
-    return f"{found}, over {limit}"
+    for decimals in range(1, DECIMALS_MAX):
+        found, limit = percent(have, total, decimals), _limit_text(share, decimals)
+        if found != limit:
+            return f"{found}, over {limit}"
+    return "over the limit"
+
+
+@lru_cache(maxsize=LIMITS_MAX)
+def _limit_text(share: Fraction, decimals: int) -> str:
+    return percent(share.numerator, share.denominator, decimals)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:
@@ -124,7 +133,9 @@ def percent(part: int, whole: int, decimals: int = 1) -> str:
 
 def why_full(found: Exceeded, *, marked: bool) -> Blocker:
     """Say what would be too full."""
-    sums, requests, usable = found
+    sums, change, _ = found
+    requests = sums.requests.plus(Amount(change[0], change[1]))
+    usable = sums.usable.plus(Amount(change[2], change[3]))
     thresholds = sums.leave if marked else sums.enter
     where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
     over = excess(requests, usable, thresholds)

@@ -6,6 +6,7 @@ committed before the next is judged.
 
 from collections.abc import Callable, Collection
 from fractions import Fraction
+from itertools import chain
 from typing import Final, NamedTuple
 
 from core.account import Account, Trial
@@ -140,7 +141,7 @@ class Work:
         level = 0
         while level < len(self._levels) and len(removals) != removals_max:
             waiting = self._levels[level]
-            for place in (*range(places[level], len(waiting)), *range(places[level])):
+            for place in chain(range(places[level], len(waiting)), range(places[level])):
                 node = waiting[place]
                 if judged.get(node) == len(removals):
                     continue
@@ -191,10 +192,8 @@ class Work:
         barred: frozenset[int] = frozenset()
         first = route = self._routed(node, barred, marked=marked)
         for _ in range(REROUTES_MAX):
-            others = [one.sums.reach for one in route.over if one.sums.reach]
+            others = [one.sums.reach for one in route.over if one.sums.reach and not one.own]
             if not others or len(others) < len(route.over):
-                break
-            if any(node in reach.nodes for reach in others):
                 break
             barred = barred.union(*(reach.nodes for reach in others))
             route = self._routed(node, barred, marked=marked)
@@ -243,11 +242,12 @@ class Work:
         blockers += over_sums
         if not self._has_time(name):
             return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
+        if over_sums:
+            # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
+            attempt = self.packer.attempt(self.packer.on[node], node)
+            return [*blockers, *(self._no_room(pod, node) for pod in attempt.unplaced)]
         route = self._route(node)
         blockers += (self._no_room(pod, node) for pod in route.unplaced)
-        # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
-        if over_sums or route.unplaced:
-            return blockers
         blockers += (why_full(one, marked=name in self.marked) for one in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
