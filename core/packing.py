@@ -24,7 +24,7 @@ from core.groups import Groups, Kind, alike, grouped, templates
 from core.kinds import NodeKinds
 from core.model import Cluster, Placing, Pod, Resources
 from core.tallies import Group
-from core.topology import topology
+from core.topology import Topology, topology
 from core.vectors import Vectors, lane_minimum
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
@@ -134,10 +134,11 @@ class Packer:
 
         A pod without a place does not end the attempt, so that all of them are known.
         """
-        if self._topology is not None or barred:
+        away = barred | {leaving}
+        if self._topology is not None:
             pods = list(pods)
-            if barred or (self._topology is not None and self._topology.involves(pods)):
-                return self._attempt_among(pods, barred | {leaving})
+            if self._topology.involves(pods):
+                return self._attempt_among(pods, away, self._topology)
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
@@ -151,7 +152,7 @@ class Packer:
                 place = self._head(kind)
             while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
                 node = fits[place]
-                if node != leaving:
+                if node not in away:
                     remaining = (left.get(node) or free[node]) - request
                     if remaining & guard == guard:
                         left[node] = remaining
@@ -162,23 +163,20 @@ class Packer:
                 result.unplaced.append(pod)
         return result
 
-    def _attempt_among(self, pods: list[int], barred: frozenset[int]) -> Attempt:
+    def _attempt_among(self, pods: list[int], away: frozenset[int], topology: Topology) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
         A node that was refused to such a pod may admit the next one, so no place is skipped.
         """
-        topology = self._topology
         self._last = result = Attempt([], [], {})
-        if topology is not None:
-            topology.lift(pods)
+        topology.lift(pods)
         known: Kind | None = None
         start = 0
         for pod in pods:
-            kind = self._kind_of[pod]
-            group = topology.group(pod) if topology is not None else None
+            kind, group = self._kind_of[pod], topology.group(pod)
             if kind is not known:
                 known, start = kind, self._head(kind)
-            place, refused = self._find(kind, start, result.left, barred, group)
+            place, refused = self._find(kind, start, result.left, away, group)
             if group is None:
                 start = place
             if place == len(kind.fits):
@@ -188,10 +186,8 @@ class Packer:
             node = kind.fits[place]
             result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
             result.placements.append((pod, node))
-            if topology is not None:
-                topology.put(pod, node)
-        if topology is not None:
-            topology.undo()
+            topology.put(pod, node)
+        topology.undo()
         return result
 
     def _find(

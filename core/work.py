@@ -22,7 +22,7 @@ from core.survey import Survey
 Level = tuple[bool, bool, Fraction]
 """Marked nodes before others, those that pods reach before those that none does, dear before
 cheap: False before True, the price negative."""
-REROUTES_MAX: Final = 7
+REROUTES_MAX: Final = 3
 """How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
 
 
@@ -69,6 +69,9 @@ class Work:
         self._out_of_time = False
         self._delay_seconds = config.delay_seconds
         self._levels = self._candidates()
+        self._gone = 0
+        self._refused: dict[int, tuple[int, _Route]] = {}
+        """How many had gone when a node was refused, and for what: true until one more goes."""
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might go, in the order in which they are tried."""
@@ -170,7 +173,10 @@ class Work:
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
         route = self._route(node)
-        return None if route.unplaced or route.over else (route.attempt, route.trial)
+        if route.unplaced or route.over:
+            self._refused[node] = self._gone, route
+            return None
+        return route.attempt, route.trial
 
     def _route(self, node: int) -> _Route:
         """Find the node's pods places that no reach minds; if there are none, what minds first.
@@ -218,6 +224,7 @@ class Work:
         self.account.remove(trial)
         self.packer.commit(attempt, node)
         self._brakes.take(self.packer.nodes[node])
+        self._gone += 1
         return removal
 
     def kept(self, gone: Collection[str]) -> tuple[Kept, ...]:
@@ -246,7 +253,9 @@ class Work:
             # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
             attempt = self.packer.attempt(self.packer.on[node], node)
             return [*blockers, *(self._no_room(pod, node) for pod in attempt.unplaced)]
-        route = self._route(node)
+        gone, route = self._refused.get(node, (-1, None))
+        if route is None or gone != self._gone:
+            route = self._route(node)
         blockers += (self._no_room(pod, node) for pod in route.unplaced)
         blockers += (why_full(one, marked=name in self.marked) for one in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]

@@ -40,7 +40,7 @@ from tests.support.reference_sums import (
 if TYPE_CHECKING:
     from core.brakes import Pace
 
-ATTEMPTS_MAX = 8
+ATTEMPTS_MAX = 4
 """How often the pods of one node are packed, ever fewer nodes being asked."""
 
 
