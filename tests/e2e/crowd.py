@@ -22,6 +22,8 @@ class Crowd:
         self._running, self._end = threading.Event(), threading.Event()
         self.known: dict[str, bool] = {}
         """Pods whose creation was answered, and whether the load itself has deleted them."""
+        self._unsure: list[str] = []
+        """Pods whose deletion was not answered: once more, or they would stay for ever."""
         self._number = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -55,7 +57,11 @@ class Crowd:
             name = f"load-{self._number}"
             self._api.create(PODS, pod(name, cpu=f"{self._chance.choice((100, 300, 800))}m"))
             self.known[name] = False
-        elif alive:
-            name = self._chance.choice(alive)
+        elif alive or self._unsure:
+            name = self._unsure.pop() if self._unsure else self._chance.choice(alive)
             self.known[name] = True  # before the answer, which may get lost
-            self._api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+            try:
+                self._api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+            except Exception:
+                self._unsure.append(name)
+                raise
