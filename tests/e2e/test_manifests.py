@@ -84,6 +84,10 @@ def test_applying_again_keeps_what_the_leader_has_written(plane: Plane, api: Api
     assert api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
 
 
+ON_CONFLICT: dict[str, set[Right]] = {"ebb-webhook": {("", "nodes", "get")}, "ebb-extender": set()}
+"""Used when somebody else has changed a Node that the watch has not told of yet."""
+
+
 def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) -> None:
     offset = len(plane.audit.read_bytes())
     folder = "manifests/examples/self-managed"
@@ -105,7 +109,8 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         ours = [event for event in events if event["user"]["username"] == user]
         refused = [e for e in ours if e["responseStatus"]["code"] == 403]
         assert not refused, "a right is missing"
-        assert {right_of(event) for event in ours} == granted(plane, folder, account)
+        used = {right_of(event) for event in ours}
+        assert used | ON_CONFLICT[account] == granted(plane, folder, account)
 
 
 def right_of(event: Json) -> Right:

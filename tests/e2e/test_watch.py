@@ -57,7 +57,9 @@ def one_marked(api: Api) -> str:
 
 def our_marks(plane: Plane) -> list[str]:
     """Return the nodes that the program marked, in order, from the audit log."""
-    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
+    # What others have sent may nest deeper than this decoder goes.
+    lines = (line for line in plane.audit.read_text().splitlines() if OURS in line)
+    events = [json.loads(line) for line in lines]
     return [
         event["objectRef"]["name"]
         for event in events
