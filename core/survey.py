@@ -206,31 +206,19 @@ class Survey:
         They are as large as the largest of the reach, by CPU, then memory, then the rest, and ask
         the same of their node; of other pods and of volumes they ask nothing.
         """
-        largest: dict[str, tuple[object, ...]] = {}
-        likes: dict[str, Pod] = {}
+        own: dict[str, list[Pod]] = {}
         for members, reach in self._by_reach if pods else ():
-            if reach is None:
-                continue
-            one = members[0]
-            rank = _size(one.requests)
-            asked = plain(one.placing)
-            best = largest.get(reach.key)
-            like = likes.get(reach.key)
-            if (
-                best is None
-                or rank > best
-                or (rank == best and like is not None and repr(asked) < repr(like.placing))
-            ):
-                largest[reach.key] = rank
-                likes[reach.key] = Pod(
-                    namespace="", name="headroom", requests=one.requests, placing=asked
-                )
-        return [
-            replace(likes[reach.key], name=f"headroom-{number}-{n}")
-            for number, reach in enumerate(self.reaches.all)
-            if reach.key in likes
-            for n in range(pods)
-        ]
+            if reach is not None:
+                own.setdefault(reach.key, []).append(members[0])
+        made = []
+        for number, reach in enumerate(self.reaches.all):
+            if likes := own.get(reach.key):
+                most = max(_size(one.requests) for one in likes)
+                largest = [one for one in likes if _size(one.requests) == most]
+                placing = min((plain(one.placing) for one in largest), key=repr)
+                like = Pod(namespace="", name="", requests=largest[0].requests, placing=placing)
+                made += [replace(like, name=f"headroom-{number}-{n}") for n in range(pods)]
+        return made
 
     def demand(self) -> Mapping[str, Amount]:
         """Sum up by reach, and for the WHOLE, what asks for room that would ask for it elsewhere.
