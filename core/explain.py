@@ -192,7 +192,7 @@ class Explainer:
         node = packer.node_ids[name]
         attempt = packer.attempt(packer.on[node], node)
         homeless = (
-            (packer.pods[pod].key, packer.why_not(pod, node))
+            (packer.pods[pod].key, packer.why_not(pod, node, attempt))
             for pod in attempt.unplaced
             if pod not in packer.spare
         )

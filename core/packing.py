@@ -92,7 +92,6 @@ class Packer:
                 self.on[self.node_ids[pod.node]].append(number)
         self._spare_at: dict[int, int] = {}
         self._topology = topology(cluster, self.nodes, self.pods)
-        self._last = Attempt([], [], {})
 
     def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
@@ -168,7 +167,7 @@ class Packer:
 
         A node that was refused to such a pod may admit the next one, so no place is skipped.
         """
-        self._last = result = Attempt([], [], {})
+        result = Attempt([], [], {})
         topology.lift(pods)
         known: Kind | None = None
         start = 0
@@ -269,11 +268,11 @@ class Packer:
             if at != leaving and (group is None or group.refusal(at) is None)
         )
 
-    def why_not(self, pod: int, leaving: int) -> str:
-        """Say in words what kept the pod from every node but *leaving* in the last attempt."""
+    def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
+        """Say in words what kept the pod from every node but *leaving* in the attempt."""
         if self._kind_of[pod].admitting in ([], [leaving]):
             return NOT_ADMITTED
-        if refused := self._last.refused.get(pod):
+        if refused := attempt.refused.get(pod):
             rules = ", ".join(sorted(refused))
             return f"every other node that admits it and has room is refused by: {rules}"
         return "no other node that admits it has room"

@@ -31,8 +31,11 @@ class _Route(NamedTuple):
 
     attempt: Attempt
     trial: Trial
-    unplaced: list[int]
     over: tuple[Exceeded, ...]
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.attempt.unplaced or self.over)
 
 
 InTime = Callable[[], bool]
@@ -173,7 +176,7 @@ class Work:
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
         route = self._route(node)
-        if route.unplaced or route.over:
+        if route.refused:
             self._refused[node] = self._gone, route
             return None
         return route.attempt, route.trial
@@ -185,7 +188,7 @@ class Work:
         would have gone when it was marked: a plan that is carried out is planned again.
         """
         route = self._passing(node, marked=False)
-        if self._name(node) in self.marked and (route.unplaced or route.over):
+        if self._name(node) in self.marked and route.refused:
             return self._passing(node, marked=True)
         return route
 
@@ -203,14 +206,13 @@ class Work:
                 break
             barred = barred.union(*(reach.nodes for reach in others))
             route = self._routed(node, barred, marked=marked)
-        return first if route.unplaced or route.over else route
+        return first if route.refused else route
 
     def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
         attempt = self.packer.attempt(self.packer.on[node], node, barred)
         trial = self.account.trial(node, self.packer.received(attempt))
-        if attempt.unplaced:
-            return _Route(attempt, trial, attempt.unplaced, ())
-        return _Route(attempt, trial, [], tuple(self.account.exceeded(trial, marked=marked)))
+        over = () if attempt.unplaced else tuple(self.account.exceeded(trial, marked=marked))
+        return _Route(attempt, trial, over)
 
     def _has_time(self, name: str) -> bool:
         """Say whether the node may be tried; marked ones always, or they would be released."""
@@ -252,22 +254,23 @@ class Work:
         if over_sums:
             # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
             attempt = self.packer.attempt(self.packer.on[node], node)
-            return [*blockers, *(self._no_room(pod, node) for pod in attempt.unplaced)]
+            return [*blockers, *(self._no_room(pod, node, attempt) for pod in attempt.unplaced)]
         gone, route = self._refused.get(node, (-1, None))
         if route is None or gone != self._gone:
             route = self._route(node)
-        blockers += (self._no_room(pod, node) for pod in route.unplaced)
+        blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
         blockers += (why_full(one, marked=name in self.marked) for one in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
-    def _no_room(self, pod: int, node: int) -> Blocker:
+    def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
         if pod in self.packer.spare:
             message = "no room would be left for one more pod as large as the largest"
             return Blocker("headroom", message)
         if self.packer.spared(pod, node):
             message = "the room that would be left for it is kept for pods as large as the largest"
             return Blocker("headroom", message, self.packer.pods[pod].key)
-        return Blocker("no-room", self.packer.why_not(pod, node), self.packer.pods[pod].key)
+        why = self.packer.why_not(pod, node, attempt)
+        return Blocker("no-room", why, self.packer.pods[pod].key)
 
     def _sum_blockers(self, node: int) -> list[Blocker]:
         marked = self._name(node) in self.marked
