@@ -172,8 +172,8 @@ class World:
         packer = Packer(
             self.cluster, Ground(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
         )
-        packer.attempt([0])
-        return refusal(found, pod.placing) or packer.why_not(0, -1)
+        attempt = packer.attempt([0])
+        return refusal(found, pod.placing) or packer.why_not(0, -1, attempt)
 
     def expected(self, key: str) -> frozenset[str]:
         """Return the nodes that Ebb would place the pod on, as things stand."""
