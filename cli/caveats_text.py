@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cli.terminal import printable
-from core.caveats import Caveat
-from core.quantity import format_bytes, format_millis
+from core.explain.caveats import Caveat
+from core.model.quantity import format_bytes, format_millis
 
 NODES_SHOWN: Final = 3
 NODES_LISTED: Final = 20

@@ -11,10 +11,10 @@ import orjson
 from cli import explain_json, explain_text, source
 from cli.found import Found
 from cli.standing import standings
-from core import engine
 from core.edge.clock import SystemClock
+from core.engine import step
 from core.errors import InvalidInputError
-from core.explain import Explainer
+from core.explain.explainer import Explainer
 
 NEAR_MAX: Final = 3
 
@@ -65,7 +65,7 @@ def run_pod(arguments: argparse.Namespace) -> int:
 
 def _explainer(found: Found) -> Explainer:
     now = SystemClock().unix_seconds()
-    plan = engine.plan(found.cluster, found.config, now_seconds=now)
+    plan = step.plan(found.cluster, found.config, now_seconds=now)
     return Explainer(found.cluster, found.config, plan, now)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from cli.plan_json import DIGITS
 from cli.standing import Standing
-from core.config import API_VERSION
-from core.explain import NodeAnswer, PodAnswer
-from core.guards import Blocker
-from core.reaches import Reach
-from core.reasons import advice
+from core.capacity.reaches import Reach
+from core.config.settings import API_VERSION
+from core.explain.explainer import NodeAnswer, PodAnswer
+from core.explain.reasons import advice
+from core.reason import Blocker
 
 
 def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from rich.table import Table
 from cli.found import Found
 from cli.standing import Standing, moment
 from cli.terminal import printable, table, written
-from core.explain import NodeAnswer, PodAnswer
-from core.guards import Blocker
-from core.leaving import why_leaving
-from core.model import Pod
-from core.plan import REACHES_SHOWN
-from core.quantity import format_bytes, format_millis
-from core.reasons import advice
-from core.sums import percent
+from core.capacity.sums import percent
+from core.engine.plan import REACHES_SHOWN
+from core.explain.explainer import NodeAnswer, PodAnswer
+from core.explain.reasons import advice
+from core.model.leaving import why_leaving
+from core.model.pod import Pod
+from core.model.quantity import format_bytes, format_millis
+from core.reason import Blocker
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (

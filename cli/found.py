@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from core.config import Config
-from core.model import Cluster
+from core.config.settings import Config
+from core.model.cluster import Cluster
 
 REFUSED_SHOWN_MAX: Final = 5
 """Objects that cannot be read and are named; the others are counted."""

@@ -10,12 +10,14 @@ from cli.found import Leader, tell_refused
 from core.edge.clock import SystemClock
 from core.edge.kube import wire
 from core.edge.kube.client import ApiError, Client
-from core.edge.kube.lease import LeaseStore
+from core.edge.kube.stores.lease import LeaseStore
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
-from core.model import Cluster, Node, Pod
-from webhook.feed import Feed
-from webhook.view import RESOURCES, ClusterView
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from webhook.view.feed import Feed
+from webhook.view.view import RESOURCES, ClusterView
 
 LIST_TRIES_MAX: Final = 3
 """How often a list is begun that expired half-way, or was throttled."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from cli.found import Found
 from cli.standing import Guard, Standing, standings
-from core import engine
-from core.caveats import Caveat, caveats
-from core.plan import Plan
+from core.engine import step
+from core.engine.plan import Plan
+from core.explain.caveats import Caveat, caveats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Status:
     marked: tuple[Standing, ...]
     """Nodes with a mark that are not leaving yet, the oldest mark first."""
     going: int
-    """Nodes that are leaving (core.leaving)."""
+    """Nodes that are leaving (core.model.leaving)."""
     reasons: tuple[tuple[str, int], ...]
     """(code, nodes that stay for it), most first; a node with several codes counts in each."""
     stray: tuple[str, ...]
@@ -55,7 +55,7 @@ class Status:
 
 def look(found: Found, now_seconds: int) -> Status:
     """Judge the cluster and count."""
-    plan = engine.plan(found.cluster, found.config, now_seconds=now_seconds)
+    plan = step.plan(found.cluster, found.config, now_seconds=now_seconds)
     every = standings(found.cluster, found.config.taint_key, now_seconds)
     marked = [one for one in every if one.mark is not None and not one.going]
     reasons = Counter(

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from cli import plan_json, plan_table, source
-from core import engine
-from core.caveats import caveats
+from core.config.fields import parse_share
 from core.edge.clock import SystemClock
+from core.engine import step
 from core.errors import ConfigError
-from core.fields import parse_share
+from core.explain.caveats import caveats
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if thresholds != config.thresholds:  # those for leaving follow, as where none are given
         config = replace(config, thresholds=thresholds, leave_thresholds=None)
     now = SystemClock().unix_seconds()
-    plan = engine.plan(found.cluster, config, removals_max=arguments.max_removals, now_seconds=now)
+    plan = step.plan(found.cluster, config, removals_max=arguments.max_removals, now_seconds=now)
     minded = caveats(found.cluster, found.kinds)
     if arguments.output == "json":
         document = plan_json.document(plan, config, minded)

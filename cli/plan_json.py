@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cli import caveats_text
-from core.capacity import Amount, Share, Totals, Usability
-from core.caveats import Caveat
-from core.config import API_VERSION, Config
-from core.guards import Blocker
-from core.plan import Plan, ReachSums
+from core.capacity.usable import Amount, Share, Totals, Usability
+from core.config.settings import API_VERSION, Config
+from core.engine.plan import Plan, ReachSums
+from core.explain.caveats import Caveat
+from core.reason import Blocker
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""

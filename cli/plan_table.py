@@ -10,12 +10,12 @@ from rich.table import Table
 
 from cli import caveats_text, reaches
 from cli.terminal import print_lines, printable, table, written
-from core.capacity import Totals, Usability
-from core.caveats import Caveat
-from core.config import Config
-from core.plan import Kept, Plan, Removal
-from core.quantity import format_bytes, format_millis
-from core.sums import percent
+from core.capacity.sums import percent
+from core.capacity.usable import Totals, Usability
+from core.config.settings import Config
+from core.engine.plan import Kept, Plan, Removal
+from core.explain.caveats import Caveat
+from core.model.quantity import format_bytes, format_millis
 
 TARGETS_SHOWN: Final = 3
 GAP: Final = 2

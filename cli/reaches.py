@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cli.terminal import printable
-from core.capacity import Share, Totals
-from core.plan import REACHES_SHOWN, ReachSums, tightest
-from core.sums import percent
+from core.capacity.sums import percent
+from core.capacity.usable import Share, Totals
+from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
 HEADINGS: Final = ("reach", "nodes", "cpu", "memory", "at most")
 GAP: Final = "  "

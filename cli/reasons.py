@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from cli.terminal import table, written
-from core.pod_reasons import Reason
-from core.reasons import REASONS, in_general, page
+from core.explain.reasons import REASONS, in_general, page
+from core.guards.pod_reasons import Reason
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:

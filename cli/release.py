@@ -6,7 +6,7 @@ from typing import Any
 
 from cli import source
 from cli.terminal import console
-from core.config import Config
+from core.config.settings import Config
 from core.edge import files
 from core.errors import InvalidInputError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from cli.found import Found, tell_refused
-from core.config import Config
+from core.config.settings import Config
 from core.edge import files
-from core.edge.dumps import HOW_TO, from_dumps
+from core.edge.decode.dumps import HOW_TO, from_dumps
 from core.errors import InvalidInputError
 
 DUMP: Final = HOW_TO.removeprefix("make it with: ")

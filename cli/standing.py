@@ -5,11 +5,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core import marks
-from core.marks import Backoff, Details, Mark
-from core.model import Cluster, Node, Pod
-from webhook.decide import GUARD_WHILE_MARKED
-from webhook.emptiness import EXPENDABLE_PRIORITY
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.marks.mark import (
+    Backoff,
+    Details,
+    Mark,
+    backoff_of,
+    decode_details,
+    mark_of,
+    marked_since,
+)
+from core.marks.optouts import guarded_by_us
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.leaving import going
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.emptiness import EXPENDABLE_PRIORITY
+from core.writes.nodes import GUARD_WHILE_MARKED
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -41,7 +54,7 @@ class Standing:
     taints_right: bool
     """Whether it carries exactly the taint that its mark asks for."""
     going: bool
-    """Whether it is leaving (core.leaving)."""
+    """Whether it is leaving (core.model.leaving)."""
     backoff: Backoff | None
     """How often it did not empty in time, and until when it is left alone for that."""
 
@@ -58,19 +71,19 @@ def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Stand
 
 
 def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: int) -> Standing:
-    mark = marks.mark_of(node.labels)
-    details = marks.decode_details(node.annotations) if mark else None
+    mark = mark_of(node.labels)
+    details = decode_details(node.annotations) if mark else None
     return Standing(
         node=node.name,
         mark=mark,
-        since=marks.marked_since(node, taint_key) or None if mark else None,
+        since=marked_since(node, taint_key) or None if mark else None,
         details=details,
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=left.get(node.name, 0),
         guard=_guard(node),
-        taints_right=marks.desired_taints(node, taint_key) == node.taints,
-        going=marks.going(node),
-        backoff=marks.backoff_of(node.annotations),
+        taints_right=desired_taints(node, taint_key) == node.taints,
+        going=going(node),
+        backoff=backoff_of(node.annotations),
     )
 
 
@@ -85,11 +98,11 @@ def _pods_left(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def _guard(node: Node) -> Guard:
-    if marks.GUARD_ANNOTATION not in node.annotations:
+    if GUARD_ANNOTATION not in node.annotations:
         return Guard.NONE
-    if not marks.guarded_by_us(node):
+    if not guarded_by_us(node):
         return Guard.OTHERS
-    ours = node.annotations[marks.GUARD_OURS_ANNOTATION]
+    ours = node.annotations[GUARD_OURS_ANNOTATION]
     return Guard.MARKED if ours == GUARD_WHILE_MARKED else Guard.RELEASED
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from cli import caveats_text, explain_json, plan_json
 from cli.found import Leader
 from cli.overview import Status
-from core.config import API_VERSION
+from core.config.settings import API_VERSION
 
 
 def document(status: Status) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from cli.found import Leader
 from cli.overview import Status
 from cli.standing import Standing, span
 from cli.terminal import print_lines, printable, table, written
-from core.reasons import REASONS
+from core.explain.reasons import REASONS
 
 MARKS_SHOWN: Final = 20
 ALWAYS: Final = ("nodes", "removable now", "marked", "being deleted")

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from cli import live
-from core.cleanup import Cleanup, cleanup
-from core.config import Config
+from core.config.settings import Config
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
-from core.edge.kube.lease import LeaseStore
-from core.edge.kube.pods import PodStore
+from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.pods import PodStore
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from core.model import Cluster
-from core.scalein import CostWrite, decide_costs
+from core.model.cluster import Cluster
+from core.writes.cleanup import Cleanup, cleanup
+from core.writes.costs import CostWrite, decide_costs
+from webhook.engine.scalein import write_as_seen
+from webhook.engine.taint_keys import KEYS_ANNOTATION, keys_before
 from webhook.names import LEASE, NAMESPACE
-from webhook.scalein import write_as_seen
-from webhook.taint_keys import KEYS_ANNOTATION, keys_before
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""

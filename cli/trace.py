@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
+from core.config.fields import parse_share
 from core.edge import files
 from core.errors import ConfigError
-from core.fields import parse_share
-from core.model import Resources
+from core.model.resources import Resources
 from sim import trace
 from sim.fill import Placement, fill
 from sim.workload import GPU

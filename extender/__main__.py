@@ -4,14 +4,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from core.config.programs import ExtenderConfig, ScoreMode
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
 from core.edge.kube.client import NODES, PODS, Client
 from core.edge.kube.watch import Handler, follow
 from core.edge.metrics import Metrics
 from core.edge.serving import Serving
-from core.marks import MARK_LABEL
-from core.programs import ExtenderConfig, ScoreMode
+from core.marks.keys import MARK_LABEL
 from extender.app import make_app
 from extender.feed import NodeFeed, PodFeed
 from extender.view import View

@@ -6,7 +6,8 @@ from core.edge.clock import Clock
 from core.edge.kube.client import NODES, PODS
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.model import Node, Pod
+from core.model.node import Node
+from core.model.pod import Pod
 from extender.view import View
 
 log = logging.getLogger("ebb.extender")

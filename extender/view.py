@@ -7,10 +7,14 @@ answers ready as bytes, so that asking costs a dictionary access a node.
 from collections.abc import Iterable
 from typing import Final
 
-from core.marks import SCORE_MAX, TAINT_KEY, Mark, mark_of, marked_since, score_marked, score_pack
-from core.model import Node, Pod, Resources
-from core.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import Mark, mark_of, marked_since
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from extender import wire
+from extender.scores import SCORE_MAX, score_marked, score_pack
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from core.depth import decoded
+from core.edge.decode.depth import decoded
 from core.errors import InvalidInputError
 
 EMPTY: Final = b"[]"

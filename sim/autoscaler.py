@@ -11,10 +11,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol
 
-from core.capacity import Amount
-from core.fit import refusal
-from core.marks import GUARD_ANNOTATION, going
-from core.model import Effect, Node, Pod, Resources, Taint
+from core.capacity.usable import Amount
+from core.fit.rules import refusal
+from core.marks.keys import GUARD_ANNOTATION
+from core.model.leaving import going
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 from core.policies.node_utilization import considered
 from sim.cluster import DAEMON_REQUESTS, Place, State
 

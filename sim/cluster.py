@@ -4,9 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.capacity import NOTHING, Amount
-from core.marks import mark_of
-from core.model import Cluster, Node, Placing, Pod, Resources, Toleration
+from core.capacity.usable import NOTHING, Amount
+from core.marks.mark import mark_of
+from core.model.cluster import Cluster
+from core.model.constraints import Placing, Toleration
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 
 NONZERO_CPU_MILLIS: Final = 100
 NONZERO_MEMORY_BYTES: Final = 200 * 1024**2

@@ -5,16 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from core.config import Config
+from core.config.settings import Config
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
-from core.marks import desired_taints
-from core.model import Cluster, Node, Pod, Taint
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Node, Taint
+from core.model.pod import Pod
 from extender import wire
 from extender.view import View
 from sim.cluster import State
-from webhook.controller import Controller
-from webhook.view import ClusterView
+from webhook.engine.controller import Controller
+from webhook.view.view import ClusterView
 
 
 class Peers(Protocol):

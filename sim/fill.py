@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from core.model import Resources
+from core.model.resources import Resources
 
 SHARE_SCALE = 2**20
 

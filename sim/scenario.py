@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from core.config import Config, Mode
-from core.programs import ExtenderConfig, ScoreMode
-from core.thresholds import Thresholds
+from core.config.programs import ExtenderConfig, ScoreMode
+from core.config.settings import Config, Mode
+from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb

@@ -8,8 +8,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from core.fit import refusal, tolerates
-from core.model import Effect, Pod
+from core.fit.rules import refusal, tolerates
+from core.model.node import Effect
+from core.model.pod import Pod
 from sim.cluster import NONZERO_CPU_MILLIS, NONZERO_MEMORY_BYTES, Place, State
 
 TAINT_WEIGHT: Final = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from core.errors import InvalidInputError
-from core.model import Resources
+from core.model.resources import Resources
 from sim.workload import PODS_PER_NODE, amount
 
 NODES_FILE: Final = "openb_node_list_all_node.csv"

@@ -15,18 +15,19 @@ from typing import Any, Final, Self
 
 import orjson
 
-from core.config import Config
+from core.config.settings import Config
 from core.edge import http as bones
 from core.edge import tls
 from core.edge.clock import SystemClock
 from core.edge.metrics import Metrics
 from core.edge.serving import serving, trusting
 from core.errors import UnavailableError
-from core.model import Node, Pod, Taint
+from core.model.node import Node, Taint
+from core.model.pod import Pod
 from extender import wire
 from extender.app import make_app as extender_app
 from extender.view import View
-from webhook.app import make_app as webhook_app
+from webhook.admission.app import make_app as webhook_app
 
 LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from core.model import ANYWHERE, Node, Placing, Resources
+from core.model.constraints import ANYWHERE, Placing
+from core.model.node import Node
+from core.model.resources import Resources
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
 
 GPU: Final = "gpu-milli"

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from core.marks import mark_of, without_our_taint
-from core.model import Node, Pod, Resources
+from core.marks.mark import mark_of
+from core.marks.taints import without_our_taint
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
 from sim.cluster import State
 from sim.scheduler import Scheduler, Scorer, admits

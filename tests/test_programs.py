@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from core.config import API_VERSION, KIND
-from core.edge.kube.trust import REGISTRATIONS
-from core.marks import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.config.settings import API_VERSION, KIND
+from core.edge.kube.stores.trust import REGISTRATIONS
+from core.marks.keys import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import FakeApi

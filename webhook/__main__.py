@@ -14,25 +14,25 @@ from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import SteadyClock, SystemClock
 from core.edge.kube.client import Client
-from core.edge.kube.events import Events
-from core.edge.kube.lease import LeaseStore
-from core.edge.kube.pods import PodStore
-from core.edge.kube.trust import Registration, SecretStore
+from core.edge.kube.stores.events import Events
+from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.pods import PodStore
+from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.edge.serving import Serving
 from webhook import names
-from webhook.app import make_app
-from webhook.certs import Certificates, Stores
-from webhook.controller import Controller
-from webhook.election import Elector, Timing
-from webhook.feed import Feed
-from webhook.loop import Loop
-from webhook.scalein import ScaleIn
-from webhook.settings import Settings
-from webhook.taint_keys import TaintKeys
-from webhook.view import RESOURCES, ClusterView
+from webhook.admission.app import make_app
+from webhook.admission.certs import Certificates, Stores
+from webhook.engine.controller import Controller
+from webhook.engine.election import Elector, Timing
+from webhook.engine.loop import Loop
+from webhook.engine.scalein import ScaleIn
+from webhook.engine.settings import Settings
+from webhook.engine.taint_keys import TaintKeys
+from webhook.view.feed import Feed
+from webhook.view.view import RESOURCES, ClusterView
 
 log = logging.getLogger("ebb.webhook")
 

@@ -82,7 +82,7 @@ class Metrics:
 
     def _reaches(self) -> None:
         # The names can hold words of whoever labels nodes: how many there are is bounded by
-        # core.plan.REACHES_SHOWN, their length by core.reaches.
+        # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
         self.reach_nodes = Gauge(
             "ebb_reach_nodes",
             "Nodes of a reach that take pods.",

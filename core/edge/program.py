@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.config import Config
+from core.config.settings import Config
 from core.edge import files, logs
 from core.errors import EbbError
 

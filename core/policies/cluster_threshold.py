@@ -4,7 +4,7 @@ Source: thesis 4.4, candidate_check. Necessary, never sufficient: usable capacit
 capacity, so a node that fails here fails the final check too.
 """
 
-from core.capacity import Amount, Share
+from core.capacity.usable import Amount, Share
 
 
 def nominated(

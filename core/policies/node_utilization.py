@@ -5,8 +5,8 @@ Source: Cluster Autoscaler, simulator/utilization and scaledown/eligibility (1.3
 
 from fractions import Fraction
 
-from core.capacity import Amount, capacity
-from core.model import Node
+from core.capacity.usable import Amount, capacity
+from core.model.node import Node
 
 
 def considered(node: Node, requests: Amount, threshold: Fraction) -> bool:

@@ -10,11 +10,11 @@ import sys
 import time
 from fractions import Fraction
 
-from core import engine
-from core.config import Config
-from core.model import Cluster
-from core.plan import Plan
-from core.thresholds import Thresholds
+from core.config.settings import Config
+from core.config.thresholds import Thresholds
+from core.engine import step
+from core.engine.plan import Plan
+from core.model.cluster import Cluster
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster, of_reaches
@@ -36,7 +36,7 @@ def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
         gc.collect()
         gc.disable()
         start = time.perf_counter()
-        plan = engine.plan(made, config)
+        plan = step.plan(made, config)
         best = min(best, time.perf_counter() - start)
         gc.enable()
     assert plan is not None

@@ -14,12 +14,14 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 
+from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http as bones
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL, Mark, score_marked
-from core.programs import AnswersMode, ExtenderConfig
+from core.marks.keys import MARK_LABEL
+from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
+from extender.scores import score_marked
 from extender.view import View
 from tests.bench import serving
 from tests.bench.machine import factor, show

@@ -17,11 +17,11 @@ import orjson
 from aiohttp import web
 from kubernetes.aio import client as package
 
+from core.config.programs import ExtenderConfig, ScoreMode
 from core.edge.clock import SystemClock
 from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, Client
 from core.edge.kube.watch import Handler, _Follower, follow
 from core.edge.metrics import Metrics
-from core.programs import ExtenderConfig, ScoreMode
 from extender.feed import NodeFeed, PodFeed
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.install import apply, installed, overlay
 from tests.e2e.live import HEAD, Load, Outcome, play
 from tests.e2e.objects import clear

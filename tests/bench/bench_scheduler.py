@@ -20,8 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.marks import MARK_LABEL, SCORE_MAX, Mark, score_marked
+from core.marks.keys import MARK_LABEL
+from core.marks.mark import Mark
 from extender import wire
+from extender.scores import SCORE_MAX, score_marked
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.e2e import tools

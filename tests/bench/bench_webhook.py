@@ -21,7 +21,7 @@ from core.edge.metrics import Metrics
 from core.edge.serving import trusting
 from tests.bench import serving
 from tests.bench.machine import factor, show
-from webhook.app import MUTATE_PATH, make_app
+from webhook.admission.app import MUTATE_PATH, make_app
 
 TURNS = 5
 CALLS = 400

@@ -8,16 +8,15 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from core.marks import (
+from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
-    Details,
-    encode_details,
 )
+from core.marks.mark import Details, encode_details
 from tests.support.plan_cli import (
     ITEMS,
     A,

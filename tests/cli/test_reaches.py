@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from cli import reaches
-from core.capacity import Amount, Share, Totals
-from core.plan import REACHES_SHOWN, ReachSums, tightest
+from core.capacity.usable import Amount, Share, Totals
+from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
 GB = 10**9
 LONG = "nvidia.com/gpu.present=true, tolerates nvidia.com/gpu=pre... #2"

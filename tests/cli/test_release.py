@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.marks import (
+from core.marks.keys import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -18,7 +18,7 @@ from core.marks import (
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
-from webhook.taint_keys import KEYS_ANNOTATION
+from webhook.engine.taint_keys import KEYS_ANNOTATION
 
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 

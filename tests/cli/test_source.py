@@ -13,7 +13,7 @@ from cli.__main__ import main
 from cli.live import told
 from cli.source import kubeconfig_of
 from core.edge.kube.client import PAGE_OBJECTS
-from core.edge.kube.lease import micro_time
+from core.edge.kube.stores.lease import micro_time
 from core.errors import InvalidInputError
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object

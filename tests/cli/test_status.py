@@ -13,17 +13,16 @@ from cli.found import Found, Leader
 from cli.overview import look
 from cli.standing import moment, span
 from cli.status_text import text
-from core.config import Config
-from core.marks import (
+from core.config.settings import Config
+from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
-    Details,
-    encode_details,
 )
-from core.model import Cluster
+from core.marks.mark import Details, encode_details
+from core.model.cluster import Cluster
 from tests.support import builders
 from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, node, on_terminal, pod
 

@@ -5,17 +5,20 @@ from fractions import Fraction
 
 import pytest
 
-from core import engine
-from core.brakes import Memory, Pace, pace, remember
-from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
-from core.capacity import NOTHING, Amount
-from core.config import Config, UsabilityMode
-from core.guards import Blocker
-from core.marks import BACKOFF_ANNOTATION, Mark
-from core.model import Cluster, Node, Pod
-from core.survey import Survey
-from core.thresholds import Thresholds
-from core.zones import ZONE_LABEL
+from core.capacity.usable import NOTHING, Amount
+from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine import step
+from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.survey import Survey
+from core.engine.zones import ZONE_LABEL
+from core.marks.keys import BACKOFF_ANNOTATION
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.reason import Blocker
 from tests.support.builders import MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
@@ -39,11 +42,11 @@ def in_zones(zones: str) -> list[Node]:
 
 
 def gone(cluster: Cluster, asked: Config, held: Pace | None = None) -> list[str]:
-    return [removal.node for removal in engine.plan(cluster, asked, pace=held).removals]
+    return [removal.node for removal in step.plan(cluster, asked, pace=held).removals]
 
 
 def codes(cluster: Cluster, asked: Config, held: Pace | None = None) -> set[str]:
-    plan = engine.plan(cluster, asked, pace=held)
+    plan = step.plan(cluster, asked, pace=held)
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
@@ -166,7 +169,7 @@ def test_room_is_left_for_the_largest() -> None:
     assert gone(cluster, asked) == []
     assert "headroom" in codes(cluster, asked)
     third = Cluster.of([*cluster.nodes, node("n2")], pods)
-    plan = engine.plan(third, asked)
+    plan = step.plan(third, asked)
     assert [removal.node for removal in plan.removals] == ["n2"]
     assert plan.pending == ()
     assert plan.before.requests == plan.after.requests
@@ -231,7 +234,7 @@ def test_a_hard_mark_takes_no_room_from_pods_that_wait() -> None:
     """Just as many nodes are released as the pods need: the others stay marked."""
     nodes = [marked(one, Mark.HARD, number) for number, one in enumerate(empties(4))]
     pods = [pod(f"w{number}", None, 3000, 100) for number in range(2)]
-    plan = engine.plan(Cluster.of(nodes, pods), config())
+    plan = step.plan(Cluster.of(nodes, pods), config())
     assert len(plan.marked_infeasible) == 2
     assert len(plan.removals) == 2
 

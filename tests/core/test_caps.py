@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from core import engine
-from core.allowance import FOREIGN_MAX, REQUIREMENTS_MAX, within_allowance
-from core.edge import caps, decode
-from core.edge.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
-from core.edge.ties import NOTE_CHARS_MAX
-from core.model import ALONE, Cluster, Company, Pod, PodAffinityTerm, PodSelector, Resources
-from core.movable import SAFE_TO_EVICT
+from core.edge.decode import caps, decode
+from core.edge.decode.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
+from core.edge.decode.ties import NOTE_CHARS_MAX
+from core.engine import step
+from core.guards.disruption import SAFE_TO_EVICT
+from core.model.allowance import FOREIGN_MAX, REQUIREMENTS_MAX, within_allowance
+from core.model.cluster import Cluster
+from core.model.constraints import ALONE, Company, PodAffinityTerm, PodSelector
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.builders import node, pod, select, thesis_config
 from tests.support.kube_json import POD, changed
 
@@ -216,7 +219,7 @@ def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
         pod("b", "n2", 100, 100, extended=(("gpu", 1),)),
     ]
     nodes = [node("n1"), node("n2", extended=(("gpu", 2),)), node("n3", extended=(("gpu", 2),))]
-    plan = engine.plan(Cluster.of(nodes, pods), thesis_config())
+    plan = step.plan(Cluster.of(nodes, pods), thesis_config())
     assert "n1" not in {removal.node for removal in plan.removals}
     kept = next(kept for kept in plan.kept if kept.node == "n1")
     assert ("no-room", "d/a") in {(blocker.code, blocker.pod) for blocker in kept.blockers}

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from cli import caveats_text
-from core.caveats import ASIDE, Caveat, caveats
-from core.model import Cluster, Node, Pod, Taint, Ties
-from core.wants import ClaimUse
+from core.explain.caveats import ASIDE, Caveat, caveats
+from core.model.cluster import Cluster
+from core.model.constraints import ClaimUse, Ties
+from core.model.node import Node, Taint
+from core.model.pod import Pod
 from tests.support.builders import node, pod
 
 ALL = frozenset(

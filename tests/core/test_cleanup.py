@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cleanup import cleanup
-from core.marks import (
+from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -15,9 +14,10 @@ from core.marks import (
     KEEP_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
-    Mark,
 )
-from core.model import Effect, Node, Taint
+from core.marks.mark import Mark
+from core.model.node import Effect, Node, Taint
+from core.writes.cleanup import cleanup
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
 

@@ -5,13 +5,21 @@ from typing import Any
 
 import pytest
 
-from core.budgets import Budget, Budgets, Limit, Pool
-from core.capacity import Usability
-from core.config import API_VERSION, KIND, Config, Mode, UsabilityMode, parse, restart_needed
+from core.capacity.usable import Usability
+from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.config.fields import parse_share
+from core.config.programs import AnswersMode, ScoreMode
+from core.config.settings import (
+    API_VERSION,
+    KIND,
+    Config,
+    Mode,
+    UsabilityMode,
+    parse,
+    restart_needed,
+)
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
-from core.fields import parse_share
-from core.programs import AnswersMode, ScoreMode
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 README = Path(__file__).parents[2] / "README.md"

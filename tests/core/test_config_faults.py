@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.config import API_VERSION, KIND, Config, parse
+from core.config.settings import API_VERSION, KIND, Config, parse
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
 

@@ -2,13 +2,10 @@
 
 import pytest
 
-from core.edge import decode
-from core.model import (
-    Node,
-    Pod,
-    Resources,
-    Taint,
-)
+from core.edge.decode import decode
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.kube_json import MISSING, POD, Json, changed, node, pod
 
 

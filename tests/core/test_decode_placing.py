@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.model import (
+from core.model.constraints import (
     ALONE,
     ANYWHERE,
     Company,

@@ -1,14 +1,23 @@
-"""Claims, volumes and CSINodes as JSON, to what core.volumes reads; a dump that has them all."""
+"""Claims, volumes and CSINodes as JSON, read; a dump that has them all."""
 
 from typing import Any
 
 import pytest
 
-from core import engine
-from core.edge import decode, dumps
-from core.model import DisruptionBudget, PodSelector, Requirement
-from core.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
-from core.wants import UNTIED, ClaimUse, Disk, SelectorTerm, Ties, VolumeReach
+from core.edge.decode import decode, dumps
+from core.engine import step
+from core.model.cluster import DisruptionBudget
+from core.model.constraints import (
+    UNTIED,
+    ClaimUse,
+    Disk,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    Ties,
+    VolumeReach,
+)
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
 from tests.support.builders import thesis_config
 from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, pod
 
@@ -241,10 +250,10 @@ class TestDump:
         ]
         known = dumps.cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
         assert known.attach_limits["n1"]["ebs.csi.aws.com"] == 25
-        (removal, *_) = engine.plan(known, thesis_config("1", "1"), due=frozenset({"n1"})).removals
+        (removal, *_) = step.plan(known, thesis_config("1", "1"), due=frozenset({"n1"})).removals
         assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
         blind = dumps.cluster_from_dumps([("f", dump(*items))])
-        plan = engine.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
+        plan = step.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
         (kept,) = (one for one in plan.kept if one.node == "n1")
         assert [one.code for one in kept.blockers] == ["pod-volumes"]
 

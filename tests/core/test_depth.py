@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.depth import DEPTH_MAX, SLACK, decoded, legible, pruned
+from core.edge.decode.depth import DEPTH_MAX, SLACK, decoded, legible, pruned
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4) | st.just('"[{\\')
 JSON = st.recursive(

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.edge import decode, dumps
-from core.model import (
-    DisruptionBudget,
-)
+from core.edge.decode import decode, dumps
+from core.model.cluster import DisruptionBudget
 from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, node, pod
 
 

@@ -1,7 +1,8 @@
 import pytest
 
-from core.fit import refusal, tolerates
-from core.model import Node, Placing, Requirement, SelectorTerm, Taint, Toleration
+from core.fit.rules import refusal, tolerates
+from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
+from core.model.node import Node, Taint
 from tests.support.builders import node
 
 ZONE_A = {"zone": "a", "cores": "8"}

@@ -2,9 +2,12 @@
 
 import random
 
-from core.fit import refusal
-from core.marks import TAINT_KEY, without_our_taint
-from core.model import Node, Placing, Requirement, Resources, SelectorTerm
+from core.fit.rules import refusal
+from core.marks.keys import TAINT_KEY
+from core.marks.taints import without_our_taint
+from core.model.constraints import Placing, Requirement, SelectorTerm
+from core.model.node import Node
+from core.model.resources import Resources
 from tests.support import mixed
 from tests.support.reference_fit import admits
 

@@ -4,30 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from core import engine
-from core.config import Config
-from core.guards import Blocker
-from core.harden import (
-    PAUSE_SECONDS,
-    SHAPES_MAX,
-    refusals,
-    remember,
-    wanted,
-    with_pause,
-)
-from core.marks import TAINT_KEY, Mark
-from core.model import (
-    Cluster,
-    Company,
-    Effect,
-    Node,
-    Placing,
-    Pod,
-    PodSelector,
-    SpreadConstraint,
-    Taint,
-    Toleration,
-)
+from core.config.settings import Config
+from core.engine import step
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.constraints import Company, Placing, PodSelector, SpreadConstraint, Toleration
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.reason import Blocker
+from core.writes.harden import PAUSE_SECONDS, SHAPES_MAX, refusals, remember, wanted, with_pause
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
@@ -92,7 +78,7 @@ def test_a_pod_that_every_node_has_refused_comes_before_those_with_a_choice() ->
             replace(pod("waits", None, 1900, 100, placing=only), unschedulable=True),
         ],
     )
-    plan = engine.plan(found, Config(budgets=UNLIMITED))
+    plan = step.plan(found, Config(budgets=UNLIMITED))
     assert plan.marked_infeasible == ("m",)
     assert dict(plan.pending) == {"d/waits": "m", "d/has-a-choice": "n"}
 

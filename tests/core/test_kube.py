@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, USER_AGENT
-from core.marks import MARK_LABEL
-from core.model import Pod
+from core.marks.keys import MARK_LABEL
+from core.model.pod import Pod
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import node_object, pod_object
 from tests.support.following import following

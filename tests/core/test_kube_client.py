@@ -7,8 +7,8 @@ import pytest
 
 from core.edge.kube.client import CALL_TRIES_MAX, NODES, Client
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from core.marks import MARK_LABEL
-from core.model import Taint
+from core.marks.keys import MARK_LABEL
+from core.model.node import Taint
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 from tests.support.following import Waits, opened

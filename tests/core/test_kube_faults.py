@@ -14,7 +14,7 @@ from core.edge.kube.watch import (
     RELIST_AFTER_FAILURES,
     RETRY_AFTER_SECONDS_MAX,
 )
-from core.model import Pod
+from core.model.pod import Pod
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import Json, pod_object
 from tests.support.following import following

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.edge.kube.lease import Lease, LeaseStore
+from core.edge.kube.stores.lease import Lease, LeaseStore
 from core.errors import ConflictError, UnavailableError
 from tests.support.fake_api import FakeApi
 from tests.support.following import Waits, opened

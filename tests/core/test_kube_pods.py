@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from core.edge.kube.pods import PodStore
+from core.edge.kube.stores.pods import PodStore
 from core.errors import ConflictError, UnavailableError
-from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import pod_object
 from tests.support.following import opened

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from core import engine
-from core.config import Config, UsabilityMode
-from core.guards import node_blockers
-from core.leaving import LEAVING_TAINTS, PASSING_TAINTS, why_leaving
-from core.marks import TAINT_KEY, going, traces
-from core.model import Cluster, Node, Taint
+from core.config.settings import Config, UsabilityMode
+from core.engine import step
+from core.guards.nodes import node_blockers
+from core.marks.keys import TAINT_KEY
+from core.marks.optouts import traces
+from core.model.cluster import Cluster
+from core.model.leaving import LEAVING_TAINTS, PASSING_TAINTS, going, why_leaving
+from core.model.node import Node, Taint
 from tests.support import kube_json
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.kube_json import MISSING
@@ -70,7 +72,7 @@ class TestVirtual:
     def test_it_never_goes_and_takes_nothing(self) -> None:
         cloud = replace(node("cloud", 10_000_000, 10_000_000), virtual=True)
         cluster = Cluster.of([node("a"), cloud], [pod("x", "a", 100, 100)])
-        plan = engine.plan(cluster, CONFIG)
+        plan = step.plan(cluster, CONFIG)
         assert not plan.removals
         codes = {kept.node: {one.code for one in kept.blockers} for kept in plan.kept}
         assert "virtual-node" in codes["cloud"]
@@ -107,7 +109,7 @@ class TestLeaving:
         nodes = [node("a"), node("b"), node("c"), leaving]
         pods = [pod(f"on-{name}", name, 1000, 100) for name in "abc"]
         cluster = Cluster.of(nodes, [*pods, pod("moves", "gone", 3000, 100)])
-        plan = engine.plan(cluster, CONFIG)
+        plan = step.plan(cluster, CONFIG)
         assert "gone" not in {removal.node for removal in plan.removals}
         assert all(p.node != "gone" for removal in plan.removals for p in removal.placements)
         assert len(plan.removals) == 1

@@ -4,19 +4,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import marks
-from core.marks import Details, Mark
-from core.model import Node, Resources, Taint
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from core.marks.mark import (
+    Details,
+    Mark,
+    backoff_of,
+    decode_details,
+    encode_details,
+    marked_since,
+    seconds_of,
+)
+from core.marks.optouts import opted_out
+from core.marks.taints import desired_taints
+from core.model.node import Node, Taint
+from core.model.resources import Resources
+from extender.scores import SCORE_MAX, score_marked, score_pack
 from tests.support.builders import node
 
-OURS = Taint(marks.TAINT_KEY, "100", "PreferNoSchedule")
+OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
 OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
 DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")
-SINCE_100 = {marks.DETAILS_ANNOTATION: marks.encode_details(DETAILS)}
+SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 
 
 def marked(value: str, *taints: Taint) -> Node:
-    return node("n", labels={marks.MARK_LABEL: value}, annotations=SINCE_100, taints=taints)
+    return node("n", labels={MARK_LABEL: value}, annotations=SINCE_100, taints=taints)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +50,7 @@ def marked(value: str, *taints: Taint) -> Node:
         pytest.param(marked("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
         pytest.param(
             marked("hard", OURS, OTHER),
-            (Taint(marks.TAINT_KEY, "100", "NoSchedule"), OTHER),
+            (Taint(TAINT_KEY, "100", "NoSchedule"), OTHER),
             id="hardened in place",
         ),
         pytest.param(marked("soft", OURS, OTHER, OURS), (OURS, OTHER), id="once is enough"),
@@ -37,15 +58,15 @@ def marked(value: str, *taints: Taint) -> Node:
     ],
 )
 def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
-    assert marks.desired_taints(found) == expected
+    assert desired_taints(found) == expected
 
 
-KEYS = st.sampled_from([marks.TAINT_KEY, "a", "b"])
+KEYS = st.sampled_from([TAINT_KEY, "a", "b"])
 TAINTS = st.lists(
     st.builds(Taint, KEYS, st.sampled_from(["", "1", "x"]), st.sampled_from(["NoSchedule", "?"])),
     max_size=5,
 )
-LABELS = st.sampled_from([{}, {marks.MARK_LABEL: "soft"}, {marks.MARK_LABEL: "hard"}])
+LABELS = st.sampled_from([{}, {MARK_LABEL: "soft"}, {MARK_LABEL: "hard"}])
 
 
 @given(LABELS, TAINTS)
@@ -53,17 +74,15 @@ def test_desired_taints_settle_at_once_and_leave_others_alone(
     labels: Mapping[str, str], taints: list[Taint]
 ) -> None:
     before = node("n", labels=labels, taints=tuple(taints))
-    after = marks.desired_taints(before)
+    after = desired_taints(before)
     again = node("n", labels=labels, taints=after)
-    assert marks.desired_taints(again) == after
-    assert [t for t in after if t.key != marks.TAINT_KEY] == [
-        t for t in taints if t.key != marks.TAINT_KEY
-    ]
-    assert sum(t.key == marks.TAINT_KEY for t in after) == len(labels)
+    assert desired_taints(again) == after
+    assert [t for t in after if t.key != TAINT_KEY] == [t for t in taints if t.key != TAINT_KEY]
+    assert sum(t.key == TAINT_KEY for t in after) == len(labels)
 
 
 def test_details_come_back_as_they_went() -> None:
-    assert marks.decode_details(SINCE_100) == DETAILS
+    assert decode_details(SINCE_100) == DETAILS
 
 
 WHOLE = '{"since":%s,"deadline":%s,"owner":"a","policy":"b","reason":"c","order":%s}'
@@ -88,60 +107,58 @@ DAMAGED = [
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
 def test_damaged_details_are_none(damaged: str) -> None:
-    assert marks.decode_details({marks.DETAILS_ANNOTATION: damaged}) is None
+    assert decode_details({DETAILS_ANNOTATION: damaged}) is None
 
 
 @pytest.mark.parametrize("second", [0, 1, 10**12 - 1])
 def test_seconds_within_bounds_are_read(second: int) -> None:
-    details = marks.decode_details({marks.DETAILS_ANNOTATION: WHOLE % (second, second, second)})
+    details = decode_details({DETAILS_ANNOTATION: WHOLE % (second, second, second)})
     assert details == Details(
         since=second, deadline=second, owner="a", policy="b", reason="c", order=second
     )
-    assert marks.seconds_of(str(second)) == second
+    assert seconds_of(str(second)) == second
 
 
 @pytest.mark.parametrize(
     "text", ["", "-1", " 1", "1\n", "1_0", "\u0663", "\u00b2", "1" * 13, "1.0"]
 )
 def test_seconds_are_ascii_digits(text: str) -> None:
-    assert marks.seconds_of(text) is None
+    assert seconds_of(text) is None
     for written in (f"1 {text}", f"{text} 1"):
-        assert marks.backoff_of({marks.BACKOFF_ANNOTATION: written}) is None
-    ours = Taint(marks.TAINT_KEY, text, "NoSchedule")
-    assert marks.marked_since(node("n", taints=(ours,))) == 0
+        assert backoff_of({BACKOFF_ANNOTATION: written}) is None
+    ours = Taint(TAINT_KEY, text, "NoSchedule")
+    assert marked_since(node("n", taints=(ours,))) == 0
 
 
 @pytest.mark.parametrize(
     ("annotations", "key"),
     [
         ({}, None),
-        ({marks.KEEP_ANNOTATION: "true"}, marks.KEEP_ANNOTATION),
-        ({marks.KEEP_ANNOTATION: "false"}, None),
-        ({marks.KARPENTER_KEEP_ANNOTATION: "true"}, marks.KARPENTER_KEEP_ANNOTATION),
-        ({marks.GUARD_ANNOTATION: "true"}, marks.GUARD_ANNOTATION),
-        ({marks.GUARD_ANNOTATION: "true", marks.GUARD_OURS_ANNOTATION: "marked"}, None),
+        ({KEEP_ANNOTATION: "true"}, KEEP_ANNOTATION),
+        ({KEEP_ANNOTATION: "false"}, None),
+        ({KARPENTER_KEEP_ANNOTATION: "true"}, KARPENTER_KEEP_ANNOTATION),
+        ({GUARD_ANNOTATION: "true"}, GUARD_ANNOTATION),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}, None),
     ],
 )
 def test_opt_outs(annotations: Mapping[str, str], key: str | None) -> None:
-    assert marks.opted_out(node("n", annotations=annotations)) == key
+    assert opted_out(node("n", annotations=annotations)) == key
 
 
 @given(st.integers(1, 50), st.data())
 def test_every_unmarked_node_scores_above_every_marked_one(
     count: int, data: st.DataObject
 ) -> None:
-    scores = [marks.score_marked(Mark.SOFT, rank, count) for rank in range(count)]
+    scores = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
     assert scores == sorted(scores)
     assert scores[0] == 0
-    assert marks.score_marked(Mark.HARD, count - 1, count) <= min(scores)
+    assert score_marked(Mark.HARD, count - 1, count) <= min(scores)
     used, whole = data.draw(st.integers(0, 200)), data.draw(st.integers(0, 100))
-    pack = marks.score_pack(Resources(used, used), Resources(whole, whole))
-    assert max(scores) < pack <= marks.SCORE_MAX
+    pack = score_pack(Resources(used, used), Resources(whole, whole))
+    assert max(scores) < pack <= SCORE_MAX
 
 
 @given(st.integers(0, 99), st.integers(1, 100))
 def test_pack_never_falls_as_a_node_fills(used: int, whole: int) -> None:
-    one, more = (
-        marks.score_pack(Resources(u, 0), Resources(whole, whole)) for u in (used, used + 1)
-    )
+    one, more = (score_pack(Resources(u, 0), Resources(whole, whole)) for u in (used, used + 1))
     assert one <= more

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import pytest
 
-from core import engine
-from core.brakes import Pace
-from core.config import Config
-from core.marks import MARK_LABEL, TAINT_KEY
-from core.model import Cluster, Node, Pod
-from core.plan import Plan, ReachSums
-from core.survey import Survey
+from core.config.settings import Config
+from core.engine import step
+from core.engine.memory import Pace
+from core.engine.plan import Plan, ReachSums
+from core.engine.survey import Survey
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine, plainly
 from tests.support.reference import Reference
@@ -46,7 +48,7 @@ def case(seed: int) -> Case:
 
 
 def plan_of(made: Case) -> Plan:
-    return engine.plan(made.cluster, made.config, pace=made.pace)
+    return step.plan(made.cluster, made.config, pace=made.pace)
 
 
 def reference(made: Case, mutant: str = "") -> Reference:
@@ -193,8 +195,8 @@ def test_a_node_that_nobody_reaches_changes_no_verdict(seeds: range) -> None:
         state = Reference(cluster, config)
         if any(pod.node and pod.node not in state.reached for pod in state.movable):
             continue  # a pod that stands where it could not come any more: its going is a load
-        alone = engine.plan(cluster, config, pace=pace)
-        together = engine.plan(beside(cluster, strangers, pods), config, pace=pace)
+        alone = step.plan(cluster, config, pace=pace)
+        together = step.plan(beside(cluster, strangers, pods), config, pace=pace)
         assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
         assert (together.before, together.after) == (alone.before, alone.after), seed
         assert figures(together) == figures(alone), seed
@@ -221,7 +223,7 @@ def figures(plan: Plan) -> list[ReachSums]:
 
 
 def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
-    return frozenset(engine.update_candidates(Survey(cluster, config), {}, 0))
+    return frozenset(step.update_candidates(Survey(cluster, config), {}, 0))
 
 
 # Order.

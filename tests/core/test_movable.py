@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.model import DisruptionBudget, Pod
-from core.movable import (
+from core.guards.disruption import (
     DO_NOT_DISRUPT,
     NOTES,
     PREFER_NO_EVICTION,
@@ -18,8 +17,10 @@ from core.movable import (
     Verdict,
     findings,
 )
-from core.stickiness import eviction_blockers, stickiness, sticky_pods
-from core.wants import Ties
+from core.guards.lingering import eviction_blockers, stickiness, sticky_pods
+from core.model.cluster import DisruptionBudget
+from core.model.constraints import Ties
+from core.model.pod import Pod
 from tests.support.builders import select
 
 HOUR = 3600

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InvalidQuantityError
-from core.quantity import QUANTITY_MAX, format_bytes, format_millis, millis, parse_quantity, whole
+from core.model.quantity import (
+    QUANTITY_MAX,
+    format_bytes,
+    format_millis,
+    millis,
+    parse_quantity,
+    whole,
+)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from fractions import Fraction
 
-from core import engine
-from core.config import Config
-from core.model import Cluster, Placing, Taint, Toleration
-from core.plan import Plan, ReachSums
+from core.config.settings import Config
+from core.engine import step
+from core.engine.plan import Plan, ReachSums
+from core.model.cluster import Cluster
+from core.model.constraints import Placing, Toleration
+from core.model.node import Taint
 from tests.support.builders import UNLIMITED, node, pod
 
 CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
@@ -22,7 +24,7 @@ def planned() -> Plan:
         for n in (1, 2)
     ]
     web = [pod(f"web{n}-{m}", f"w{n}", 500, 2000) for n in range(4) for m in range(4)]
-    return engine.plan(Cluster.of([*cps, *workers], [*dns, *web]), Config(budgets=UNLIMITED))
+    return step.plan(Cluster.of([*cps, *workers], [*dns, *web]), Config(budgets=UNLIMITED))
 
 
 def beside_gpus() -> Plan:
@@ -33,7 +35,7 @@ def beside_gpus() -> Plan:
     placing = Placing(node_selector=(("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
     web = [pod(f"web{n}", f"w{n}", 1000, 1000) for n in range(3)]
     train = [pod(f"train{n}", f"g{n}", 1000, 8000, placing=placing) for n in range(2)]
-    return engine.plan(Cluster.of([*workers, *gpus], [*web, *train]), Config(budgets=UNLIMITED))
+    return step.plan(Cluster.of([*workers, *gpus], [*web, *train]), Config(budgets=UNLIMITED))
 
 
 def of(plan: Plan, name: str) -> ReachSums:

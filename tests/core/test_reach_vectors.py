@@ -5,25 +5,24 @@ from fractions import Fraction
 
 import pytest
 
-from core import engine
-from core.capacity import Amount
-from core.config import Config, Price, UsabilityMode
-from core.marks import KEEP_ANNOTATION
-from core.model import (
-    Cluster,
+from core.capacity.usable import Amount
+from core.config.settings import Config, Price, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine import step
+from core.engine.plan import Plan
+from core.engine.survey import Survey
+from core.marks.keys import KEEP_ANNOTATION
+from core.model.cluster import Cluster
+from core.model.constraints import (
     Company,
-    Node,
     Placing,
-    Pod,
     PodAffinityTerm,
     Requirement,
     SelectorTerm,
-    Taint,
     Toleration,
 )
-from core.plan import Plan
-from core.survey import Survey
-from core.thresholds import Thresholds
+from core.model.node import Node, Taint
+from core.model.pod import Pod
 from tests.support.builders import MB, UNLIMITED, node, pod, select, thesis_cluster, thesis_config
 from tests.support.compare import by_the_engine, plainly
 from tests.support.reference import Reference
@@ -44,7 +43,7 @@ def config(share: str = "0.8", *, headroom: int = 0, **changes: object) -> Confi
 
 def planned(cluster: Cluster, asked: Config) -> Plan:
     """Return the engine's plan, which is the plain one too."""
-    plan = engine.plan(cluster, asked)
+    plan = step.plan(cluster, asked)
     assert by_the_engine(plan) == plainly(cluster, Reference(cluster, asked).run())
     return plan
 
@@ -220,7 +219,7 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
     assert len(messages) == 3
     assert all("105%" in message for message in messages)
-    assert engine.update_candidates(Survey(whole, config("0.7")), {}, 0) == {}
+    assert step.update_candidates(Survey(whole, config("0.7")), {}, 0) == {}
 
 
 def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
@@ -333,7 +332,7 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
         for n in range(300)
     ]
     whole = Cluster.of(nodes, [*pods, pod("calm", "n000", 100, 100, namespace="calm")])
-    plan = engine.plan(whole, config(), due=frozenset())
+    plan = step.plan(whole, config(), due=frozenset())
     plain = Reference(whole, config(), due=frozenset()).run()
     assert len(plan.reaches) == len(plain.reaches) == 256
     assert max(one.before.nodes for one in plan.reaches) == 301

@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from core import engine
-from core.budgets import Budget, Limit
-from core.config import Config, UsabilityMode
-from core.explain import Explainer, NodeAnswer
-from core.guards import Blocker
-from core.marks import MARK_LABEL, TAINT_KEY, Mark, mark_of
-from core.model import Cluster, Placing, Taint
-from core.pod_reasons import NATURE
-from core.reasons import REASONS, STAYS, advice, in_general, page
-from core.soft_reasons import SOFT
+from core.config.budgets import Budget, Limit
+from core.config.settings import Config, UsabilityMode
+from core.engine import step
+from core.explain.explainer import Explainer, NodeAnswer
+from core.explain.reasons import REASONS, STAYS, advice, in_general, page
+from core.guards.pod_reasons import NATURE
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.mark import Mark, mark_of
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.node import Taint
+from core.reason import Blocker
+from core.writes.soft_reasons import SOFT
 from tests.support import codes
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked
@@ -84,7 +87,7 @@ class TestTable:
 @given(clusters())
 def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
     config = thesis_config()
-    plan = engine.plan(cluster, config)
+    plan = step.plan(cluster, config)
     explainer = Explainer(cluster, config, plan, NOW)
     kept = {one.node: one.blockers for one in plan.kept}
     for one in cluster.nodes:
@@ -114,7 +117,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             others = tuple(p for p in cluster.pods if p.node is not None or p == one)
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
-            plan = engine.plan(alone, config, removals_max=0)
+            plan = step.plan(alone, config, removals_max=0)
             answer = Explainer(alone, config, plan, NOW).pod(one.key)
             assert answer is not None
             placed = [place.node for place in plan.pending if place.pod == one.key]
@@ -126,7 +129,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
 
 def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:
     config = config or thesis_config()
-    answer = Explainer(cluster, config, engine.plan(cluster, config), NOW).node(name)
+    answer = Explainer(cluster, config, step.plan(cluster, config), NOW).node(name)
     assert answer is not None
     return answer
 
@@ -134,7 +137,7 @@ def explained(cluster: Cluster, name: str, config: Config | None = None) -> Node
 class TestExplainer:
     def test_what_is_not_there_has_no_answer(self) -> None:
         cluster = Cluster.of([node("a")], [])
-        explainer = Explainer(cluster, Config(), engine.plan(cluster, Config()), NOW)
+        explainer = Explainer(cluster, Config(), step.plan(cluster, Config()), NOW)
         assert explainer.node("b") is None
         assert explainer.pod("d/p") is None
 
@@ -153,7 +156,7 @@ class TestExplainer:
         marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()
-        explainer = Explainer(cluster, config, engine.plan(cluster, config), NOW)
+        explainer = Explainer(cluster, config, step.plan(cluster, config), NOW)
         answer = explainer.pod("d/p")
         assert answer is not None
         assert mark_of(marked.labels) is Mark.HARD
@@ -173,7 +176,7 @@ def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> Non
     budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
     cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
-    explainer = Explainer(cluster, config, engine.plan(cluster, config), NOW)
+    explainer = Explainer(cluster, config, step.plan(cluster, config), NOW)
     held = {name: explainer.node(name) for name in "abc"}
     assert {n: [one.code for one in found.held] for n, found in held.items() if found} == {
         "a": [],

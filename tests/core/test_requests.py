@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InvalidQuantityError
-from core.model import Resources
-from core.requests import Amounts, Asking, Container, pod_requests
+from core.model.requests import Amounts, Asking, Container, pod_requests
+from core.model.resources import Resources
 
 
 def cpu(

@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.marks import (
-    COST_ANNOTATION,
-    COST_OURS_ANNOTATION,
-    DETAILS_ANNOTATION,
-    MARK_LABEL,
-    Details,
-    encode_details,
-)
-from core.model import Cluster, Node, Pod
-from core.scalein import (
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.mark import Details, encode_details
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.costs import (
     COST_MAX,
     COST_MIN,
     COST_STEP_SECONDS,

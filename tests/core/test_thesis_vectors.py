@@ -4,13 +4,13 @@ from fractions import Fraction
 
 import pytest
 
-from core import engine
-from core.capacity import Amount, Share, Usability, requests, usable_capacity
-from core.config import Price
-from core.model import Cluster
+from core.capacity.usable import Amount, Share, Usability, requests, usable_capacity
+from core.config.settings import Price
+from core.engine import step
+from core.engine.survey import Survey
+from core.model.cluster import Cluster
 from core.policies.cluster_threshold import nominated
 from core.policies.node_utilization import considered
-from core.survey import Survey
 from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
 
 
@@ -77,7 +77,7 @@ def test_c2_the_per_node_rule_at_80_percent_never_looks_at_node_3() -> None:
 
 def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -> None:
     cluster, config = thesis_cluster(), thesis_config("1", "1")
-    plan = engine.plan(cluster, config)
+    plan = step.plan(cluster, config)
     assert [removal.node for removal in plan.removals] == ["1", "2"]
     where = {p.key.removeprefix("d/"): p.node for p in cluster.pods}
     for removal in plan.removals:
@@ -112,7 +112,7 @@ def checks(cpu: str, memory: str) -> list[bool]:
 )
 def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
     assert checks(cpu, memory) == [passes] * 4
-    listed = engine.update_candidates(Survey(thesis_cluster(), thesis_config(cpu, memory)), {}, 0)
+    listed = step.update_candidates(Survey(thesis_cluster(), thesis_config(cpu, memory)), {}, 0)
     assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
 
 
@@ -121,7 +121,7 @@ def removable(config: object, cluster: Cluster | None = None) -> dict[str, dict[
     whole = cluster or thesis_cluster()
     found = {}
     for one in whole.nodes:
-        plan = engine.plan(whole, config, due=frozenset({one.name}))  # type: ignore[arg-type]
+        plan = step.plan(whole, config, due=frozenset({one.name}))  # type: ignore[arg-type]
         for removal in plan.removals:
             found[removal.node] = {p.pod.removeprefix("d/"): p.node for p in removal.placements}
     return found
@@ -140,7 +140,7 @@ def test_c10_final_candidates_hold_a_node_that_the_per_node_rule_never_looks_at(
 
 
 def test_c12_with_headroom_it_stops_at_three_nodes() -> None:
-    plan = engine.plan(thesis_cluster(), thesis_config())
+    plan = step.plan(thesis_cluster(), thesis_config())
     assert plan.after.nodes == 3
     codes = {kept.node: {b.code for b in kept.blockers} for kept in plan.kept}
     assert set(codes) == {"2", "3", "4"}
@@ -155,32 +155,32 @@ def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
         Price(node_selector=(("name", name),), price=Fraction(cost))
         for name, cost in costs.items()
     )
-    plan = engine.plan(Cluster.of(nodes, whole.pods), thesis_config(prices=prices))
+    plan = step.plan(Cluster.of(nodes, whole.pods), thesis_config(prices=prices))
     assert plan.removals[0].node == "2"
 
 
 def test_c17_a_single_node_stays() -> None:
-    plan = engine.plan(Cluster.of([node("1")], []), thesis_config())
+    plan = step.plan(Cluster.of([node("1")], []), thesis_config())
     assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
     assert (
-        engine.update_candidates(Survey(Cluster.of([node("1")], []), thesis_config()), {}, 0) == {}
+        step.update_candidates(Survey(Cluster.of([node("1")], []), thesis_config()), {}, 0) == {}
     )
 
 
 def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
     free, full = thesis_config(), thesis_config("0.1", "0.1")
-    listed = engine.update_candidates(Survey(thesis_cluster(), free), {}, 0)
-    assert engine.due(listed, 600, 600) == frozenset()
-    assert engine.due(listed, 600, 601) == {"1", "2", "3", "4"}
-    listed = engine.update_candidates(Survey(thesis_cluster(), full), listed, 300)
+    listed = step.update_candidates(Survey(thesis_cluster(), free), {}, 0)
+    assert step.due(listed, 600, 600) == frozenset()
+    assert step.due(listed, 600, 601) == {"1", "2", "3", "4"}
+    listed = step.update_candidates(Survey(thesis_cluster(), full), listed, 300)
     assert listed == {}
-    listed = engine.update_candidates(Survey(thesis_cluster(), free), listed, 400)
-    listed = engine.update_candidates(Survey(thesis_cluster(), free), listed, 900)
-    assert engine.due(listed, 600, 1000) == frozenset()
-    assert engine.due(listed, 600, 1001) == {"1", "2", "3", "4"}
+    listed = step.update_candidates(Survey(thesis_cluster(), free), listed, 400)
+    listed = step.update_candidates(Survey(thesis_cluster(), free), listed, 900)
+    assert step.due(listed, 600, 1000) == frozenset()
+    assert step.due(listed, 600, 1001) == {"1", "2", "3", "4"}
 
 
 def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
     listed = {"1": 0, "gone": 0}
-    found = engine.update_candidates(Survey(thesis_cluster(), thesis_config()), listed, 10)
+    found = step.update_candidates(Survey(thesis_cluster(), thesis_config()), listed, 10)
     assert set(found) == {"1", "2", "3", "4"}

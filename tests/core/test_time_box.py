@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import engine
-from core.config import Config
-from core.marks import KEEP_ANNOTATION, Mark
-from core.model import Cluster
-from core.survey import Survey
+from core.config.settings import Config
+from core.engine import step
+from core.engine.survey import Survey
+from core.marks.keys import KEEP_ANNOTATION
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked, unmarked
 
@@ -26,8 +27,8 @@ def times(asked_max: int) -> Callable[[], bool]:
 def test_a_plan_that_ran_out_of_time_is_the_first_part_of_the_whole(asked: int) -> None:
     cluster = Cluster.of([node(f"n{n}") for n in range(6)], [pod("p", "n0", 500, 500)])
     config = Config(budgets=UNLIMITED)
-    whole = engine.plan(cluster, config)
-    part = engine.judge(Survey(cluster, config), in_time=times(asked))
+    whole = step.plan(cluster, config)
+    part = step.judge(Survey(cluster, config), in_time=times(asked))
     assert len(whole.removals) == 5
     assert len(part.removals) == min(asked, 5)
     assert part.removals == whole.removals[: len(part.removals)]
@@ -40,7 +41,7 @@ def test_without_any_time_marked_nodes_are_judged_and_what_is_cheap_is_said() ->
     kept = node("opted", annotations={KEEP_ANNOTATION: "true"})
     full = [pod(name, name, 4000, 100) for name in ("stays", "opted", "other")]
     cluster = Cluster.of([goes, stays, kept, node("other")], full)
-    plan = engine.judge(Survey(cluster, thesis_config("1", "1")), in_time=lambda: False)
+    plan = step.judge(Survey(cluster, thesis_config("1", "1")), in_time=lambda: False)
     assert [removal.node for removal in plan.removals] == ["goes"]
     codes = {one.node: [why.code for why in one.blockers] for one in plan.kept}
     assert "time-box" not in codes["stays"]
@@ -50,7 +51,7 @@ def test_without_any_time_marked_nodes_are_judged_and_what_is_cheap_is_said() ->
 @given(clusters(), st.integers(0, 20))
 def test_every_node_still_has_its_verdict(cluster: Cluster, asked: int) -> None:
     bare = replace(cluster, nodes=tuple(unmarked(one) for one in cluster.nodes))
-    plan = engine.judge(Survey(bare, Config(budgets=UNLIMITED)), in_time=times(asked))
+    plan = step.judge(Survey(bare, Config(budgets=UNLIMITED)), in_time=times(asked))
     told = [removal.node for removal in plan.removals]
     told += [kept.node for kept in plan.kept if kept.blockers]
     assert sorted(told) == [one.name for one in bare.nodes]

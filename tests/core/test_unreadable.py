@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
-from core import engine
-from core.guards import Blocker
-from core.model import Cluster, Node, Pod, Resources
-from core.plan import Plan
+from core.engine import step
+from core.engine.plan import Plan
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.reason import Blocker
 from tests.support.builders import node, pod, thesis_config
 
 CONFIG = thesis_config()
@@ -13,7 +16,7 @@ BLIND = Node(name="n1", allocatable=Resources(), unreadable="status.allocatable:
 
 
 def _plan(nodes: list[Node], pods: list[Pod]) -> Plan:
-    return engine.plan(Cluster.of(nodes, pods), CONFIG)
+    return step.plan(Cluster.of(nodes, pods), CONFIG)
 
 
 def _codes(plan: Plan, name: str) -> list[str]:

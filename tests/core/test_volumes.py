@@ -4,14 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from core import engine
-from core.config import Config
-from core.fit import refusal
-from core.guards import pod_blockers
-from core.kinds import NodeKinds
-from core.model import Cluster, Node, Placing, Pod
-from core.plan import Plan
-from core.volumes import (
+from core.config.settings import Config
+from core.engine import step
+from core.engine.plan import Plan
+from core.fit.kinds import NodeKinds
+from core.fit.rules import refusal
+from core.guards.pods import pod_blockers
+from core.model.cluster import Cluster
+from core.model.constraints import (
+    ANY_DRIVER,
+    ClaimUse,
+    Disk,
+    Placing,
+    Requirement,
+    SelectorTerm,
+    Ties,
+    VolumeReach,
+)
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.volumes import (
     CLAIMS_FIELD,
     VOLUMES_FIELD,
     Claim,
@@ -20,7 +32,6 @@ from core.volumes import (
     Volume,
     cluster_of,
 )
-from core.wants import ANY_DRIVER, ClaimUse, Disk, Requirement, SelectorTerm, Ties, VolumeReach
 from tests.support.builders import node, pod, thesis_config
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
@@ -211,7 +222,7 @@ class TestReach:
 
 
 def planned(cluster: Cluster) -> Plan:
-    return engine.plan(cluster, thesis_config("1", "1"))
+    return step.plan(cluster, thesis_config("1", "1"))
 
 
 def moves(plan: Plan) -> dict[str, str]:
@@ -305,4 +316,4 @@ class TestPlan:
 def test_a_cluster_without_claims_is_the_plain_one() -> None:
     nodes, pods = [node("n1"), node("n2")], [pod("a", "n1", 1, 1), pod("b", None, 1, 1)]
     assert cluster_of(nodes, pods) == Cluster.of(nodes, pods)
-    assert engine.plan(cluster_of(nodes, pods), Config()).kept != ()
+    assert step.plan(cluster_of(nodes, pods), Config()).kept != ()

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.brakes import Memory, remember
-from core.config import Config
-from core.marks import TAINT_KEY, Mark
-from core.model import Cluster, Pod, Resources
-from core.survey import Survey
-from core.waiting import (
+from core.config.settings import Config
+from core.engine.memory import Memory, remember
+from core.engine.survey import Survey
+from core.engine.waiting import (
     IMPOSSIBLE_MAX,
     WAIT_SECONDS,
     WAITING_PODS_MAX,
@@ -22,6 +20,11 @@ from core.waiting import (
     stuck,
     waits,
 )
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from core.marks import (
+from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,

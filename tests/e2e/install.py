@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import yaml
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.api import Json
 from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
 from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until
 from webhook import names
-from webhook.app import MUTATE_PATH
+from webhook.admission.app import MUTATE_PATH
 
 NAMESPACE = names.NAMESPACE
 REGISTRATION = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from core.marks import GUARD_ANNOTATION, MARK_LABEL
+from core.marks.keys import GUARD_ANNOTATION, MARK_LABEL
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.objects import DEPLOYMENTS, JOBS, LIFE, NODES, PODS, node
 

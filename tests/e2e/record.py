@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.marks import MARK_LABEL
+from core.marks.keys import MARK_LABEL
 from tests.e2e import tools
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json
 from tests.e2e.install import apply, in_force, point
@@ -25,7 +25,7 @@ from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, node,
 from tests.e2e.pki import Signed
 from tests.e2e.plane import LOOPBACK, ROOT, Plane
 from tests.e2e.test_scheduling import scheduling, stanza
-from webhook import wire
+from webhook.admission import wire
 
 BYTES_MAX = 30_000
 """Of one message: these are for people to read, too."""

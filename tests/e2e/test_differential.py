@@ -15,14 +15,18 @@ from fractions import Fraction
 
 import pytest
 
-from core.config import Config, UsabilityMode
-from core.edge.dumps import cluster_from_dumps
-from core.engine import plan
-from core.marks import TAINT_KEY
-from core.model import ALONE, ANYWHERE, Cluster, Node, Pod, Resources
-from core.plan import Plan
-from core.survey import Survey
-from core.thresholds import Thresholds
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.edge.decode.dumps import cluster_from_dumps
+from core.engine.plan import Plan
+from core.engine.step import plan
+from core.engine.survey import Survey
+from core.marks.keys import TAINT_KEY
+from core.model.cluster import Cluster
+from core.model.constraints import ALONE, ANYWHERE
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.e2e import random_pools
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn, name_of
@@ -44,7 +48,7 @@ CONFIG = Config(
 )
 """Nothing holds a node but what the scheduler would say."""
 STRICTER = (
-    "attach limit",  # a node without the driver would never start the pod (core.volumes)
+    "attach limit",  # a node without the driver would never start the pod (core.model.volumes)
     "another pod's anti-affinity",  # namespaces chosen by their labels count as all of them
     "host port",  # the scheduler forgets a port that two pods hold when the first of them goes
 )

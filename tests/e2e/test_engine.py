@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.config import Mode
-from core.marks import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.config.settings import Mode
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json
 from tests.e2e.install import NAMESPACE, WEBHOOK_ACCOUNT, in_force, installed, point, port_of
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from core.marks import DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
+from core.marks.keys import DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
 from tests.e2e.api import Api
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, pod, taints

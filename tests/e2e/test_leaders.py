@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from core.config import Mode
-from core.marks import MARK_LABEL, TAINT_KEY
+from core.config.settings import Mode
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     LEASE,
@@ -27,8 +27,8 @@ from tests.e2e.line import State
 from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import Plane, until
 from tests.e2e.replica import Replica, leads
-from webhook.certs import REPLACED
-from webhook.taint_keys import KEYS_ANNOTATION
+from webhook.admission.certs import REPLACED
+from webhook.engine.taint_keys import KEYS_ANNOTATION
 
 LEASE_SECONDS = 6
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -5,7 +5,7 @@
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.api import Api
 from tests.e2e.install import installed
 from tests.e2e.live import HEAD, Load, play

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.config import Mode
-from core.marks import MARK_LABEL
+from core.config.settings import Mode
+from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import NAMESPACE, REGISTRATION, SECRET, installed, overlay, remove
 from tests.e2e.objects import NODES, PODS, add_nodes, pod

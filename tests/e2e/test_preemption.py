@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, add_nodes, pod

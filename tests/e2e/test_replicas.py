@@ -10,8 +10,8 @@ from typing import Self
 
 import pytest
 
-from core.config import Mode
-from core.marks import MARK_LABEL, TAINT_KEY
+from core.config.settings import Mode
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import MERGE, Api, Json
 from tests.e2e.install import (
     LEASE,
@@ -28,7 +28,7 @@ from tests.e2e.install import (
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod, taints
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, until
 from tests.e2e.stub import answering
-from webhook.certs import ROTATE_ANNOTATION
+from webhook.admission.certs import ROTATE_ANNOTATION
 
 LEASE_SECONDS = 6
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from core.edge.changes import FILES_SECONDS
-from core.marks import (
+from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,

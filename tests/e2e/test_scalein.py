@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.config import Mode
-from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.config.settings import Mode
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     NAMESPACE,

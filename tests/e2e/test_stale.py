@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import apply, config, in_force, point, port_of, remove
 from tests.e2e.line import SLOW_SECONDS, State
@@ -16,7 +16,7 @@ from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane
 from tests.e2e.replica import Replica
 from tests.e2e.test_safety import mark
-from webhook.writers import WRITERS_MAX
+from webhook.engine.writers import WRITERS_MAX
 
 BUSY_SECONDS = 3.0
 """The budget is one second; a busy machine, or a Node that somebody else changes, takes longer."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from core.config import Mode
-from core.marks import KEEP_ANNOTATION, mark_of
+from core.config.settings import Mode
+from core.marks.keys import KEEP_ANNOTATION
+from core.marks.mark import mark_of
 from tests.e2e.api import MERGE, Api, Json, RefusedError
 from tests.e2e.attacks import (
     ATTACKS,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, pod

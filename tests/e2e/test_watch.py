@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.config import Mode
-from core.marks import MARK_LABEL
+from core.config.settings import Mode
+from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import NAMESPACE, WEBHOOK_ACCOUNT, apply, config, remove
 from tests.e2e.objects import NODES, PODS, add_nodes, pod

@@ -13,19 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from core.config import Mode
-from core.edge.dumps import cluster_from_dumps
-from core.marks import (
-    DETAILS_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    MARK_LABEL,
-    TAINT_KEY,
-    decode_details,
-    desired_taints,
-    guarded_by_us,
-    mark_of,
-)
-from core.model import Cluster, Node
+from core.config.settings import Mode
+from core.edge.decode.dumps import cluster_from_dumps
+from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.mark import decode_details, mark_of
+from core.marks.optouts import guarded_by_us
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Node
 from tests.e2e.api import Json, RefusedError
 from tests.e2e.crowd import Crowd
 from tests.e2e.install import (

@@ -5,12 +5,12 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.edge.dumps import cluster_from_dumps
-from core.fit import refusal
-from core.ground import Ground
-from core.marks import TAINT_KEY
-from core.model import Cluster
-from core.packing import Packer
+from core.edge.decode.dumps import cluster_from_dumps
+from core.fit.rules import refusal
+from core.marks.keys import TAINT_KEY
+from core.model.cluster import Cluster
+from core.packing.ground import Ground
+from core.packing.packer import Packer
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn, name_of
 from tests.e2e.objects import NODES, TAINT, mark

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
 from core.edge import http
 from core.edge.limits import Limits
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
-from core.marks import MARK_LABEL, Details, encode_details
-from core.model import Node
-from core.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.marks.keys import MARK_LABEL
+from core.marks.mark import Details, encode_details
+from core.model.node import Node
 from extender import wire
 from extender.app import make_app
 from extender.view import NEUTRAL, View

@@ -6,10 +6,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL, Mark
-from core.programs import AnswersMode, ExtenderConfig
+from core.marks.keys import MARK_LABEL
+from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
 from extender.view import View

@@ -5,22 +5,22 @@ from typing import Any, cast
 
 import orjson
 
-from core import engine
-from core.budgets import Budget, Budgets, Cooldown
-from core.config import Config, Mode, UsabilityMode
-from core.edge.dumps import from_dumps
+from core.config.budgets import Budget, Budgets, Cooldown
+from core.config.settings import Config, Mode, UsabilityMode
+from core.edge.decode.dumps import from_dumps
 from core.edge.kube import wire
 from core.edge.kube.watch import _Follower
 from core.edge.metrics import Metrics
+from core.engine import step
+from core.engine.plan import Plan
 from core.errors import GarbledError
-from core.explain import Explainer
-from core.model import Cluster
-from core.plan import Plan
+from core.explain.explainer import Explainer
+from core.model.cluster import Cluster
 from tests.hostile.objects import PLURALS
 from tests.support.clock import FakeClock
-from webhook.controller import Controller
-from webhook.feed import Feed
-from webhook.view import ClusterView
+from webhook.engine.controller import Controller
+from webhook.view.feed import Feed
+from webhook.view.view import ClusterView
 
 CONFIG = Config(
     mode=Mode.ENFORCE,
@@ -80,7 +80,7 @@ class Watched:
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and by node all that is said of it."""
-    plan = engine.plan(cluster, CONFIG)
+    plan = step.plan(cluster, CONFIG)
     controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Any] = []
     for turn in range(2):

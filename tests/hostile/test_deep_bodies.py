@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
-from core.marks import MARK_LABEL
+from core.marks.keys import MARK_LABEL
 from extender.wire import node_names
 from tests.hostile.objects import DEEP, LISTS
 from tests.support.admission import node_json, patch_of, review_of
-from webhook import wire
+from webhook.admission import wire
 
 
 @pytest.mark.parametrize("deep", [DEEP, LISTS])

@@ -5,8 +5,8 @@ from functools import cache
 import orjson
 import pytest
 
+from core.engine.plan import Plan
 from core.errors import InvalidInputError
-from core.plan import Plan
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import HOME, HOSTILE, TAME, Hostile
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from core.edge import serving, tls
-from core.edge.kube.trust import REGISTRATIONS, Registration, SecretStore
+from core.edge.kube.stores.trust import REGISTRATIONS, Registration, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.errors import EbbError, InvalidInputError, UnavailableError
@@ -28,8 +28,8 @@ from tests.support.certificates import (
 from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
-from webhook.authority import OLD_SECONDS, Trust
-from webhook.certs import REPLACED
+from webhook.admission.authority import OLD_SECONDS, Trust
+from webhook.admission.certs import REPLACED
 
 DAY = 24 * 3600
 CA, OTHER = tls.make_ca(START), tls.make_ca(START)

@@ -21,10 +21,11 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.config.programs import ExtenderConfig
 from core.edge import http as bones
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL, TAINT_KEY, Mark
-from core.programs import ExtenderConfig
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app as make_extender
 from extender.view import View
@@ -42,8 +43,8 @@ from tests.support import odd_nodes, taint_rules
 from tests.support.admission import apply_json_patch
 from tests.support.builders import node
 from tests.support.clock import FakeClock
-from webhook.app import MUTATE_PATH, REVIEW_BYTES_MAX
-from webhook.app import make_app as make_webhook
+from webhook.admission.app import MUTATE_PATH, REVIEW_BYTES_MAX
+from webhook.admission.app import make_app as make_webhook
 
 FOLDER = Path(__file__).parents[1]
 REVIEWS = [json.loads(path.read_bytes())

@@ -5,11 +5,19 @@ import re
 import pytest
 import yaml
 
-from core import marks
-from core.config import Config, Mode, parse
+from core.config.settings import Config, Mode, parse
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
 from tests.manifests.kustomize import ROOT, Json, containers, documents, find, of_kind, render
 from webhook import names
-from webhook.certs import ROTATE_ANNOTATION
+from webhook.admission.certs import ROTATE_ANNOTATION
 
 TEXT = (ROOT / "docs" / "install.md").read_text("utf-8")
 BLOCKS = [
@@ -96,12 +104,12 @@ def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
 
 def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
     by_hand = TEXT.rpartition("```console")[2]
-    for key in (marks.MARK_LABEL, marks.TAINT_KEY, marks.DETAILS_ANNOTATION,
-                marks.GUARD_ANNOTATION, marks.GUARD_OURS_ANNOTATION,
-                marks.BACKOFF_ANNOTATION):  # fmt: skip
+    for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION,
+                GUARD_ANNOTATION, GUARD_OURS_ANNOTATION,
+                BACKOFF_ANNOTATION):  # fmt: skip
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
-    assert f"{marks.KEEP_ANNOTATION}=true" in TEXT
+    assert f"{KEEP_ANNOTATION}=true" in TEXT
 
 
 def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:

@@ -3,13 +3,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.config import Config, Mode
+from core.config.settings import Config, Mode
 from core.edge import files
 from core.edge.clock import SystemClock
 from core.edge.http import Health
 from core.edge.http import make_app as make_bones
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL
+from core.marks.keys import MARK_LABEL
 from extender.app import make_app as make_extender
 from extender.view import View
 from tests.manifests.kustomize import (
@@ -24,8 +24,8 @@ from tests.manifests.kustomize import (
     templates,
 )
 from webhook import names
-from webhook.app import MUTATE_PATH
-from webhook.wire import API_VERSION, KUBELETS
+from webhook.admission.app import MUTATE_PATH
+from webhook.admission.wire import API_VERSION, KUBELETS
 
 EVERYTHING = ("", *COMPONENTS, *EXAMPLES)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

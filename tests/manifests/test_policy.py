@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import marks
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.mark import (
+    DETAILS_CHARACTERS_MAX,
+    EFFECT_OF,
+    SECONDS_DIGITS_MAX,
+    Details,
+    decode_details,
+    encode_details,
+    seconds_of,
+)
 from tests.manifests.kustomize import find, of_kind, render
 from webhook import names
 
@@ -16,7 +25,7 @@ OBJECTS = render("admission-policy")
 SPEC = find(OBJECTS, "MutatingAdmissionPolicy", "ebb-node-taint")["spec"]
 VARIABLES = {variable["name"]: variable["expression"] for variable in SPEC["variables"]}
 WEBHOOK = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"][0]
-SECONDS = st.integers(0, 10**marks.SECONDS_DIGITS_MAX - 1)
+SECONDS = st.integers(0, 10**SECONDS_DIGITS_MAX - 1)
 PRINTED = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E))
 JSON_TEXTS = st.dictionaries(
     st.sampled_from(["since", "deadline", "owner", "policy", "reason", "more"]),
@@ -31,7 +40,7 @@ def written() -> re.Pattern[str]:
         VARIABLES["readable"],
     )
     assert found
-    assert int(found[1]) == marks.DETAILS_CHARACTERS_MAX
+    assert int(found[1]) == DETAILS_CHARACTERS_MAX
     return re.compile(found[2])
 
 
@@ -52,10 +61,10 @@ def test_it_is_bound_and_takes_the_webhooks_place() -> None:
 
 
 def test_its_keys_and_effects_are_those_of_the_code() -> None:
-    assert VARIABLES["key"] == f'"{marks.TAINT_KEY}"'
-    assert f'["{marks.DETAILS_ANNOTATION}"]' in VARIABLES["details"]
-    assert f'["{marks.MARK_LABEL}"]' in VARIABLES["effect"]
-    effects = ", ".join(f'"{mark}": "{effect}"' for mark, effect in marks.EFFECT_OF.items())
+    assert VARIABLES["key"] == f'"{TAINT_KEY}"'
+    assert f'["{DETAILS_ANNOTATION}"]' in VARIABLES["details"]
+    assert f'["{MARK_LABEL}"]' in VARIABLES["effect"]
+    effects = ", ".join(f'"{mark}": "{effect}"' for mark, effect in EFFECT_OF.items())
     assert VARIABLES["effect"].startswith(f"{{{effects}}}")
 
 
@@ -71,7 +80,7 @@ def test_a_variable_uses_earlier_ones_only() -> None:
 
 @given(
     st.builds(
-        marks.Details,
+        Details,
         since=SECONDS,
         deadline=SECONDS,
         owner=PRINTED,
@@ -80,8 +89,8 @@ def test_a_variable_uses_earlier_ones_only() -> None:
         order=SECONDS,
     )
 )
-def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:
-    text = marks.encode_details(details)
+def test_what_the_engine_writes_is_readable(details: Details) -> None:
+    text = encode_details(details)
     assert written().fullmatch(text)
     found = re.search(r"[0-9]+", text)
     assert found
@@ -92,7 +101,7 @@ def test_what_the_engine_writes_is_readable(details: marks.Details) -> None:
 def test_both_read_the_same_seconds_on_a_taint(digits: int) -> None:
     found = re.search(r'matches\("(.*?)"\)', VARIABLES["kept"])
     assert found
-    read = marks.seconds_of("9" * digits)
+    read = seconds_of("9" * digits)
     assert bool(re.search(found[1], "9" * digits)) == (read is not None)
 
 
@@ -100,7 +109,7 @@ def test_both_read_the_same_seconds_on_a_taint(digits: int) -> None:
 def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
     text = str(found).replace("'", '"').replace(" ", "")
     if written().fullmatch(text):
-        details = marks.decode_details({marks.DETAILS_ANNOTATION: text})
+        details = decode_details({DETAILS_ANNOTATION: text})
         assert details
         assert details.since == found["since"]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from core import engine
-from core.config import Config
-from core.edge.dumps import cluster_from_dumps
-from core.model import Cluster
-from core.plan import Plan, ReachSums
-from core.sums import percent
+from core.capacity.sums import percent
+from core.config.settings import Config
+from core.edge.decode.dumps import cluster_from_dumps
+from core.engine import step
+from core.engine.plan import Plan, ReachSums
+from core.model.cluster import Cluster
 from tests.platforms import dump
 from tests.platforms.kubeadm import CPS, GPUS, WORKERS
 
@@ -22,7 +22,7 @@ INK, FULL, EMPTY = "#1f2937", "#3b82f6", "#e5e7eb"
 def picture() -> str:
     """Return the picture as SVG."""
     cluster = cluster_from_dumps([("kubeadm", dump("kubeadm"))])
-    plan = engine.plan(cluster, Config())
+    plan = step.plan(cluster, Config())
     parts = [*_frames(plan), *_nodes(cluster), *_below(plan)]
     style = (
         "text{font-family:Helvetica,Arial,sans-serif;font-size:13px;fill:#1f2937}"

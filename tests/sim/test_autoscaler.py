@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from core.marks import GUARD_ANNOTATION
-from core.model import Node, Pod, Resources
+from core.marks.keys import GUARD_ANNOTATION
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from sim.autoscaler import (
     DELETE_DELAY_MS,
     REACTION_MS,

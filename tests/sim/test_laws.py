@@ -10,16 +10,21 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from core import engine
-from core.brakes import Pace
-from core.budgets import Backoff, Budget, Budgets, Limit, Pool
-from core.config import Config, HandOver, Mode, UsabilityMode
+from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
+from core.config.programs import ExtenderConfig, ScoreMode
+from core.config.settings import Config, HandOver, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
 from core.edge.metrics import Metrics
-from core.marks import KEEP_ANNOTATION, MARK_LABEL, Mark, mark_of
-from core.model import Cluster, Effect, Placing, Taint, Toleration
-from core.programs import ExtenderConfig, ScoreMode
-from core.thresholds import Thresholds
-from core.zones import ZONE_LABEL
+from core.engine import step
+from core.engine.memory import Pace
+from core.engine.zones import ZONE_LABEL
+from core.marks.keys import KEEP_ANNOTATION, MARK_LABEL
+from core.marks.mark import Mark, mark_of
+from core.model.cluster import Cluster
+from core.model.constraints import Placing, Toleration
+from core.model.node import Effect, Taint
+from core.writes.nodes import WATCH_SECONDS
+from core.writes.write import WriteKind
 from extender.view import View
 from sim import workload
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
@@ -32,10 +37,8 @@ from tests.support.replay import Replay
 from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
-from webhook.controller import Controller, TickReport
-from webhook.decide import WATCH_SECONDS
-from webhook.view import ClusterView
-from webhook.writes import WriteKind
+from webhook.engine.controller import Controller, TickReport
+from webhook.view.view import ClusterView
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
@@ -103,7 +106,7 @@ def zones_out_of_step() -> Cluster:
 def test_no_plan_exceeds_a_threshold_or_a_budget(
     cluster: Cluster, config: Config, held: Pace
 ) -> None:
-    plan = engine.plan(cluster, config, pace=held)
+    plan = step.plan(cluster, config, pace=held)
     replay = Replay(cluster, config, held)
     replay.where |= dict(plan.pending)
     for removal in plan.removals:
@@ -311,13 +314,13 @@ def test_a_plan_that_is_carried_out_is_planned_again(
 ) -> None:
     """All its marks have one second: the order that the packing rests on must stand beside it."""
     cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
-    plan = engine.plan(cluster, config)
+    plan = step.plan(cluster, config)
     orders = {removal.node: removal.order for removal in plan.removals}
     nodes = (
         marked(one, mark, since=7, order=orders[one.name]) if one.name in orders else one
         for one in cluster.nodes
     )
-    again = engine.plan(replace(cluster, nodes=tuple(nodes)), config)
+    again = step.plan(replace(cluster, nodes=tuple(nodes)), config)
     assert again.removals == plan.removals
 
 

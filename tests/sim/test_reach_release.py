@@ -4,17 +4,21 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from core.config import Config, Mode, UsabilityMode
+from core.config.settings import Config, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
 from core.edge.metrics import Metrics
-from core.marks import KEEP_ANNOTATION, mark_of
-from core.model import Cluster, Placing, Pod, Taint, Toleration
-from core.thresholds import Thresholds
+from core.marks.keys import KEEP_ANNOTATION
+from core.marks.mark import mark_of
+from core.model.cluster import Cluster
+from core.model.constraints import Placing, Toleration
+from core.model.node import Taint
+from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, leaving
 from tests.support.standing import Standing
-from webhook.controller import Controller
+from webhook.engine.controller import Controller
 
 GPU = Taint("gpu", "true", "NoSchedule")
 NOW = 100

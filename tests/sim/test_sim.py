@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model import Pod, Resources
+from core.model.pod import Pod
+from core.model.resources import Resources
 from sim import fill, report, scenario, workload
 from sim.autoscaler import ScaleDown
 from sim.scenario import SCENARIOS

@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.marks import MARK_LABEL, TAINT_KEY, Mark, desired_taints
-from core.model import Effect, Node, Pod, Taint
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.mark import Mark
+from core.marks.taints import desired_taints
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
 from sim.autoscaler import REACTION_MS, STARTUP_MS, TO_BE_DELETED, ScaleDown
 from sim.cluster import State
 from sim.workload import HOUR_MS, Arrival, Workload, amount

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from core.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
-from core.config import Config, HandOver, Mode, UsabilityMode
-from core.model import ANYWHERE, Effect, Node, Placing, Resources, Taint, Toleration
-from core.programs import AnswersMode, ExtenderConfig, ScoreMode
-from core.thresholds import Thresholds
-from core.zones import ZONE_LABEL
+from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.config.settings import Config, HandOver, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine.zones import ZONE_LABEL
+from core.model.constraints import ANYWHERE, Placing, Toleration
+from core.model.node import Effect, Node, Taint
+from core.model.resources import Resources
 from sim import workload
 from sim.autoscaler import ScaleDown
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount

@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from core.edge import decode
+from core.edge.decode import decode
 from core.edge.kube.client import taint_json
 from core.errors import ConflictError, UnavailableError
-from core.marks import MARK_LABEL, TAINT_KEY
-from core.model import Node, Taint
-from webhook import wire
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.model.node import Node, Taint
+from webhook.admission import wire
 
 Json = dict[str, Any]
 

@@ -3,23 +3,15 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from core.budgets import Budget, Budgets, Cooldown
-from core.capacity import Usability
-from core.config import Config
-from core.model import (
-    ALONE,
-    ANYWHERE,
-    Cluster,
-    Company,
-    Node,
-    Placing,
-    Pod,
-    PodSelector,
-    Requirement,
-    Resources,
-    Taint,
-)
-from core.thresholds import Thresholds
+from core.capacity.usable import Usability
+from core.config.budgets import Budget, Budgets, Cooldown
+from core.config.settings import Config
+from core.config.thresholds import Thresholds
+from core.model.cluster import Cluster
+from core.model.constraints import ALONE, ANYWHERE, Company, Placing, PodSelector, Requirement
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 
 MB = 10**6
 UNLIMITED = Budgets(

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from core.edge.kube.trust import Secret
+from core.edge.kube.stores.trust import Secret
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.errors import ConflictError
 from tests.support.clock import FakeClock
-from webhook.certs import Certificates, Stores
+from webhook.admission.certs import Certificates, Stores
 
 START = int(time.time()) - 3600
 """Handshakes are checked by the real time; what tests do takes less than an hour."""

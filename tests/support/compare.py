@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from core.capacity import Share, Totals, Usability
-from core.model import Cluster
-from core.plan import Plan
+from core.capacity.usable import Share, Totals, Usability
+from core.engine.plan import Plan
+from core.model.cluster import Cluster
 from tests.support.reference import Found
 from tests.support.reference_sums import Sums, Useful
 

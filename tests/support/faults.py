@@ -5,31 +5,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from core.config import Config
+from core.config.settings import Config
 from core.errors import UnavailableError
-from core.marks import (
+from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
-    decode_details,
-    desired_taints,
-    going,
-    guarded_by_us,
-    mark_of,
-    without_our_taint,
 )
-from core.model import Node, Pod
+from core.marks.mark import decode_details, mark_of
+from core.marks.optouts import guarded_by_us
+from core.marks.taints import desired_taints, without_our_taint
+from core.model.leaving import going
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.nodes import WATCH_SECONDS
 from sim.autoscaler import ScaleDown
 from sim.cluster import State
 from sim.ebb import Ebb
 from sim.scheduler import admits
 from sim.workload import Workload
 from sim.world import World
-from webhook.decide import WATCH_SECONDS
-from webhook.loop import STALE_SECONDS
+from webhook.engine.loop import STALE_SECONDS
 
 OURS = (
     MARK_LABEL,

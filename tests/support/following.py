@@ -9,7 +9,8 @@ from kubernetes.aio import client as package
 
 from core.edge.kube.client import PODS, Client
 from core.edge.kube.watch import follow
-from core.model import Node, Pod
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import pod_object
 

@@ -5,23 +5,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from core.model import (
+from core.model.cluster import Cluster
+from core.model.constraints import (
     ALONE,
     ANYWHERE,
-    Cluster,
     Company,
     HostPort,
-    Node,
     Placing,
-    Pod,
     PodAffinityTerm,
     PodSelector,
     Requirement,
-    Resources,
     SpreadConstraint,
-    Taint,
     Toleration,
 )
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 
 GIB: Final = 1024**3
 NODE_SHAPES: Final = ((8000, 32), (16_000, 64), (32_000, 128), (16_000, 128))

@@ -5,9 +5,10 @@ from typing import Any
 
 import orjson
 
-from core.edge import decode, dumps
+from core.edge.decode import decode, dumps
 from core.errors import InvalidInputError
-from core.model import Node, Pod
+from core.model.node import Node
+from core.model.pod import Pod
 
 Json = dict[str, Any]
 NODE: Json = {

@@ -10,26 +10,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from core.marks import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY, Details, encode_details
-from core.model import (
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.mark import Details, encode_details
+from core.model.cluster import Cluster
+from core.model.constraints import (
     ALONE,
-    Cluster,
     Company,
     Disk,
     HostPort,
-    Node,
     Placing,
-    Pod,
     PodAffinityTerm,
     Requirement,
-    Resources,
     SelectorTerm,
     SpreadConstraint,
-    Taint,
     Ties,
     Toleration,
     VolumeReach,
 )
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.builders import MB, select
 from tests.support.reference_fit import ZONE, admits, has_room
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from core.brakes import Pace
-from core.budgets import Budget, Budgets, Limit, Pool
-from core.capacity import Amount
-from core.config import Config, Price, UsabilityMode
-from core.guards import Blocker
-from core.thresholds import Thresholds
+from core.capacity.usable import Amount
+from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.config.settings import Config, Price, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine.memory import Pace
+from core.reason import Blocker
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.config import Config
-from core.model import Cluster, Node, Pod, Resources
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.reference_packing import Moves, Packing
 from tests.support.reference_rules import (
     Shares,
@@ -38,7 +41,7 @@ from tests.support.reference_sums import (
 )
 
 if TYPE_CHECKING:
-    from core.brakes import Pace
+    from core.engine.memory import Pace
 
 ATTEMPTS_MAX = 4
 """How often the pods of one node are packed, ever fewer nodes being asked."""

@@ -6,7 +6,10 @@ As kube-scheduler's documentation puts it; nothing of the product but its values
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.model import Cluster, HostPort, Node, Pod, SpreadConstraint
+from core.model.cluster import Cluster
+from core.model.constraints import HostPort, SpreadConstraint
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support.reference_fit import labelled, liked, selects, stands_taints
 
 Standing = Sequence[tuple[Pod, Node]]

@@ -7,17 +7,10 @@ values. A name in *mutant* leaves that rule out, so that tests can show that it 
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from core.model import (
-    Node,
-    Placing,
-    Pod,
-    PodSelector,
-    Requirement,
-    Resources,
-    SelectorTerm,
-    Taint,
-    Toleration,
-)
+from core.model.constraints import Placing, PodSelector, Requirement, SelectorTerm, Toleration
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"

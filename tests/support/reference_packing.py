@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from core.config import Config
-from core.model import Cluster, Node, Pod, Resources
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.reference_beside import Beside
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import leaving
@@ -16,7 +19,7 @@ from tests.support.reference_state import Members, State, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
 if TYPE_CHECKING:
-    from core.brakes import Pace
+    from core.engine.memory import Pace
 
 Moves = list[tuple[str, str]]
 """Pods, by namespace/name, and where they would go."""

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from core.model import Cluster, Node, Pod
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support.reference_fit import LEAVING, ZONE
 
 if TYPE_CHECKING:
-    from core.brakes import Pace
-    from core.budgets import Budget, Limit, Pool
-    from core.config import Config
+    from core.config.budgets import Budget, Limit, Pool
+    from core.config.settings import Config
+    from core.engine.memory import Pace
 
 MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
 DETAILS = "kube-ebb.io/drain"

@@ -6,8 +6,10 @@ Nothing is indexed or remembered: every question is answered by walking over eve
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from core.config import Config, UsabilityMode
-from core.model import Cluster, Node, Pod
+from core.config.settings import Config, UsabilityMode
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support.reference_fit import reaches
 from tests.support.reference_rules import (
     Counts,
@@ -30,7 +32,7 @@ from tests.support.reference_sums import (
 )
 
 if TYPE_CHECKING:
-    from core.brakes import Pace
+    from core.engine.memory import Pace
 
 REACHES_MAX = 256
 Moves = list[tuple[str, str]]

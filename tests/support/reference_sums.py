@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.model import Node, Pod, Resources
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 
 if TYPE_CHECKING:
-    from core.capacity import Usability
+    from core.capacity.usable import Usability
 
 Pair = tuple[int, int]
 """Millicores and bytes."""

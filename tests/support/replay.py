@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
-from core.brakes import Pace
-from core.budgets import Budget
-from core.config import Config
-from core.marks import going, mark_of
-from core.model import Cluster, Node
+from core.config.budgets import Budget
+from core.config.settings import Config
+from core.engine.memory import Pace
+from core.marks.mark import mark_of
+from core.model.cluster import Cluster
+from core.model.leaving import going
+from core.model.node import Node
 from tests.support.reference_rules import limits
 from tests.support.reference_state import State
 from tests.support.reference_sums import plus, within

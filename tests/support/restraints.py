@@ -4,10 +4,10 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from core.brakes import Pace
-from core.budgets import Budget, Budgets, Limit, Pool
-from core.capacity import Amount
-from core.guards import Blocker
+from core.capacity.usable import Amount
+from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.engine.memory import Pace
+from core.reason import Blocker
 from tests.support.builders import MB, UNLIMITED
 
 LIMITS = st.sampled_from((None, Limit(1), Limit(3), Limit(None, Fraction(1, 2))))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import ConflictError
-from core.model import Node, Taint
+from core.model.node import Node, Taint
 from tests.support.admission import Json, NodeApi
 
 

@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.marks import TAINT_KEY, desired_taints, mark_of
-from core.model import Cluster, Node, Taint
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import mark_of
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Node, Taint
 from tests.support.admission import merge
 
 
 class Standing:
-    """Nodes as an API server keeps them; implements webhook.controller.NodeWriter."""
+    """Nodes as an API server keeps them; implements webhook.engine.controller.NodeWriter."""
 
     def __init__(self, cluster: Cluster, *, webhook_up: bool = True) -> None:
         self.cluster, self._webhook_up = cluster, webhook_up

@@ -5,38 +5,31 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from core.config import Config
-from core.fit import refusal
-from core.marks import (
-    DETAILS_ANNOTATION,
-    MARK_LABEL,
-    Details,
-    Mark,
-    desired_taints,
-    encode_details,
-    without_our_taint,
-)
-from core.model import (
+from core.config.settings import Config
+from core.engine.survey import Survey
+from core.engine.zones import ZONE_LABEL
+from core.fit.rules import refusal
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.mark import Details, Mark, encode_details
+from core.marks.taints import desired_taints, without_our_taint
+from core.model.cluster import Cluster
+from core.model.constraints import (
     ALONE,
-    Cluster,
+    ANY_DRIVER,
     Company,
     Disk,
     HostPort,
-    Node,
     Placing,
-    Pod,
     PodAffinityTerm,
     PodSelector,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
-    Taint,
     Toleration,
     VolumeReach,
 )
-from core.survey import Survey
-from core.wants import ANY_DRIVER
-from core.zones import ZONE_LABEL
+from core.model.node import Node, Taint
+from core.model.pod import Pod
 from tests.support.builders import node, pod, select
 
 PLACINGS = (

@@ -13,7 +13,7 @@ from core.edge.metrics import Metrics
 from core.edge.serving import Serving, serving, trusting
 from core.errors import InvalidInputError
 from tests.support.admission import patch_of
-from webhook.app import make_app
+from webhook.admission.app import make_app
 
 MESSAGES = Path(__file__).parent / "messages"
 NOW = SystemClock().unix_seconds()

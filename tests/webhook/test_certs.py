@@ -8,8 +8,8 @@ from core.edge import tls
 from core.edge.tls import Pair
 from tests.support.certificates import SOAK, START, Cluster, replica, trusted
 from tests.support.clock import FakeClock
-from webhook.authority import OLD_SECONDS, Trust, advance
-from webhook.certs import ROTATE_ANNOTATION
+from webhook.admission.authority import OLD_SECONDS, Trust, advance
+from webhook.admission.certs import ROTATE_ANNOTATION
 
 DAY = 24 * 3600
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from core.config import Config, Mode, UsabilityMode
+from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.metrics import Metrics
-from core.marks import (
+from core.engine.plan import REACHES_SHOWN
+from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -15,12 +16,14 @@ from core.marks import (
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.model import Cluster, Placing, Pod, Resources
-from core.plan import REACHES_SHOWN
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
-from webhook.controller import Controller, TickReport
-from webhook.writes import WriteKind
+from webhook.engine.controller import Controller, TickReport
 
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600

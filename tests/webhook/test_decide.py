@@ -6,28 +6,29 @@ from typing import Any
 
 import pytest
 
-from core.brakes import Marking, Memory, pace, remember
-from core.budgets import CLOCKS_APART_SECONDS_MAX
-from core.capacity import NOTHING, Totals
-from core.config import Config, Mode
-from core.guards import node_blockers
-from core.marks import (
+from core.capacity.usable import NOTHING, Totals
+from core.config.budgets import CLOCKS_APART_SECONDS_MAX
+from core.config.settings import Config, Mode
+from core.engine.memory import Marking, Memory, pace, remember
+from core.engine.plan import Plan, Removal
+from core.engine.survey import Survey
+from core.guards.nodes import node_blockers
+from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
-    Details,
-    decode_details,
-    desired_taints,
-    encode_details,
 )
-from core.model import Cluster, Effect, Node, Pod, Resources, Taint
-from core.plan import Plan, Removal
-from core.survey import Survey
-from webhook.decide import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
-from webhook.writes import Write, WriteKind
+from core.marks.mark import Details, decode_details, encode_details
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.writes.nodes import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
+from core.writes.write import Write, WriteKind
 
 NOW = 1_767_225_600
 

@@ -7,16 +7,21 @@ from fractions import Fraction
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.config import Config, Mode, UsabilityMode
+from core.config.settings import Config, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
 from core.edge.metrics import Metrics
-from core.fit import refusal
-from core.marks import Mark, going, mark_of, without_our_taint
-from core.model import Cluster, Node, Placing, Pod
-from core.thresholds import Thresholds
+from core.fit.rules import refusal
+from core.marks.mark import Mark, mark_of
+from core.marks.taints import without_our_taint
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.leaving import going
+from core.model.node import Node
+from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.standing import Standing
 from tests.support.strategies import clusters
-from webhook.controller import Controller
+from webhook.engine.controller import Controller
 
 WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import Mode
+from core.config.settings import Mode
 from core.edge.clock import SteadyClock
 from tests.support.clock import Machine
 from tests.webhook.test_controller import DELAY, GUARD_SECONDS, World

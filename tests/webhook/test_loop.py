@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import Config, Mode, UsabilityMode
+from core.config.programs import WebhookConfig
+from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.kube.client import PODS
 from core.edge.metrics import Metrics
-from core.marks import MARK_LABEL, Mark
-from core.model import Cluster, Pod
-from core.programs import WebhookConfig
+from core.marks.keys import MARK_LABEL
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.pod import Pod
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
 from tests.support.slow_api import SlowApi
 from tests.support.strategies import marked
-from webhook.controller import Controller, TickReport
-from webhook.loop import (
+from webhook.engine.controller import Controller, TickReport
+from webhook.engine.loop import (
     FAILURE_SECONDS_MAX,
     FAILURE_SECONDS_MIN,
     PASS_SECONDS_MAX,
@@ -28,8 +30,8 @@ from webhook.loop import (
     STALE_SECONDS,
     Loop,
 )
-from webhook.view import RESOURCES, ClusterView
-from webhook.writers import WRITERS_MAX
+from webhook.engine.writers import WRITERS_MAX
+from webhook.view.view import RESOURCES, ClusterView
 
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(

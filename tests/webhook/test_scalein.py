@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from core.config import Config, Mode, ScaleInOrder, UsabilityMode
+from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
 from core.edge.metrics import Metrics
 from core.errors import ConflictError, UnavailableError
-from core.marks import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
-from core.model import Cluster, Node, Pod
-from core.scalein import CostWrite
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.costs import CostWrite
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
-from webhook.controller import Controller
-from webhook.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
+from webhook.engine.controller import Controller
+from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
 
 NOW = 1_767_225_600
 

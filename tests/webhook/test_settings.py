@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from core.config import Config, Mode
+from core.config.settings import Config, Mode
 from core.edge.changes import on_change
 from core.edge.metrics import Metrics
-from core.model import Node, Pod, Resources
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support.admission import NodeApi
 from tests.support.clock import FakeClock
-from webhook.controller import Controller
-from webhook.settings import ACCEPTED, REFUSED, Settings
-from webhook.view import ClusterView
+from webhook.engine.controller import Controller
+from webhook.engine.settings import ACCEPTED, REFUSED, Settings
+from webhook.view.view import ClusterView
 
 HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from core.edge.kube.lease import Lease
+from core.edge.kube.stores.lease import Lease
 from core.errors import UnavailableError
-from core.marks import MARK_LABEL, TAINT_KEY
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
-from webhook.taint_keys import FORGET_SECONDS, KEYS_ANNOTATION, KEYS_MAX, TaintKeys, keys_of
-from webhook.view import ClusterView
+from webhook.engine.taint_keys import FORGET_SECONDS, KEYS_ANNOTATION, KEYS_MAX, TaintKeys, keys_of
+from webhook.view.view import ClusterView
 
 OLD, NEW = "example.com/old", "example.com/new"
 SOFT, HARD = "PreferNoSchedule", "NoSchedule"

@@ -8,12 +8,14 @@ import pytest
 from core.edge.clock import Clock
 from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
 from core.edge.metrics import Metrics
-from core.guards import pod_blockers
-from core.model import Node, Pod, Resources
-from core.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
-from core.wants import ClaimUse, Disk, Ties
-from webhook.feed import Feed
-from webhook.view import ClusterView
+from core.guards.pods import pod_blockers
+from core.model.constraints import ClaimUse, Disk, Ties
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from webhook.view.feed import Feed
+from webhook.view.view import ClusterView
 
 
 class Ticking(Clock):

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InvalidInputError
-from core.marks import MARK_LABEL, TAINT_KEY, desired_taints
-from core.model import Node, Resources, Taint
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.taints import desired_taints
+from core.model.node import Node, Taint
+from core.model.resources import Resources
 from tests.support.admission import apply_json_patch, node_json, patch_of, review_of
-from webhook import wire
+from webhook.admission import wire
 
 MESSAGES = Path(__file__).parent / "messages"
 SINCE = "1767225600"

@@ -7,12 +7,19 @@ import pytest
 
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
-from core.marks import MARK_LABEL, TAINT_KEY
-from core.model import Node
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.model.node import Node
+from core.writes.write import PRESSING, Write, WriteKind
 from tests.support.admission import Json, node_json
 from tests.support.slow_api import SlowApi
-from webhook.writers import PRESSING_WRITERS_MAX, TRIES_MAX, WRITERS_MAX, Batch, Sight, Writers
-from webhook.writes import PRESSING, Write, WriteKind
+from webhook.engine.writers import (
+    PRESSING_WRITERS_MAX,
+    TRIES_MAX,
+    WRITERS_MAX,
+    Batch,
+    Sight,
+    Writers,
+)
 
 NAMES = [f"n{number:03}" for number in range(100)]
 DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]

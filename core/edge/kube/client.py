@@ -17,12 +17,12 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
-from core.depth import decoded
-from core.edge import decode
+from core.edge.decode import decode
+from core.edge.decode.depth import decoded
+from core.edge.decode.objects import NODE_DECODER
 from core.edge.kube import token
-from core.edge.objects import NODE_DECODER
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from core.model import Node, Taint
+from core.model.node import Node, Taint
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64

@@ -11,10 +11,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.depth import decoded, legible
-from core.edge import decode, stand_in
-from core.edge.objects import BudgetObject, NodeObject, PodMeta, PodObject
-from core.edge.storage import ClaimObject, CsiNodeObject, VolumeObject
+from core.edge.decode import decode, stand_in
+from core.edge.decode.depth import decoded, legible
+from core.edge.decode.objects import BudgetObject, NodeObject, PodMeta, PodObject
+from core.edge.decode.storage import ClaimObject, CsiNodeObject, VolumeObject
 from core.errors import GarbledError, InvalidInputError
 
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

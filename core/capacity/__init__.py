@@ -1,0 +1,1 @@
+"""What nodes offer, what of it is usable, and the sums that thresholds hold on."""

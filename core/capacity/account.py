@@ -1,0 +1,245 @@
+"""The sums that thresholds are checked on, kept up to date as nodes go (thesis 4.2 to 4.5).
+
+There is one for each reach (core.capacity.reaches), and one for the whole: all nodes that some
+movable pod reaches. Nodes have their ids of the Ground. Closed nodes (cordoned, not ready,
+leaving) give no capacity; the pods on them that would have to go elsewhere stay in the requests.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.capacity.reaches import Reaches
+from core.capacity.sums import Changes, Exceeded, Sums
+from core.capacity.usable import NOTHING, Amount, Measure, capacity
+from core.model.node import Node
+
+Received = Iterable[tuple[int, Amount]]
+"""(node, what it receives)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked for on one node."""
+
+    used: Amount
+    resident: Amount
+    """The part that goes with the node."""
+
+
+_After = tuple[int, Amount, tuple[Amount, ...]]
+"""A node, and what would be used and usable on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would change if a node went: nothing has happened yet."""
+
+    node: int
+    after: Sequence[_After]
+    """Of the nodes that receive its pods."""
+    changes: Changes
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Nodes that count in the same sums."""
+
+    sums: tuple[Sums, ...]
+    """The whole first."""
+    measure: Measure
+    which: tuple[int, ...]
+    """By sums: the first column of their usability in a row of the group."""
+    columns: int
+    """Of a row of the group: CPU and memory requested, then usable by each usability."""
+
+
+class Account:
+    """Capacity, requests and usable capacity of every node, and of all reaches."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        reaches: Reaches,
+        sums: Sequence[Sums],
+        *,
+        loads: Sequence[Load],
+        is_open: Sequence[bool],
+    ) -> None:
+        """Sum up; *sums*: empty ones, the whole first, then by reach."""
+        self.whole, *self.reaches = sums
+        self._open = is_open
+        self._used = [load.used for load in loads]
+        self._resident = [load.resident for load in loads]
+        self._capacity = [capacity(node) for node in nodes]
+        groups = {of: _group(sums, of) for of in set(reaches.of)}
+        self._groups: list[_Group | None] = [
+            groups[of] if number in reaches.reached else None
+            for number, of in enumerate(reaches.of)
+        ]
+        self._usable: list[tuple[Amount, ...]] = []
+        self._limits = [
+            {one: one.limit(marked=marked) for one in sums} for marked in (False, True)
+        ]
+        self.standing = 0
+        """Open nodes, those that nobody reaches too."""
+        for number, group in enumerate(self._groups):
+            self.standing += is_open[number]
+            whole, used = self._capacity[number], self._used[number]
+            self._usable.append(group.measure.usable(whole, used) if group else ())
+            if group:
+                self._enter(number, group)
+
+    def _enter(self, node: int, group: _Group) -> None:
+        if self._open[node]:
+            for sums in group.sums:
+                sums.nodes += 1
+                sums.capacity = sums.capacity.plus(self._capacity[node])
+        self._take((), _by_sums({group: [-value for value in self._lost(node, group)]}))
+
+    def _lost(self, node: int, group: _Group) -> list[int]:
+        """Return what its going takes away from the row of the node's group."""
+        used = self._used[node]
+        if not self._open[node]:
+            used = used.minus(self._resident[node])
+            return [-used[0], -used[1], *(0,) * (group.columns - 2)]
+        row = [-used[0], -used[1]]
+        for amount in self._usable[node]:
+            row += (-amount[0], -amount[1])
+        return row
+
+    def is_last(self, node: int) -> bool:
+        """Say whether no other node would be left that could take the node's part."""
+        return (self.standing if self._groups[node] is None else self.whole.nodes) <= 1
+
+    def nominated(self, node: int, *, marked: bool) -> bool:
+        """Ask thesis 4.4 of the node, O(1); nobody asks for a node that no movable pod reaches."""
+        if self._groups[node] is None:
+            return not self.is_last(node)
+        whole = self.whole
+        requests, rest = self.without(node)
+        thresholds = whole.leave if marked else whole.enter
+        return requests.plus(whole.reserve).within(thresholds, rest)
+
+    def without(self, node: int) -> tuple[Amount, Amount]:
+        """Return requests and capacity of the whole without the node."""
+        whole = self.whole
+        return (
+            whole.requests.minus(self._gone_with(node)),
+            whole.capacity.minus(self._offered(node)),
+        )
+
+    def _gone_with(self, node: int) -> Amount:
+        """Return the requests that vanish from the sums with the node."""
+        return self._resident[node] if self._open[node] else NOTHING
+
+    def _offered(self, node: int) -> Amount:
+        """Return the capacity that the node gives to the sums."""
+        return self._capacity[node] if self._open[node] else NOTHING
+
+    def trial(self, node: int, received: Received) -> Trial:
+        """Work out what changes if *node* goes and others *received* its pods."""
+        moved: dict[_Group, list[int]] = {}
+        group = self._groups[node]
+        if group is not None:
+            moved[group] = self._lost(node, group)
+        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+        return Trial(node, after, _by_sums(moved))
+
+    def _with(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
+        """Return a node with *amount* more on it, and add the change to its group's row."""
+        group, before = self._groups[node], self._usable[node]
+        used = self._used[node].plus(amount)
+        if group is None:  # no movable pod reaches it: none is placed there
+            return node, used, before
+        row = moved.get(group)
+        if row is None:
+            row = moved[group] = [0] * group.columns
+        row[0] += amount[0]
+        row[1] += amount[1]
+        usable = group.measure.usable(self._capacity[node], used)
+        if usable != before:
+            column = 2
+            for new, old in zip(usable, before, strict=True):
+                row[column] += new[0] - old[0]
+                row[column + 1] += new[1] - old[1]
+                column += 2
+        return node, used, usable
+
+    def exceeded(self, trial: Trial, *, marked: bool) -> Iterator[Exceeded]:
+        """Yield the sums that would be over their thresholds.
+
+        Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it. It
+        is harder to enter than to stay.
+        """
+        limits, group = self._limits[marked], self._groups[trial.node]
+        own = group.sums if group else (self.whole,)
+        for sums, change in trial.changes.items():
+            if sums.over(change, limits[sums]):
+                yield Exceeded(sums, change, sums in own)
+
+    def remove(self, trial: Trial) -> None:
+        """Let the node go: its daemons vanish, its other pods go to the receivers."""
+        self._drop(trial.node)
+        self._take(trial.after, trial.changes)
+
+    def _take(self, after: Iterable[_After], changes: Changes) -> None:
+        for node, used, usable in after:
+            self._used[node], self._usable[node] = used, usable
+        for sums, change in changes.items():
+            row = sums.row
+            for column, value in enumerate(change):
+                row[column] += value
+
+    def _drop(self, node: int) -> None:
+        group = self._groups[node]
+        self.standing -= 1
+        for sums in group.sums if group else ():
+            sums.nodes -= 1
+            sums.capacity = sums.capacity.minus(self._capacity[node])
+
+    def receive(self, received: Received) -> None:
+        """Add pods to nodes."""
+        moved: dict[_Group, list[int]] = {}
+        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+        self._take(after, _by_sums(moved))
+
+    def leave(self, node: int, amount: Amount) -> None:
+        """Take away from a closed node what has found another place."""
+        self._used[node] = self._used[node].minus(amount)
+        group = self._groups[node]
+        if group is not None:
+            row = [-amount[0], -amount[1], *(0,) * (group.columns - 2)]
+            self._take((), _by_sums({group: row}))
+
+    def expect(self, node: int) -> None:
+        """Count the node as gone, wherever its pods go; for the checks of sums alone."""
+        group = self._groups[node]
+        if self._open[node]:
+            self._drop(node)
+            if group is not None:
+                resident = self._resident[node]
+                row = [-resident[0], -resident[1], *(0,) * (group.columns - 2)]
+                self._take((), _by_sums({group: row}))
+
+
+def _group(sums: Sequence[Sums], of: tuple[int, ...]) -> _Group:
+    mine = (sums[0], *(sums[number + 1] for number in of))
+    distinct = list(dict.fromkeys(one.usability for one in mine))
+    which = tuple(2 + 2 * distinct.index(one.usability) for one in mine)
+    return _Group(mine, Measure(distinct), which, 2 + 2 * len(distinct))
+
+
+def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[Sums, list[int]]:
+    found: dict[Sums, list[int]] = {}
+    for group, row in moved.items():
+        cpu, memory = row[0], row[1]
+        for sums, column in zip(group.sums, group.which, strict=True):
+            change = found.get(sums)
+            if change is None:
+                found[sums] = [cpu, memory, row[column], row[column + 1]]
+            else:
+                change[0] += cpu
+                change[1] += memory
+                change[2] += row[column]
+                change[3] += row[column + 1]
+    return found

@@ -1,0 +1,252 @@
+"""Which nodes are there for which pods: the reaches of a cluster.
+
+A reach is the set of nodes that the hard constraints of some movable pod admit: selectors,
+required affinity and taints; not resources, not other pods, not volumes. What stands on a node
+for a while only (a cordon, a passing taint, Ebb's own) is set aside. Different pods, one set: one
+reach. Free capacity on a node is of use to the pods that reach it alone, so thresholds hold there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from core.fit.kinds import NodeKinds
+from core.fit.rules import LABEL_RULES, TAINT_RULE, refusal, repels, tolerates
+from core.model.constraints import Placing, Requirement, SelectorTerm
+from core.model.leaving import PASSING_TAINTS
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+
+REACHES_MAX: Final = 256
+"""So many are told apart; every namespace's first comes before any namespace's second."""
+NAME_CHARACTERS_MAX: Final = 60
+BETWEEN: Final = ", "
+GENERAL: Final = "general"
+"""The reach of pods that ask nothing of their node."""
+
+_Set = tuple[str, tuple[int, ...]]
+"""A reach that has no name yet: key and nodes."""
+Groups = Sequence[Sequence[Pod]]
+"""Pods, those with equal requests and templates together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A set of at least two nodes; a pod that is bound to a single one is not held to thresholds.
+
+    Source: a cluster's general nodes, a pool behind a taint, a zone.
+    """
+
+    key: str
+    """What defines it, whole: the same from one look at the cluster to the next."""
+    nodes: tuple[int, ...]
+    """Ids, ascending."""
+    name: str
+    """For people; unique in one cluster."""
+
+
+class Reaches:
+    """The reaches of the pods that may move, and who admits whom.
+
+    Nodes are known by their places in *nodes*.
+    """
+
+    def __init__(self, nodes: Sequence[Node], asked: Mapping[Placing, Groups]) -> None:
+        """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
+
+        Virtual nodes take nothing, so they are in no reach.
+        """
+        self._nodes = nodes
+        self._bare = [_bare(node) for node in nodes]
+        self._virtual = frozenset(n for n, node in enumerate(nodes) if node.virtual)
+        self._passing = frozenset(
+            number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
+        )
+        self._kinds = NodeKinds(self._bare, asked)
+        self._shown = _Shown(self._bare)
+        self._members: dict[int, tuple[int, ...]] = {}
+        by_nodes: dict[tuple[int, ...], list[Placing]] = {}
+        for placing in asked:
+            if members := self.members(placing):
+                by_nodes.setdefault(members, []).append(placing)
+        self.all: tuple[Reach, ...]
+        """Most nodes first, then by key; those of one node are not among them."""
+        self.beyond: frozenset[Placing]
+        """Templates of reaches that are too many to be told apart."""
+        self.all, self.beyond = self._told_apart(by_nodes, asked)
+        self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
+        told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
+        self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
+        """The nodes that at least one movable pod reaches."""
+        of: list[list[int]] = [[] for _ in nodes]
+        for number, reach in enumerate(self.all):
+            for node in reach.nodes:
+                of[node].append(number)
+        self.of: list[tuple[int, ...]] = [tuple(numbers) for numbers in of]
+        """By node: the numbers of its reaches in `all`."""
+
+    def members(self, placing: Placing) -> tuple[int, ...]:
+        """Return the nodes that admit the template for good: its reach, if a pod of it moves."""
+        ids = self._kinds.allowing(plain(placing))
+        found = self._members.get(id(ids))
+        if found is None:
+            found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
+        return found
+
+    def of_placing(self, placing: Placing) -> Reach | None:
+        """Return the reach of a template; None for that of one node, of none, or one beyond."""
+        return self._by_nodes.get(self.members(placing))
+
+    def size(self, number: int) -> int:
+        """Return how many nodes the reach of that number has."""
+        return len(self.all[number].nodes)
+
+    def admitting(self, placing: Placing) -> list[int]:
+        """Return the nodes that admit the template as they are, but for cordons; ascending."""
+        ids = self._kinds.allowing(placing)
+        if not self._virtual and not self._passing:
+            return ids
+        return [
+            n
+            for n in ids
+            if n not in self._virtual
+            and (n not in self._passing or TAINT_RULE.admits(self._nodes[n], placing))
+        ]
+
+    def also_for(self, placings: Iterable[Placing]) -> frozenset[int]:
+        """Return the unreached nodes that one of these templates of other pods admits for good."""
+        aside = self.reached | self._virtual
+        left = [n for n in range(len(self._nodes)) if n not in aside]
+        asked = {plain(placing) for placing in placings}
+        return frozenset(
+            n for n in left if any(refusal(self._bare[n], one) is None for one in asked)
+        )
+
+    def _told_apart(
+        self, by_nodes: Mapping[tuple[int, ...], list[Placing]], asked: Mapping[Placing, Groups]
+    ) -> tuple[tuple[Reach, ...], frozenset[Placing]]:
+        """Return the reaches, and the templates of those that are too many."""
+        found: list[_Set] = []
+        for nodes, placings in by_nodes.items():
+            if len(nodes) > 1:
+                parts = min(map(self._shown.parts, placings), key=lambda one: (len(one), one))
+                found.append((BETWEEN.join(parts) or GENERAL, nodes))
+        kept = found if len(found) <= REACHES_MAX else _fair(found, by_nodes, asked)
+        gone = {nodes for _, nodes in found} - {nodes for _, nodes in kept}
+        kept = sorted(kept, key=lambda one: (-len(one[1]), one))
+        texts, sets = [key for key, _ in kept], [nodes for _, nodes in kept]
+        keys, names = _numbered(texts), _numbered(map(_short, texts))
+        return tuple(map(Reach, keys, sets, names)), frozenset(
+            one for nodes in gone for one in by_nodes[nodes]
+        )
+
+
+def _fair(
+    found: list[_Set],
+    by_nodes: Mapping[tuple[int, ...], list[Placing]],
+    asked: Mapping[Placing, Groups],
+) -> list[_Set]:
+    """Choose those that are told apart: nobody's many reaches push out another's few."""
+    counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
+    best: dict[tuple[int, ...], int] = {}
+    for namespace in sorted({name for names in counts.values() for name in names}):
+        own = [one for one in found if namespace in counts[one[1]]]
+        own.sort(key=lambda one: (-counts[one[1]][namespace], one))
+        for rank, (_, nodes) in enumerate(own):
+            best[nodes] = min(best.get(nodes, rank), rank)
+    found = sorted(found, key=lambda one: (best[one[1]], -counts[one[1]].total(), one))
+    return found[:REACHES_MAX]
+
+
+def _namespaces(placings: Iterable[Placing], asked: Mapping[Placing, Groups]) -> Counter[str]:
+    return Counter(
+        pod.namespace for placing in placings for group in asked[placing] for pod in group
+    )
+
+
+def plain(placing: Placing) -> Placing:
+    """Return the template without its volumes."""
+    return replace(placing, volumes=()) if placing.volumes else placing
+
+
+def _bare(node: Node) -> Node:
+    """Return the node as it is for good."""
+    taints = tuple(taint for taint in node.taints if taint.key not in PASSING_TAINTS)
+    if len(taints) == len(node.taints) and not node.unschedulable:
+        return node
+    return replace(node, taints=taints, unschedulable=False)
+
+
+class _Shown:
+    """What a template asks, in words, as far as it tells the nodes of this cluster apart."""
+
+    def __init__(self, bare: Sequence[Node]) -> None:
+        self._nodes = [node for node in bare if not node.virtual]
+        found = {taint for node in self._nodes for taint in node.taints if repels(taint)}
+        self._taints = sorted(found, key=_taint)
+        self._everywhere: dict[Placing, bool] = {}
+
+    def parts(self, placing: Placing) -> list[str]:
+        """Return one text for each thing that it asks or tolerates."""
+        parts = [
+            f"{key}={value}"
+            for key, value in placing.node_selector
+            if not self._anywhere(Placing(node_selector=((key, value),)))
+        ]
+        affinity = placing.affinity
+        if affinity is not None and not self._anywhere(Placing(affinity=affinity)):
+            parts.append(" or ".join(map(_term, affinity)))
+        covered = [
+            taint
+            for taint in self._taints
+            if any(tolerates(toleration, taint) for toleration in placing.tolerations)
+        ]
+        return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
+
+    def _anywhere(self, asked: Placing) -> bool:
+        found = self._everywhere.get(asked)
+        if found is None:
+            found = all(refusal(node, asked, LABEL_RULES) is None for node in self._nodes)
+            self._everywhere[asked] = found
+        return found
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _term(term: SelectorTerm) -> str:
+    return " and ".join([*map(_requirement, term.labels), *map(_requirement, term.fields)])
+
+
+def _requirement(asked: Requirement) -> str:
+    key, values = asked.key, "|".join(asked.values)
+    match asked.operator:
+        case "In" if len(asked.values) == 1:
+            return f"{key}={values}"
+        case "Exists":
+            return f"has {key}"
+        case "DoesNotExist":
+            return f"no {key}"
+        case "NotIn":
+            return f"{key} not in {values}"
+        case other:
+            return f"{key} {other.lower()} {values}"
+
+
+def _short(key: str) -> str:
+    """Shorten the key for people; kubernetes.io/os and its like are known without their domain."""
+    name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
+
+
+def _numbered(texts: Iterable[str]) -> list[str]:
+    """Tell those apart that are the same: two templates may read alike and mean other nodes."""
+    found: dict[str, None] = {}
+    for text in texts:
+        number, own = 1, text
+        while own in found:
+            number, own = number + 1, f"{text} #{number + 1}"
+        found[own] = None
+    return list(found)

@@ -1,0 +1,148 @@
+"""What is asked for and what is usable in one reach, or in the whole, held to its thresholds.
+
+Source: thesis 4.2 to 4.5.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from core.capacity.reaches import Reach
+from core.capacity.usable import NOTHING, Amount, Share, Totals, Usability
+from core.reason import Blocker
+
+RESOURCE_NAMES: Final = ("cpu", "memory")
+LIMITS_MAX: Final = 256
+"""Texts of limits that are kept."""
+DECIMALS_MAX: Final = 12
+"""Of a percentage, where fewer do not tell it from its limit."""
+
+
+class Limit(NamedTuple):
+    """A Share as whole numbers: `used * of <= part * whole`, for CPU and for memory."""
+
+    cpu_part: int
+    cpu_of: int
+    memory_part: int
+    memory_of: int
+
+
+@dataclass(slots=True, eq=False)
+class Sums:
+    """Of one reach, or of the whole.
+
+    The checks are asked for every node of every plan, so the sums are plain whole numbers:
+    CPU and memory requested, CPU and memory usable.
+    """
+
+    reach: Reach | None
+    """None: the whole."""
+    usability: Usability | None
+    enter: Share
+    leave: Share
+    """For nodes that carry a mark."""
+    reserve: Amount = NOTHING
+    """What the busiest moment needed beyond what is asked for now."""
+    nodes: int = 0
+    capacity: Amount = NOTHING
+    row: list[int] = field(default_factory=lambda: [0] * COLUMNS)
+
+    def totals(self) -> Totals:
+        """Return the sums as they stand."""
+        return Totals(
+            nodes=self.nodes, capacity=self.capacity, requests=self.requests, usable=self.usable
+        )
+
+    @property
+    def requests(self) -> Amount:
+        """Return what is asked for."""
+        return Amount(self.row[0], self.row[1])
+
+    @property
+    def usable(self) -> Amount:
+        """Return the usable capacity."""
+        return Amount(self.row[2], self.row[3])
+
+    def over(self, change: Sequence[int], limit: Limit) -> bool:
+        """Say whether the *change* would bring the requests, with the reserve, over the limit."""
+        row, reserve = self.row, self.reserve
+        cpu, memory = row[2] + change[2], row[3] + change[3]
+        return (
+            cpu <= 0
+            or memory <= 0
+            or (row[0] + change[0] + reserve[0]) * limit[1] > limit[0] * cpu
+            or (row[1] + change[1] + reserve[1]) * limit[3] > limit[2] * memory
+        )
+
+    def limit(self, *, marked: bool) -> Limit:
+        """Return the thresholds that hold for a node that carries a mark, or for one without."""
+        cpu, memory = self.leave if marked else self.enter
+        return Limit(cpu.numerator, cpu.denominator, memory.numerator, memory.denominator)
+
+
+class Exceeded(NamedTuple):
+    """Sums that would be over their thresholds."""
+
+    sums: Sums
+    change: Sequence[int]
+    """By how much its row would change."""
+    own: bool
+    """They are the whole's, or those of a reach of the node that would go: wherever its pods go,
+    this stays so."""
+
+
+COLUMNS: Final = 4
+Changes = Mapping[Sums, Sequence[int]]
+"""By sums: what is added to their row."""
+
+
+def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
+    """Say which resources are over their threshold, as a person writes it; empty: none."""
+    parts = []
+    for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
+        if total <= 0:
+            parts.append(f"{name} without capacity")
+        elif have * share.denominator > share.numerator * total:
+            parts.append(f"{name} at {_apart(have, total, share)}")
+    return ", ".join(parts)
+
+
+def _apart(have: int, total: int, share: Fraction) -> str:
+    """Write a share and the limit that it is over with as many decimals as tell them apart."""
+    for decimals in range(1, DECIMALS_MAX):
+        found, limit = percent(have, total, decimals), _limit_text(share, decimals)
+        if found != limit:
+            return f"{found}, over {limit}"
+    return "over the limit"
+
+
+@lru_cache(maxsize=LIMITS_MAX)
+def _limit_text(share: Fraction, decimals: int) -> str:
+    return percent(share.numerator, share.denominator, decimals)
+
+
+def percent(part: int, whole: int, decimals: int = 1) -> str:
+    """Write a share, rounded up, so that what is over a limit looks so; no zeros at the end."""
+    units = -(-part * 100 * 10**decimals // whole)
+    head, tail = divmod(units, 10**decimals)
+    digits = f"{tail:0{decimals}}".rstrip("0")
+    return f"{head}.{digits}%" if digits else f"{head}%"
+
+
+def why_full(found: Exceeded, *, marked: bool) -> Blocker:
+    """Say what would be too full."""
+    sums, change, _ = found
+    requests = sums.requests.plus(Amount(change[0], change[1]))
+    usable = sums.usable.plus(Amount(change[2], change[3]))
+    thresholds = sums.leave if marked else sums.enter
+    where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
+    over = excess(requests, usable, thresholds)
+    if not over:
+        over = excess(requests.plus(sums.reserve), usable, thresholds)
+        message = f"without it the window's busiest moment would have had {over} of {where}"
+        return Blocker("peak-demand", message)
+    if sums.reach is None:
+        return Blocker("usable-threshold", f"of what would be usable without it, {over}")
+    return Blocker("reach-threshold", f"without it {where} would have {over}")

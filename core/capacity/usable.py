@@ -1,0 +1,225 @@
+"""How much a cluster has, how much is asked for, and how much of the rest a pod could really use.
+
+Units: CPU millicores, memory bytes. Source: thesis 4.2 (capacity, requests) and 4.3 (usable
+capacity), with the repairs: an unusable node counts with its requests, not with nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from core.model.node import Node
+from core.model.pod import Pod
+
+CPU_MILLIS_PER_CORE: Final = 1000
+BYTES_PER_GB: Final = 10**9
+
+
+class Amount(NamedTuple):
+    """The two resources that thresholds speak of."""
+
+    cpu_millis: int
+    memory_bytes: int
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Add, resource by resource."""
+        return Amount(self[0] + other[0], self[1] + other[1])
+
+    def minus(self, other: "Amount") -> "Amount":
+        """Subtract, resource by resource."""
+        return Amount(self[0] - other[0], self[1] - other[1])
+
+    def within(self, share: "Share", whole: "Amount") -> bool:
+        """Say whether this is at most *share* of *whole* in both resources; no share of nothing.
+
+        Thesis 4.4: `<=`, and a cluster without capacity fails. Compared by cross-multiplication.
+        """
+        cpu, memory = share
+        return (
+            whole[0] > 0
+            and whole[1] > 0
+            and self[0] * cpu.denominator <= cpu.numerator * whole[0]
+            and self[1] * memory.denominator <= memory.numerator * whole[1]
+        )
+
+
+NOTHING: Final = Amount(0, 0)
+
+
+class Share(NamedTuple):
+    """A threshold: the largest allowed part of each resource, exact."""
+
+    cpu: Fraction
+    memory: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usability:
+    """When free capacity is of use to a pod (thesis 4.3, UT)."""
+
+    min_cpu_millis: int
+    min_memory_bytes: int
+    max_cpu_per_gb: Fraction
+    """Cores per 10^9 bytes: no pod asks for more CPU beside its memory than this."""
+    max_gb_per_cpu: Fraction
+    """10^9 bytes per core."""
+
+    def usable_free(self, free: Amount) -> Amount:
+        """Return the part of *free* that pods can use; rounds down, so it never overstates."""
+        if free.cpu_millis < self.min_cpu_millis or free.memory_bytes < self.min_memory_bytes:
+            return NOTHING
+        cpu, gb = self.max_cpu_per_gb, self.max_gb_per_cpu
+        cpu_bound = free.memory_bytes * cpu.numerator * CPU_MILLIS_PER_CORE
+        memory_bound = free.cpu_millis * gb.numerator * BYTES_PER_GB
+        return Amount(
+            min(free.cpu_millis, cpu_bound // (cpu.denominator * BYTES_PER_GB)),
+            min(free.memory_bytes, memory_bound // (gb.denominator * CPU_MILLIS_PER_CORE)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A cluster in sums."""
+
+    nodes: int
+    capacity: Amount
+    """Allocatable, all nodes."""
+    requests: Amount
+    """Of the pods on the nodes; pending pods are not in it (thesis 4.2.2)."""
+    usable: Amount
+
+
+def capacity(node: Node) -> Amount:
+    """Return what the node offers to pods: allocatable (thesis 4.2.1 says capacity)."""
+    return Amount(node.allocatable.cpu_millis, node.allocatable.memory_bytes)
+
+
+def requests(pods: Iterable[Pod]) -> Amount:
+    """Return what the pods ask for together (thesis 4.2.2)."""
+    cpu = memory = 0
+    for pod in pods:
+        cpu += pod.requests.cpu_millis
+        memory += pod.requests.memory_bytes
+    return Amount(cpu, memory)
+
+
+def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) -> Amount:
+    """Return the usable capacity of one node with allocatable *whole* and requests *used*.
+
+    Thesis 4.3: free usable plus requests. Overcommitted nodes return their requests. Without
+    usability settings everything allocatable is usable, as far as it is not overcommitted.
+    """
+    free = whole.minus(used)
+    if free.cpu_millis < 0 or free.memory_bytes < 0:
+        return used
+    return whole if usability is None else used.plus(usability.usable_free(free))
+
+
+class Measure:
+    """Several usabilities of one node at once: most nodes are in reaches whose pods are alike."""
+
+    def __init__(self, usabilities: Sequence[Usability | None]) -> None:
+        self._all, self._count = tuple(usabilities), len(usabilities)
+        known = [one for one in usabilities if one is not None]
+        self._least = (
+            Amount(
+                min(one.min_cpu_millis for one in known),
+                min(one.min_memory_bytes for one in known),
+            )
+            if len(known) == len(self._all)
+            else NOTHING
+        )
+        """Free capacity of less is usable by none of them."""
+        self._most = Amount(
+            max((one.min_cpu_millis for one in known), default=0),
+            max((one.min_memory_bytes for one in known), default=0),
+        )
+        cpu = min((one.max_cpu_per_gb for one in known), default=None)
+        gb = min((one.max_gb_per_cpu for one in known), default=None)
+        self._cpu = None if cpu is None else (
+            cpu.denominator * BYTES_PER_GB, cpu.numerator * CPU_MILLIS_PER_CORE
+        )  # fmt: skip
+        self._gb = None if gb is None else (
+            gb.denominator * CPU_MILLIS_PER_CORE, gb.numerator * BYTES_PER_GB
+        )  # fmt: skip
+
+    def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
+        """Return `usable_capacity` by each usability."""
+        cpu, memory = whole[0] - used[0], whole[1] - used[1]
+        least, most = self._least, self._most
+        if cpu < least[0] or memory < least[1]:
+            return (Amount(*used),) * self._count
+        if cpu >= most[0] and memory >= most[1] and self._within_ratios(cpu, memory):
+            return (whole,) * self._count
+        amount = Amount(*used)
+        return tuple([usable_capacity(whole, amount, one) for one in self._all])
+
+    def _within_ratios(self, cpu: int, memory: int) -> bool:
+        by_cpu, by_gb = self._cpu, self._gb
+        return (by_cpu is None or cpu * by_cpu[0] <= memory * by_cpu[1]) and (
+            by_gb is None or memory * by_gb[0] <= cpu * by_gb[1]
+        )
+
+
+LOW_PERCENT: Final = 5
+"""Of a reach's pods, so many of a hundred may be smaller than what counts as a usable rest."""
+
+
+class Widest:
+    """The largest ratios of all pods that can use some of the same nodes.
+
+    Without them what a few small pods of one shape cannot use would count as lost, though other
+    pods fill it.
+    """
+
+    def __init__(self, known: Iterable[tuple[frozenset[int], Usability]]) -> None:
+        """*known*: nodes, and what is of use to the pods that can run there."""
+        areas = list(known)
+        self._cpu = _ranked((one.max_cpu_per_gb, nodes) for nodes, one in areas)
+        self._memory = _ranked((one.max_gb_per_cpu, nodes) for nodes, one in areas)
+
+    def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
+        """Return *own*, of pods on *nodes* that are among those known, with the ratios of all."""
+        cpu, memory = (
+            next(ratio for ratio, others in ranked if not nodes.isdisjoint(others))
+            for ranked in (self._cpu, self._memory)
+        )
+        return replace(own, max_cpu_per_gb=cpu, max_gb_per_cpu=memory)
+
+
+def _ranked(
+    found: Iterable[tuple[Fraction, frozenset[int]]],
+) -> list[tuple[Fraction, frozenset[int]]]:
+    return sorted(found, key=lambda one: one[0], reverse=True)
+
+
+def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
+    """Derive the four numbers from live pods: `usability: auto`; None when no pod says anything.
+
+    *shapes*: how many pods ask for so much CPU and memory. Those that do not ask for both say
+    nothing. Thesis 4.3: the minimum lies just under what pods typically ask for at least (its
+    example: 0.1 becomes 0.09, so nine tenths), here under the 5th percentile by nearest rank, so
+    that one tiny pod does not make every scrap usable; the ratios are the largest of any pod.
+    """
+    asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
+    if not asked:
+        return None
+    per_core, per_gb = CPU_MILLIS_PER_CORE, BYTES_PER_GB
+    return Usability(
+        min_cpu_millis=_low([(cpu, n) for (cpu, _), n in asked.items()]) * 9 // 10,
+        min_memory_bytes=_low([(memory, n) for (_, memory), n in asked.items()]) * 9 // 10,
+        max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in asked),
+        max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in asked),
+    )
+
+
+def _low(counted: Iterable[tuple[int, int]]) -> int:
+    """Return the low percentile of numbers that stand there so many times each."""
+    ordered = sorted(counted)
+    rank = -(-sum(count for _, count in ordered) * LOW_PERCENT // 100)
+    for value, count in ordered:
+        rank -= count
+        if rank <= 0:
+            return value
+    raise AssertionError("the rank is at most the sum of the counts")

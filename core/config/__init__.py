@@ -1,0 +1,1 @@
+"""The settings: each with its default, its bounds and its meaning."""

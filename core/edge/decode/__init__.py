@@ -1,0 +1,1 @@
+"""From bytes to the model, object by object; one that cannot be read spoils no other."""

@@ -1,0 +1,70 @@
+"""How much one pod may ask for and still be evaluated; a pod that asks for more does not move.
+
+What is evaluated costs time in every pass, for every node and for every pod that is asked about,
+and anybody who may create a pod writes it. Real pods stay far below.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from core.edge.decode.terms import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
+
+BLOCK_BYTES_MAX: Final = 16 * 1024
+"""Of labels, nodeSelector, affinity, tolerations and topologySpreadConstraints, each, as JSON."""
+LABELS_MAX: Final = 128
+SELECTORS_MAX: Final = 64
+"""Entries of a nodeSelector."""
+NODE_TERMS_MAX: Final = 64
+POD_TERMS_MAX: Final = 64
+"""Required terms of pod affinity and anti-affinity together."""
+VALUES_MAX: Final = 1024
+"""Values and namespaces in all terms of an affinity together."""
+SPREADS_MAX: Final = 16
+TOLERATIONS_MAX: Final = 128
+HOST_PORTS_MAX: Final = 64
+VOLUMES_MAX: Final = 256
+
+
+def over(what: str, count: int, most: int) -> str:
+    """Say that there are too many; empty: there are not."""
+    return f"{count:,} {what}, over {most:,}" if count > most else ""
+
+
+def too_large(**blocks: bytes) -> str:
+    """Say which of the blocks, by field, is too large to be looked at; empty: none."""
+    found = (over(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX) for field, raw in blocks.items())
+    return next(filter(None, found), "")
+
+
+def too_many_terms(asked: Affinity) -> str:
+    """Say what of an affinity is too much; empty: nothing."""
+    nodes = asked.node_affinity.required if asked.node_affinity else None
+    node_terms = (nodes and nodes.node_selector_terms) or []
+    near = (asked.pod_affinity and asked.pod_affinity.required) or []
+    apart = (asked.pod_anti_affinity and asked.pod_anti_affinity.required) or []
+    values = sum(map(_values_of_node_term, node_terms)) + sum(
+        map(_values_of_pod_term, (*near, *apart))
+    )
+    return (
+        over("node affinity terms", len(node_terms), NODE_TERMS_MAX)
+        or over("pod affinity terms", len(near) + len(apart), POD_TERMS_MAX)
+        or over("values in affinity terms", values, VALUES_MAX)
+    )
+
+
+def _values_of_node_term(term: NodeTerm) -> int:
+    return _values(term.match_expressions or ()) + _values(term.match_fields or ())
+
+
+def _values_of_pod_term(term: PodTerm) -> int:
+    return len(term.namespaces or ()) + _values_of_selector(term.label_selector)
+
+
+def _values_of_selector(selector: LabelSelector | None) -> int:
+    if selector is None:
+        return 0
+    return len(selector.match_labels or ()) + _values(selector.match_expressions or ())
+
+
+def _values(expressions: Iterable[Expression]) -> int:
+    return sum(max(1, len(one.values or ())) for one in expressions)

@@ -1,0 +1,299 @@
+"""From the wire's structs to the model. Faults name the field; whoever calls adds the object."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from sys import intern
+from typing import Final
+
+from core.edge.decode import caps, templates
+from core.edge.decode.fields import read_field, read_quantity
+from core.edge.decode.kept import Kept
+from core.edge.decode.objects import (
+    CONDITIONS_DECODER,
+    NULL,
+    BudgetObject,
+    Container,
+    NodeObject,
+    PodObject,
+    PodSpec,
+)
+from core.edge.decode.objects import Taint as WireTaint
+from core.edge.decode.requests import requests_of
+from core.edge.decode.ties import ties_of
+from core.errors import InvalidInputError
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.model.cluster import DisruptionBudget
+from core.model.constraints import (
+    ALONE,
+    ANY_IP,
+    ANYWHERE,
+    UNTIED,
+    Company,
+    HostPort,
+    Placing,
+    Ties,
+)
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.requests import resources
+from core.model.virtual import is_virtual
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
+
+NAME_MAX: Final = 253
+OS_LABEL: Final = "kubernetes.io/os"
+NAMES_MAX: Final = 65_536
+"""Names of nodes and namespaces that are kept, so that each is checked once."""
+FINISHED: Final = ("Succeeded", "Failed")
+DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+ATTACHABLE: Final = "attachable-volumes-"
+"""Counts of volumes: no pod requests them by this name."""
+COST_CHARS_MAX: Final = 32
+_SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
+"""Templates of pods that name their operating system."""
+_NULL: Final = bytes(NULL)
+
+
+def node(obj: NodeObject) -> Node:
+    """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
+
+    Raises: InvalidInputError with the field.
+    """
+    status, spec, meta = obj.status, obj.spec, obj.metadata
+    conditions = (status.conditions if status else None) or []
+    unreadable = ""
+    try:
+        amounts = _allocatable(obj)
+    except InvalidInputError as fault:
+        amounts, unreadable = {}, str(fault)
+    labels, taints = meta.labels or {}, tuple(map(_taint, (spec and spec.taints) or ()))
+    provider_id = (spec and spec.provider_id) or ""
+    return Node(
+        name=_shared(meta.name, "metadata.name"),
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=labels,
+        annotations=meta.annotations or {},
+        taints=taints,
+        unschedulable=bool(spec and spec.unschedulable),
+        allocatable=resources(amounts, pods=amounts.get("pods", 0)),
+        ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
+        unreadable=unreadable,
+        deleting=meta.deletion_timestamp is not None,
+        virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
+    )
+
+
+def _taint(found: WireTaint) -> Taint:
+    return Taint(found.key, found.value or "", found.effect, found.time_added or "")
+
+
+def _allocatable(obj: NodeObject) -> dict[str, int]:
+    """Read what pods may use; without it the capacity counts, as the API server defaults it."""
+    status, field = obj.status, "status.allocatable"
+    found = status.allocatable if status else None
+    if not found and status:
+        found, field = status.capacity, "status.capacity"
+    if not found:
+        problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
+        raise InvalidInputError("status.allocatable", problem)
+    return {
+        intern(name): read_quantity(name, written, f"{field}.{name}")
+        for name, written in found.items()
+        if not name.startswith(ATTACHABLE)
+    }
+
+
+def budget(obj: BudgetObject) -> DisruptionBudget:
+    """Make a DisruptionBudget. Raises: InvalidInputError with the field."""
+    namespace = obj.metadata.namespace or "default"
+    return DisruptionBudget(
+        namespace=namespace,
+        name=checked(obj.metadata.name, "metadata.name"),
+        disruptions_allowed=obj.status.disruptions_allowed if obj.status else 0,
+        selector=templates.budget_selector(
+            bytes(obj.spec.selector if obj.spec else NULL), namespace
+        ),
+    )
+
+
+def pod(obj: PodObject) -> Pod | None:
+    """Make a Pod; None for a finished one. Raises: InvalidInputError with the field."""
+    if obj.status is not None and obj.status.phase in FINISHED:
+        return None
+    meta, spec = obj.metadata, obj.spec
+    namespace = _shared(meta.namespace or "default", "metadata.namespace")
+    owner = next((o for o in meta.owner_references or () if o.controller), None)
+    annotations = meta.annotations or {}
+    kind = intern(owner.kind) if owner else ""
+    daemon = kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
+    mirror = MIRROR_ANNOTATION in annotations
+    resident = (daemon or mirror) and bool(spec.node_name)
+    labels = templates.labels(bytes(meta.labels))
+    placing, company, unsupported, ties, too_much = _wants(
+        obj, namespace, labels, resident=resident
+    )
+    return Pod(
+        namespace=namespace,
+        name=checked(meta.name, "metadata.name"),
+        uid=meta.uid,
+        node=_shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
+        requests=requests_of(spec, obj.status),
+        placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
+        labels=labels,
+        owner_kind=kind,
+        owner_name=intern(owner.name) if owner else "",
+        priority=spec.priority or 0,
+        mirror=mirror,
+        daemon=daemon,
+        unsupported=unsupported,
+        too_much=too_much,
+        company=company,
+        ties=ties,
+        unschedulable=not spec.node_name and _unschedulable(obj),
+        terminating=meta.deletion_timestamp is not None,
+        deletion_cost=_cost(annotations, COST_ANNOTATION),
+        deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
+    )
+
+
+Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
+"""Of node and pods; what cannot be evaluated; ties; what is too much: then nothing else."""
+
+
+def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
+    template = _resident_template(obj.spec) if resident else _template(obj.spec)
+    asked = _asked(obj, namespace, template, resident=resident)
+    too_much = template.too_much or asked.too_much
+    if labels is templates.TOO_MANY_LABELS:
+        too_much = f"more than {caps.LABELS_MAX} labels, or very long ones"
+    if obj.spec.volumes and len(obj.spec.volumes) > caps.VOLUMES_MAX:
+        too_much = caps.over("volumes", len(obj.spec.volumes), caps.VOLUMES_MAX)
+    if too_much:
+        return ANYWHERE, ALONE, (), UNTIED, too_much
+    ties, inline = ties_of(obj, obj.metadata.annotations or {})
+    unsupported = _unsupported(obj.spec, asked.unsupported, ties, inline=inline)
+    return template.placing, asked.company, unsupported, ties, ""
+
+
+def _cost(annotations: Mapping[str, str], key: str) -> str | None:
+    """Cut a deletion cost, of which whole numbers of 32 bits are the only ones that count."""
+    written = annotations.get(key) if annotations else None
+    return written if written is None else written[:COST_CHARS_MAX]
+
+
+def _unschedulable(obj: PodObject) -> bool:
+    """Read the scheduler's word on a pending pod."""
+    if obj.status is None:
+        return False
+    raw = obj.status.conditions
+    conditions = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
+    return any(
+        one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
+        for one in conditions
+    )
+
+
+def _resident_template(spec: PodSpec) -> templates.Template:
+    """Return the tolerations alone: they say whether its like may come after a hard mark."""
+    return templates.template(bytes(NULL), bytes(NULL), bytes(spec.tolerations))
+
+
+def _template(spec: PodSpec) -> templates.Template:
+    return templates.template(
+        bytes(spec.node_selector), bytes(spec.affinity), bytes(spec.tolerations)
+    )
+
+
+def _for_system(placing: Placing, spec: PodSpec, name: str) -> Placing:
+    """Return one object for equal ones, with what the pod's operating system asks."""
+    key = placing, name
+    found = _SYSTEMS[key]
+    if found is None:
+        size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(name)
+        found = _SYSTEMS.made(key, size, lambda: _on_system(placing, name))
+    return found
+
+
+def _on_system(placing: Placing, name: str) -> Placing:
+    """Return the template with the label that a kubelet of that system sets on its node.
+
+    kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
+    """
+    selector = {*placing.node_selector, (OS_LABEL, name)} if name else placing.node_selector
+    return replace(placing, node_selector=tuple(sorted(selector)))
+
+
+def _asked(
+    obj: PodObject, namespace: str, template: templates.Template, *, resident: bool
+) -> templates.Asked:
+    """Return what the pod asks of other pods; most ask nothing."""
+    spec = obj.spec
+    ports = _host_ports(spec)
+    too_much = caps.over("host ports", len(ports), caps.HOST_PORTS_MAX)
+    if too_much:
+        return templates.Asked(ALONE, (), too_much)
+    affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
+    if resident:
+        if not ports and b"podAntiAffinity" not in affinity:
+            return templates.NOTHING_ASKED
+        company = templates.company_of_resident(affinity, ports, namespace)
+        return templates.Asked(company, ())
+    if not ports and not template.social and spreads == _NULL:
+        return templates.NOTHING_ASKED
+    return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
+
+
+def _unsupported(
+    spec: PodSpec, asked: tuple[str, ...], ties: Ties, *, inline: bool
+) -> tuple[str, ...]:
+    """Name the fields that ask what the engine cannot evaluate."""
+    found = list(asked)
+    if inline:
+        found.append(VOLUMES_FIELD)
+    if ties.claims:
+        found.append(CLAIMS_FIELD)
+    if spec.resource_claims:
+        found.append("spec.resourceClaims")
+    if spec.scheduler_name and spec.scheduler_name != DEFAULT_SCHEDULER:
+        found.append("spec.schedulerName")
+    return tuple(found)
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports of the host that the pod takes; most pods take none.
+
+    On the host's network every port is one, as the API server defaults it. Init containers that
+    end count for nothing (kube-scheduler, NodePorts).
+    """
+    found: list[HostPort] = []
+    for one in spec.containers or ():
+        if one.ports:
+            found += _ports_of(one, spec)
+    for one in spec.init_containers or ():
+        if one.ports and one.restart_policy == "Always":
+            found += _ports_of(one, spec)
+    return tuple(found)
+
+
+def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
+    for port in container.ports or ():
+        taken = port.host_port or (port.container_port if spec.host_network else 0)
+        if taken:
+            yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)
+
+
+@lru_cache(maxsize=NAMES_MAX)
+def _shared(text: str, field: str) -> str:
+    return intern(checked(text, field))
+
+
+def checked(text: str, field: str) -> str:
+    """Refuse names that no API server would take; the rest of Ebb prints and sorts by them."""
+    if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
+        return text
+    shown = f"{text[:40]!r} is no name" if text else "missing"
+    allowed = f"1 to {NAME_MAX} ASCII letters, digits, '-' and '.'"
+    raise InvalidInputError(field, f"{shown}; allowed: {allowed}")

@@ -1,0 +1,255 @@
+"""The Kubernetes objects as they stand on the wire, as far as they are read.
+
+Typed decoding skips every field that is not named here. What all pods of a template share
+(labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once
+(core.edge.decode.terms).
+"""
+
+from typing import Final
+
+import msgspec
+
+Quantity = str | int | float
+Amounts = dict[str, Quantity]
+NULL: Final = msgspec.Raw(b"null")
+
+
+class Struct(msgspec.Struct, gc=False, rename="camel"):
+    """Fields by their JSON names; what is absent or null reads as empty."""
+
+
+class Present(Struct):
+    """Something whose presence alone matters."""
+
+
+class Owner(Struct):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Meta(Struct):
+    """Object metadata."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class PodMeta(Struct):
+    """A pod's metadata."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    labels: msgspec.Raw = NULL
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+    deletion_timestamp: str | None = None
+
+
+class Name(Struct):
+    """Who an object is."""
+
+    name: str = ""
+    namespace: str | None = None
+
+
+class Requests(Struct):
+    """The requests of a resources block."""
+
+    requests: Amounts | None = None
+
+
+class Port(Struct):
+    """A container port."""
+
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    container_port: int | None = None
+    protocol: str | None = None
+
+
+class Container(Struct):
+    """A container of a pod."""
+
+    resources: msgspec.Raw = NULL
+    ports: list[Port] | None = None
+    restart_policy: str | None = None
+    name: str = ""
+
+
+class ClaimSource(Struct):
+    """The claim behind a volume."""
+
+    claim_name: str = ""
+
+
+class EmptyDir(Struct):
+    """A directory that is made with the pod."""
+
+    medium: str | None = None
+
+
+class Volume(Struct):
+    """A volume, as far as it binds a pod to places or to data that is gone with its node."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: Present | None = None
+    empty_dir: EmptyDir | None = None
+    host_path: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
+
+
+class System(Struct):
+    """The operating system that a pod is for."""
+
+    name: str = ""
+
+
+class PodSpec(Struct):
+    """A pod's spec."""
+
+    node_name: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
+    node_selector: msgspec.Raw = NULL
+    affinity: msgspec.Raw = NULL
+    tolerations: msgspec.Raw = NULL
+    topology_spread_constraints: msgspec.Raw = NULL
+    volumes: list[Volume] | None = None
+    resource_claims: list[Present] | None = None
+    host_network: bool | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    termination_grace_period_seconds: int | None = None
+    os: System | None = None
+
+
+class ContainerStatus(Struct):
+    """What a container has been given."""
+
+    name: str = ""
+    allocated_resources: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
+
+
+class Condition(Struct):
+    """A condition of a node or a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+class PodStatus(Struct):
+    """A pod's status."""
+
+    phase: str = ""
+    start_time: str | None = None
+    conditions: msgspec.Raw = NULL
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: msgspec.Raw = NULL
+    resources: msgspec.Raw = NULL
+
+
+class PodObject(Struct):
+    """A v1 Pod, as far as it is read."""
+
+    metadata: PodMeta
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus | None = None
+
+
+class Taint(Struct):
+    """A taint."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Struct):
+    """A node's spec."""
+
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    taints: list[Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Struct):
+    """A node's status."""
+
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeObject(Struct):
+    """A v1 Node, as far as it is read."""
+
+    metadata: Meta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class BudgetStatus(Struct):
+    """A PodDisruptionBudget's status."""
+
+    disruptions_allowed: int = 0
+
+
+class BudgetSpec(Struct):
+    """A PodDisruptionBudget's spec."""
+
+    selector: msgspec.Raw = NULL
+
+
+class BudgetObject(Struct):
+    """A PodDisruptionBudget."""
+
+    metadata: Meta
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class AnyObject(Struct):
+    """Enough of any object to know what it is."""
+
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+class NamedObject(Struct):
+    """Enough of any object to say in a fault which it is."""
+
+    kind: str = ""
+    metadata: Name | None = None
+
+
+POD_DECODER: Final = msgspec.json.Decoder(PodObject)
+NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
+BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
+HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
+NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
+REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
+AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
+CONDITIONS_DECODER: Final = msgspec.json.Decoder(list[Condition] | None)
+TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
+"""Labels and selectors."""

@@ -1,0 +1,163 @@
+"""What a pod on the wire asks for. Pods of one template ask the same: counted once for all.
+
+The key is the resource blocks as they were sent, so most pods cost a look-up.
+"""
+
+from collections.abc import Iterable
+from sys import intern
+from typing import Final
+
+from core.edge.decode.fields import read_field, read_quantity
+from core.edge.decode.kept import Kept
+from core.edge.decode.objects import (
+    AMOUNTS_DECODER,
+    CONDITIONS_DECODER,
+    NULL,
+    REQUESTS_DECODER,
+    ContainerStatus,
+    PodSpec,
+    PodStatus,
+)
+from core.edge.decode.objects import Container as WireContainer
+from core.model.requests import Amounts, Asking, Container, pod_requests
+from core.model.resources import Resources
+
+RESIZE_PENDING: Final = "PodResizePending"
+INFEASIBLE: Final = "Infeasible"
+NOTHING: Final[Amounts] = {}
+_NULL: Final = bytes(NULL)
+_NO_STATUS: Final = PodStatus()
+
+Block = tuple[str, str | None, bytes]
+"""A container's name, restart policy and resources."""
+Held = tuple[str, bytes, bytes]
+"""A container's name, what it runs with, what it has been allocated."""
+Shape = tuple[
+    tuple[tuple[Block, ...], tuple[Block, ...]],
+    tuple[tuple[Held, ...], tuple[Held, ...]],
+    tuple[bytes, bytes],
+    tuple[bytes, bytes],
+    bool,
+]
+"""What `_counted` takes."""
+TUPLE_BYTES: Final = 8
+_SHAPES: Final = Kept[Shape, Resources]()
+_SAME_AMOUNTS: Final = Kept[Resources, Resources]()
+
+
+def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
+    """Count the pod's requests. Raises: InvalidInputError with the field."""
+    status = status or _NO_STATUS
+    key = (
+        (_blocks(spec.containers or ()), _blocks(spec.init_containers or ())),
+        (_held(status.container_statuses or ()), _held(status.init_container_statuses or ())),
+        (bytes(spec.overhead), bytes(spec.resources)),
+        (bytes(status.resources), bytes(status.allocated_resources)),
+        _infeasible(bytes(status.conditions)),
+    )
+    found = _SHAPES[key]
+    if found is None:
+        size = _size(key)
+        found = _SHAPES.made(key, size, lambda: _same(_counted(*key), size))
+    return found
+
+
+def _size(key: object) -> int:
+    """Return about how many bytes of JSON a key is made of."""
+    if isinstance(key, tuple):
+        return TUPLE_BYTES + sum(map(_size, key))
+    return len(key) if isinstance(key, bytes | str) else 0
+
+
+def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
+    return tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in containers])
+
+
+def _held(statuses: Iterable[ContainerStatus]) -> tuple[Held, ...]:
+    return tuple(
+        [(one.name, bytes(one.resources), bytes(one.allocated_resources)) for one in statuses]
+    )
+
+
+def _infeasible(conditions: bytes) -> bool:
+    """Say whether the node has refused a resize for good; hardly any pod has the condition."""
+    if RESIZE_PENDING.encode() not in conditions:
+        return False
+    found = read_field(CONDITIONS_DECODER.decode, conditions, "status.conditions") or ()
+    return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
+
+
+def _counted(
+    containers: tuple[tuple[Block, ...], tuple[Block, ...]],
+    held: tuple[tuple[Held, ...], tuple[Held, ...]],
+    pod: tuple[bytes, bytes],
+    pod_held: tuple[bytes, bytes],
+    infeasible: bool,  # noqa: FBT001 a part of the key
+) -> Resources:
+    statuses = {
+        **_statuses(held[0], "status.containerStatuses"),
+        **_statuses(held[1], "status.initContainerStatuses"),
+    }
+    overhead, pod_level = pod
+    asking = Asking(
+        containers=_containers(containers[0], statuses, "spec.containers"),
+        init_containers=_containers(containers[1], statuses, "spec.initContainers"),
+        overhead=_amounts(overhead, "spec.overhead"),
+        pod_level=_requests(pod_level, "spec.resources"),
+        pod_level_held=_both(*pod_held, "status"),
+        infeasible=infeasible,
+    )
+    return pod_requests(asking)
+
+
+def _same(amount: Resources, size: int) -> Resources:
+    """Return one object for equal requests, which were made of so many bytes."""
+    return _SAME_AMOUNTS[amount] or _SAME_AMOUNTS.made(amount, size, lambda: amount)
+
+
+def _containers(
+    blocks: tuple[Block, ...], statuses: dict[str, tuple[Amounts, ...]], field: str
+) -> list[Container]:
+    return [
+        Container(
+            _requests(raw, f"{field}[{number}].resources"),
+            restartable=policy == "Always",
+            held=statuses.get(name, ()),
+        )
+        for number, (name, policy, raw) in enumerate(blocks)
+    ]
+
+
+def _statuses(held: tuple[Held, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
+    return {
+        name: _both(running, allocated, f"{field}[{number}]")
+        for number, (name, running, allocated) in enumerate(held)
+    }
+
+
+def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
+    """Return what runs and what is allocated; as the scheduler: nothing unless resources are."""
+    if running == _NULL:
+        return ()
+    return (
+        _requests(running, f"{field}.resources"),
+        _amounts(allocated, f"{field}.allocatedResources"),
+    )
+
+
+def _requests(raw: bytes, field: str) -> Amounts:
+    if raw == _NULL:
+        return NOTHING
+    found = read_field(REQUESTS_DECODER.decode, raw, field)
+    return _checked(found.requests if found else None, f"{field}.requests")
+
+
+def _amounts(raw: bytes, field: str) -> Amounts:
+    return _checked(read_field(AMOUNTS_DECODER.decode, raw, field), field)
+
+
+def _checked(amounts: Amounts | None, field: str) -> Amounts:
+    """Read every quantity once here, where its field is known."""
+    for name, written in (amounts or NOTHING).items():
+        read_quantity(name, written, f"{field}.{name}")
+    return {intern(name): written for name, written in (amounts or NOTHING).items()}

@@ -1,0 +1,280 @@
+"""What all pods of a template share: decoded once for equal bytes, then one object for all.
+
+Keys of the caches (core.edge.decode.kept) are the bytes as they were sent; their values are put
+into canonical order, so that templates which differ in the order of their entries alone are equal
+too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
+from typing import Final, NamedTuple
+
+from core.edge.decode import caps
+from core.edge.decode.fields import read_field
+from core.edge.decode.kept import Kept
+from core.edge.decode.objects import NULL, TEXTS_DECODER
+from core.edge.decode.selectors import known, node_terms, ordered, pods_of
+from core.edge.decode.terms import (
+    AFFINITY_DECODER,
+    LABELS_DECODER,
+    SPREADS_DECODER,
+    TOLERATIONS_DECODER,
+    Affinity,
+    LabelSelector,
+    PodTerm,
+    Spread,
+)
+from core.edge.decode.terms import Toleration as WireToleration
+from core.model.constraints import (
+    ALONE,
+    ANYWHERE,
+    NO_POD,
+    Company,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    SpreadConstraint,
+    Toleration,
+)
+
+
+class Template(NamedTuple):
+    """What a pod asks of its node, and whether it asks something of other pods."""
+
+    placing: Placing
+    social: bool
+    """Required pod affinity or anti-affinity: see `company`."""
+    too_much: str = ""
+    """What it asks too much of, so that nothing of it is evaluated."""
+
+
+class Asked(NamedTuple):
+    """What a pod asks of other pods."""
+
+    company: Company
+    unsupported: tuple[str, ...]
+    """Field paths of what cannot be evaluated."""
+    too_much: str = ""
+    """As in a Template."""
+
+
+NOTHING_ASKED: Final = Asked(ALONE, ())
+NO_AFFINITY: Final = Affinity()
+TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
+"""What is read of labels that are too many."""
+_NULL: Final = bytes(NULL)
+PORT_BYTES: Final = 64
+"""Of a host port in JSON."""
+NO_LABELS: Final = LabelSelector()
+_HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
+
+
+_TEMPLATES: Final = Kept[tuple[bytes, bytes, bytes], Template]()
+_COMPANIES: Final = Kept[tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Asked]()
+_LABELS: Final = Kept[bytes, Mapping[str, str]]()
+_SAME_PLACINGS: Final = Kept[Placing, Placing]()
+_SAME_COMPANIES: Final = Kept[Company, Company]()
+
+
+def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
+    """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
+    key = selector, affinity, tolerations
+    found = _TEMPLATES[key]
+    if found is None:
+        size = len(selector) + len(affinity) + len(tolerations)
+        found = _TEMPLATES.made(key, size, lambda: _template(*key))
+    return found
+
+
+def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
+    too_much = caps.too_large(nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+    if too_much:
+        return Template(ANYWHERE, social=False, too_much=too_much)
+    asked = _affinity(affinity)
+    nodes = asked.node_affinity.required if asked.node_affinity else None
+    texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
+    tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
+    too_much = (
+        caps.too_many_terms(asked)
+        or caps.over("entries of nodeSelector", len(texts), caps.SELECTORS_MAX)
+        or caps.over("tolerations", len(tolerated), caps.TOLERATIONS_MAX)
+    )
+    if too_much:
+        return Template(ANYWHERE, social=False, too_much=too_much)
+    placing = Placing(
+        node_selector=tuple(sorted(texts.items())),
+        affinity=None if nodes is None else node_terms(nodes),
+        tolerations=ordered(map(_toleration, tolerated)),
+    )
+    size = len(selector) + len(affinity) + len(tolerations)
+    return Template(_same(placing, size), social=bool(_attracted(asked) or _repelled(asked)))
+
+
+def company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
+) -> Asked:
+    """Decode what the pod asks of other pods. Raises: InvalidInputError with the field."""
+    if spreads == _NULL or b"matchLabelKeys" not in spreads:
+        labels = _NULL  # so that pods which differ in their labels alone share the answer
+    key = affinity, spreads, ports, namespace, labels
+    found = _COMPANIES[key]
+    if found is None:
+        size = len(affinity) + len(spreads) + len(labels) + PORT_BYTES * len(ports)
+        found = _COMPANIES.made(key, size, lambda: _company(*key))
+    return found
+
+
+def _company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
+) -> Asked:
+    too_much = caps.too_large(topologySpreadConstraints=spreads)
+    if too_much:
+        return Asked(ALONE, (), too_much)
+    asked, unsupported = _affinity(affinity), set[str]()
+    where = "spec.topologySpreadConstraints"
+    constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
+    too_much = caps.over("topology spread constraints", len(constraints), caps.SPREADS_MAX)
+    if too_much:
+        return Asked(ALONE, (), too_much)
+    found = Company(
+        near=_pod_terms(_attracted(asked), namespace, "podAffinity", unsupported),
+        apart=_pod_terms(_repelled(asked), namespace, "podAntiAffinity", unsupported),
+        spread=ordered(
+            _constraint(one, namespace, labels(own), unsupported)
+            for one in constraints
+            if one.when_unsatisfiable != "ScheduleAnyway"
+        ),
+        host_ports=ordered(ports),
+    )
+    size = len(affinity) + len(spreads) + PORT_BYTES * len(ports)
+    return Asked(_same_company(found, size), tuple(sorted(unsupported)))
+
+
+def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace: str) -> Company:
+    """Return what others feel of a pod that lives and goes with its node.
+
+    Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
+    pods, so only what comes out of them is kept.
+    """
+    asked = NO_AFFINITY if caps.too_large(affinity=affinity) else _affinity(affinity)
+    terms = () if caps.too_many_terms(asked) else _repelled(asked)
+    apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
+    size = len(affinity) + PORT_BYTES * len(ports)
+    return _same_company(Company(apart=apart, host_ports=ordered(ports)), size)
+
+
+def budget_selector(raw: bytes, namespace: str) -> PodSelector:
+    """Decode what a budget is about. Raises: InvalidInputError with the field."""
+    found = read_field(LABELS_DECODER.decode, raw, "spec.selector")
+    return pods_of(found, (namespace,))
+
+
+def labels(raw: bytes) -> Mapping[str, str]:
+    """Decode a pod's labels; one mapping, never written to, for all pods that have the same.
+
+    Of too many none is read: TOO_MANY_LABELS.
+    """
+    found = _LABELS[raw]
+    if found is None:
+        found = _LABELS.made(raw, len(raw), lambda: _labels(raw))
+    return found
+
+
+def _labels(raw: bytes) -> Mapping[str, str]:
+    if caps.too_large(labels=raw):
+        return TOO_MANY_LABELS
+    found = read_field(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
+    if len(found) > caps.LABELS_MAX:
+        return TOO_MANY_LABELS
+    return {intern(key): intern(value) for key, value in found.items()}
+
+
+def _affinity(raw: bytes) -> Affinity:
+    return read_field(AFFINITY_DECODER.decode, raw, "spec.affinity") or NO_AFFINITY
+
+
+def _attracted(asked: Affinity) -> Sequence[PodTerm]:
+    return (asked.pod_affinity and asked.pod_affinity.required) or ()
+
+
+def _repelled(asked: Affinity) -> Sequence[PodTerm]:
+    return (asked.pod_anti_affinity and asked.pod_anti_affinity.required) or ()
+
+
+def _pod_terms(
+    terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
+) -> tuple[PodAffinityTerm, ...]:
+    """Return the terms, and note the fields that cannot be evaluated.
+
+    A term that is noted says at least what it says: it selects too many pods, never too few, so
+    that as another pod's anti-affinity it can be asked all the same. (The API server puts the
+    label keys into the selector itself.)
+    """
+    found = []
+    for term in terms:
+        namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
+        chosen = term.namespace_selector
+        if chosen is not None:
+            if chosen.match_labels or chosen.match_expressions:
+                unsupported.add(f"spec.affinity.{kind}.namespaceSelector")
+            namespaces = None
+        if term.match_label_keys:
+            unsupported.add(f"spec.affinity.{kind}.matchLabelKeys")
+        if term.mismatch_label_keys:
+            unsupported.add(f"spec.affinity.{kind}.mismatchLabelKeys")
+        if not known(term.label_selector):
+            unsupported.add(f"spec.affinity.{kind}.labelSelector")
+        selector = pods_of(term.label_selector, namespaces)
+        found.append(PodAffinityTerm(selector, term.topology_key))
+    return ordered(found)
+
+
+def _constraint(
+    found: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
+) -> SpreadConstraint:
+    """Return the constraint, and note the fields that cannot be evaluated."""
+    selector = found.label_selector
+    keys = [key for key in found.match_label_keys or () if key in own]
+    if keys and selector is None:
+        selector = NO_LABELS
+    affinity = _HONOR.get(found.node_affinity_policy or "Honor")
+    taints = _HONOR.get(found.node_taints_policy or "Ignore")
+    faults = {
+        "whenUnsatisfiable": found.when_unsatisfiable != "DoNotSchedule",
+        "maxSkew": found.max_skew is None or found.max_skew < 1,
+        "minDomains": found.min_domains is not None and found.min_domains < 1,
+        "nodeAffinityPolicy": affinity is None,
+        "nodeTaintsPolicy": taints is None,
+        "labelSelector": not known(selector),
+    }
+    where = "spec.topologySpreadConstraints"
+    unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
+    counted = pods_of(selector, (namespace,), {key: own[key] for key in keys})
+    return SpreadConstraint(
+        # Unlike in pod affinity, the scheduler counts no pod at all for an empty selector.
+        selector=counted if counted.requirements else NO_POD,
+        topology_key=found.topology_key,
+        max_skew=found.max_skew or 1,
+        min_domains=found.min_domains or 1,
+        honor_affinity=affinity is not False,
+        honor_taints=taints is True,
+    )
+
+
+def _toleration(found: WireToleration) -> Toleration:
+    return Toleration(
+        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
+    )
+
+
+def _same(placing: Placing, size: int) -> Placing:
+    """Return one object for equal placings, which were made of so many bytes."""
+    return _SAME_PLACINGS[placing] or _SAME_PLACINGS.made(placing, size, lambda: placing)
+
+
+def _same_company(found: Company, size: int) -> Company:
+    """Return one object for equal companies, ALONE for those that ask nothing."""
+    if found == ALONE:
+        return ALONE
+    return _SAME_COMPANIES[found] or _SAME_COMPANIES.made(found, size, lambda: found)

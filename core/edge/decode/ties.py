@@ -1,0 +1,102 @@
+"""What a pod's volumes and annotations say about its leaving its node; most pods say nothing."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from sys import intern
+from typing import Final
+
+from core.edge.decode.kept import Kept
+from core.edge.decode.objects import PodObject, Volume
+from core.guards.disruption import NOTES
+from core.model.constraints import UNTIED, ClaimUse, Ties
+
+NOTE_CHARS_MAX: Final = 1024
+"""Of an annotation that is kept with the pod; the rest is not looked at."""
+_SAME: Final = Kept[tuple[str, ...], Ties]()
+"""Those with claims or times are not kept."""
+IN_MEMORY: Final = "Memory"
+GRACE_SECONDS: Final = 30
+"""What the API server sets where a pod does not say it."""
+OVERDUE_SECONDS: Final = 30
+"""How long after its time Cluster Autoscaler still counts a pod (its LongTerminating rule)."""
+
+
+def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[Ties, bool]:
+    """Return the pod's ties, and whether a disk stands in the pod itself."""
+    claims: list[ClaimUse] = []
+    local: list[str] = []
+    inline = False
+    for volume in obj.spec.volumes or ():
+        if volume.empty_dir is not None:
+            if volume.empty_dir.medium != IN_MEMORY:
+                local.append(volume.name)
+        elif volume.persistent_volume_claim is not None:
+            claims.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        elif volume.host_path is not None:
+            local.append(volume.name)
+        elif volume.ephemeral is not None:
+            claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
+        elif _is_disk(volume):
+            inline = True
+    noted = bool(annotations) and not NOTES.isdisjoint(annotations)
+    if not (claims or local or noted or obj.metadata.deletion_timestamp):
+        return UNTIED, inline
+    notes = _notes(annotations) if noted else ()
+    if not (claims or notes or obj.metadata.deletion_timestamp):
+        return _of_data(tuple(local)), inline
+    ties = Ties(
+        claims=tuple(sorted(set(claims))),
+        local_volumes=_of_data(tuple(local)).local_volumes,
+        notes=notes,
+        started_seconds=_seconds(obj.status.start_time) if notes and obj.status else None,
+        overdue_seconds=_overdue(obj),
+    )
+    return ties, inline
+
+
+def _is_disk(volume: Volume) -> bool:
+    """Say whether kube-scheduler's Volume* plugins look at a volume that is no claim."""
+    return bool(
+        volume.gce_persistent_disk
+        or volume.aws_elastic_block_store
+        or volume.azure_disk
+        or volume.cinder
+        or volume.iscsi
+        or volume.rbd
+    )
+
+
+def _of_data(volumes: tuple[str, ...]) -> Ties:
+    """Return one object for all pods with data in volumes of these names, and no other ties."""
+    if not volumes:
+        return UNTIED
+    size = sum(map(len, volumes))
+    return _SAME[volumes] or _SAME.made(volumes, size, lambda: _made_of(volumes))
+
+
+def _made_of(volumes: tuple[str, ...]) -> Ties:
+    return Ties(local_volumes=tuple(sorted(map(intern, volumes))))
+
+
+def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = (
+        (intern(key), value[:NOTE_CHARS_MAX]) for key, value in annotations.items() if key in NOTES
+    )
+    return tuple(sorted(found))
+
+
+def _seconds(written: str | None) -> int | None:
+    """Read a time of the API, as unix seconds; None when there is none that can be read."""
+    try:
+        return int(datetime.fromisoformat(written).timestamp()) if written else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _overdue(obj: PodObject) -> int | None:
+    """Return from when on a pod that is being deleted should have been gone."""
+    since = _seconds(obj.metadata.deletion_timestamp)
+    if since is None:
+        return None
+    grace = obj.spec.termination_grace_period_seconds
+    return since + (GRACE_SECONDS if grace is None else grace) + OVERDUE_SECONDS

@@ -1,0 +1,129 @@
+"""A Lease of coordination.k8s.io as one record that is read and written whole.
+
+Source: k8s.io/api/coordination/v1; times are RFC 3339 with six digits of microseconds, UTC.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from core.edge.decode.depth import decoded
+from core.edge.kube.client import ApiError, Client
+from core.errors import UnavailableError
+
+API_VERSION: Final = "coordination.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who holds it, for how long after each renewal, and how often it has changed hands."""
+
+    holder: str = ""
+    """Empty: nobody."""
+    duration_seconds: int = 1
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+    version: str = ""
+    """The resourceVersion that was read; empty for one that is to be created."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """These two are kept as they were read, unless somebody gives others."""
+
+
+class LeaseStore:
+    """One Lease by namespace and name.
+
+    A call that is throttled fails: whoever competes for the Lease has no time to wait in here.
+    """
+
+    def __init__(self, client: Client, namespace: str, name: str, call_seconds_max: float) -> None:
+        self._client, self._namespace, self._name = client, namespace, name
+        self._seconds = call_seconds_max
+        self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
+
+    async def read(self) -> Lease | None:
+        """Return the record, None when there is none. Raises: UnavailableError."""
+        path = f"{self._path}/{self._name}"
+        try:
+            return _decoded(await self._ask("GET", path))
+        except ApiError as fault:
+            if fault.status == 404:
+                return None
+            raise
+
+    async def write(self, lease: Lease) -> Lease:
+        """Create, or replace the version that was read; return it as stored.
+
+        Raises: ConflictError when somebody was faster, UnavailableError.
+        """
+        metadata: dict[str, Any] = {
+            "name": self._name,
+            "namespace": self._namespace,
+            "labels": dict(lease.labels),
+            "annotations": dict(lease.annotations),
+        }
+        method, path = "POST", self._path
+        if lease.version:
+            metadata["resourceVersion"] = lease.version
+            method, path = "PUT", f"{self._path}/{self._name}"
+        spec = {
+            "holderIdentity": lease.holder,
+            "leaseDurationSeconds": lease.duration_seconds,
+            "acquireTime": lease.acquired,
+            "renewTime": lease.renewed,
+            "leaseTransitions": lease.transitions,
+        }
+        body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+        return _decoded(await self._ask(method, path, body))
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        return await self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
+
+
+def micro_time(unix_seconds: int) -> str:
+    """Write a moment as the API's MicroTime."""
+    return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_DECODER: Final = msgspec.json.Decoder(_Lease)
+
+
+def _decoded(raw: bytes) -> Lease:
+    try:
+        found = decoded(_DECODER.decode, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise UnavailableError(f"API server: not a Lease: {fault}") from fault
+    spec = found.spec
+    return Lease(
+        holder=spec.holder_identity or "",
+        duration_seconds=max(1, spec.lease_duration_seconds or 1),
+        acquired=spec.acquire_time or "",
+        renewed=spec.renew_time or "",
+        transitions=spec.lease_transitions or 0,
+        version=found.metadata.resource_version,
+        labels=found.metadata.labels or {},
+        annotations=found.metadata.annotations or {},
+    )

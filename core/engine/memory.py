@@ -1,0 +1,142 @@
+"""What has happened as far as it matters, and what follows from it now; pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from core.capacity.usable import Amount
+from core.config.settings import Config
+from core.engine.survey import Survey
+from core.engine.waiting import hosted
+from core.marks.mark import backoff_of, mark_of, marked_since
+from core.reason import Blocker
+
+
+class Marking(NamedTuple):
+    """A mark that was set."""
+
+    since: int
+    pool: str
+    """Empty: none."""
+    reached: bool
+    """Whether some movable pod reached the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What has happened; a program that starts anew knows nothing, and waits the delay anyway."""
+
+    nodes: frozenset[str] = frozenset()
+    added: int | None = None
+    """Unix seconds of the last node that came; None: none since the first look."""
+    waiting: frozenset[str] = frozenset()
+    """Pods (namespace/name) that are unschedulable and that some node would admit."""
+    waited: int | None = None
+    """When the last of them began to wait."""
+    marked: Mapping[str, Marking] = field(default_factory=dict)
+    """Marks within the window."""
+    demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
+    """By reach, requests within the peak window: one entry a look that no later one exceeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What holds back now."""
+
+    frozen: tuple[Blocker, ...] = ()
+    """Why no node is marked at all."""
+    in_window: Mapping[str, int] = field(default_factory=dict)
+    """Marks within the window by pool; "" is the whole cluster."""
+    on_unreached: Mapping[str, int] = field(default_factory=dict)
+    """Those among them on nodes that no movable pod reaches."""
+    backing_off: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that are left alone until then, unix seconds."""
+    reserve: Mapping[str, Amount] = field(default_factory=dict)
+    """By reach: what the busiest moment of the window needed beyond what is asked for now."""
+
+
+def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
+    """Return the memory after a look at the cluster."""
+    cluster, config = survey.cluster, survey.config
+    budgets = config.budgets
+    names = frozenset(node.name for node in cluster.nodes)
+    new = memory.nodes and not names <= memory.nodes
+    waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
+    opened = now_seconds - budgets.window_seconds
+    marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
+    for node in cluster.nodes:
+        if mark_of(node.labels) is not None:
+            since = min(marked_since(node, config.taint_key), now_seconds)
+            if since > opened:
+                pool = budgets.pool_of(node.labels)
+                reached = survey.reaches_node(node.name)
+                marked[node.name] = Marking(since, pool.name if pool else "", reached)
+    return Memory(
+        nodes=names,
+        added=now_seconds if new else memory.added,
+        waiting=waiting,
+        waited=memory.waited if waiting <= memory.waiting else now_seconds,
+        marked=marked,
+        demand={
+            key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
+            for key, now in survey.demand().items()
+        },
+    )
+
+
+def _demand(
+    before: Iterable[tuple[int, Amount]], now: Amount, window_seconds: int, now_seconds: int
+) -> tuple[tuple[int, Amount], ...]:
+    """Keep the looks that may still be the peak: a later one that asks for more replaces them."""
+    kept = [
+        (second, amount)
+        for second, amount in before
+        if second > now_seconds - window_seconds
+        and (amount.cpu_millis > now.cpu_millis or amount.memory_bytes > now.memory_bytes)
+    ]
+    return (*kept, (now_seconds, now))
+
+
+def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
+    """Return what follows now from what has happened; *memory* has seen the cluster last."""
+    marks = memory.marked.values()
+    possible = survey.config.budgets.backoff.possible
+    found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
+    return Pace(
+        frozen=tuple(_frozen(memory, survey.config, now_seconds)),
+        in_window=_by_pool(marks),
+        on_unreached=_by_pool(mark for mark in marks if not mark.reached),
+        backing_off={
+            name: one.until
+            for name, one in found
+            if one and now_seconds < one.until and possible(one.until, now_seconds)
+        },
+        reserve={key: _beyond_now(looks) for key, looks in memory.demand.items()},
+    )
+
+
+def _by_pool(marks: Iterable[Marking]) -> Mapping[str, int]:
+    pools = [mark.pool for mark in marks]
+    return {"": len(pools), **Counter(pool for pool in pools if pool)}
+
+
+def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
+    now = looks[-1][1]
+    return Amount(
+        max(amount.cpu_millis for _, amount in looks) - now.cpu_millis,
+        max(amount.memory_bytes for _, amount in looks) - now.memory_bytes,
+    )
+
+
+def _frozen(memory: Memory, config: Config, now_seconds: int) -> Iterable[Blocker]:
+    cooldown = config.budgets.cooldown
+    if memory.added is not None:
+        left = memory.added + cooldown.after_node_add_seconds - now_seconds
+        if left > 0:
+            yield Blocker("cooldown", f"a node was added: nothing is marked for {left} s more")
+    if memory.waited is not None:
+        left = memory.waited + cooldown.after_pending_seconds - now_seconds
+        if left > 0:
+            message = f"a pod turned unschedulable: nothing is marked for {left} s more"
+            yield Blocker("pods-pending", message)

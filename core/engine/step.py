@@ -1,0 +1,130 @@
+"""The engine: which nodes can the cluster do without, together, and why must the others stay.
+
+Pure: same cluster, same configuration, same answer. The steps are those of thesis 4.4, 4.5 and
+4.7, extended to a joint plan: what one removal moves is committed before the next is judged.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from core.capacity.account import Account
+from core.capacity.usable import Totals
+from core.config.settings import Config, UsabilityMode
+from core.engine.memory import Pace
+from core.engine.plan import Plan, ReachSums
+from core.engine.survey import Survey
+from core.engine.work import InTime, Work, always
+from core.marks.mark import mark_of
+from core.model.cluster import Cluster
+
+
+def plan(
+    cluster: Cluster,
+    config: Config,
+    *,
+    due: frozenset[str] | None = None,
+    removals_max: int | None = None,
+    pace: Pace | None = None,
+    now_seconds: int | None = None,
+) -> Plan:
+    """Choose which nodes can go together, and say where their pods would go: see `judge`."""
+    survey = Survey(cluster, config, now_seconds)
+    return judge(survey, due=due, removals_max=removals_max, pace=pace)
+
+
+def judge(
+    survey: Survey,
+    *,
+    due: frozenset[str] | None = None,
+    removals_max: int | None = None,
+    pace: Pace | None = None,
+    in_time: InTime = always,
+) -> Plan:
+    """Choose which nodes can go together, and say where their pods would go.
+
+    Nodes that already carry a mark are judged first, in the order of their marks, and need not be
+    due. *due* names the others whose delay has elapsed; None: all. At most *removals_max* nodes
+    go, the marked ones among them; None: no limit. *pace* is what holds back at this moment; None:
+    what could go in the long run, under the lasting limits alone. Once *in_time* says that there
+    is no time left, no further node is tried that carries no mark.
+
+    A node that is not marked goes if every reach stays within the thresholds without it; one that
+    is marked, if it stays within the leave thresholds: a load that moves a little changes nothing.
+
+    Candidates are tried in order (price, pods to move, utilization, name) until none of those
+    that are left can go. Raises: nothing; "no" stands in Plan.kept.
+    """
+    work = Work(survey, due=due, pace=pace, in_time=in_time)
+    pending = work.settle()
+    before = _totals(work.account)
+    removals = work.remove_all(removals_max)
+    gone = {removal.node for removal in removals}
+    after = _totals(work.account)
+    return Plan(
+        policy=survey.config.policy,
+        usability=work.account.whole.usability,
+        usability_derived=survey.config.usability is UsabilityMode.AUTO,
+        before=before[0],
+        after=after[0],
+        reaches=_reaches(work.account, before[1:], after[1:]),
+        removals=removals,
+        kept=work.kept(gone),
+        pending=pending,
+        marked_infeasible=tuple(sorted(work.marked - gone)),
+    )
+
+
+def _totals(account: Account) -> list[Totals]:
+    """Return the sums as they stand, of the whole first."""
+    return [sums.totals() for sums in (account.whole, *account.reaches)]
+
+
+def _reaches(
+    account: Account, before: Sequence[Totals], after: Sequence[Totals]
+) -> tuple[ReachSums, ...]:
+    return tuple(
+        ReachSums(
+            name=sums.reach.name,
+            key=sums.reach.key,
+            usability=sums.usability,
+            enter=sums.enter,
+            leave=sums.leave,
+            before=was,
+            after=is_now,
+        )
+        for sums, was, is_now in zip(account.reaches, before, after, strict=True)
+        if sums.reach is not None
+    )
+
+
+def update_candidates(
+    survey: Survey, candidates: Mapping[str, int], now_seconds: int
+) -> dict[str, int]:
+    """Return since when each node has been a candidate without a break (thesis 4.4).
+
+    Nodes that pass and were listed keep their time, new ones get *now_seconds*, those that fail
+    or are gone are left out. Marked nodes are on their way: they are not listed, and the others
+    are judged as if they had gone.
+    """
+    account = survey.account()
+    nodes = survey.ground.nodes
+    marked = {
+        number
+        for number, node in enumerate(nodes)
+        if mark_of(node.labels) is not None and node.name not in survey.gone
+    }
+    for number in sorted(marked):
+        account.expect(number)
+    return {
+        node.name: candidates.get(node.name, now_seconds)
+        for number, node in sorted(enumerate(nodes), key=lambda entry: entry[1].name)
+        if number not in marked
+        and node.name not in survey.gone
+        and account.nominated(number, marked=False)
+    }
+
+
+def due(candidates: Mapping[str, int], delay_seconds: int, now_seconds: int) -> frozenset[str]:
+    """Return the candidates that have been listed longer than the delay (thesis 4.5: `>`)."""
+    return frozenset(
+        name for name, since in candidates.items() if now_seconds - since > delay_seconds
+    )

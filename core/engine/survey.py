@@ -1,0 +1,273 @@
+"""One look at a cluster: who may move, who may go, what is used, before anything is decided."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from core.capacity.account import Account, Load
+from core.capacity.reaches import Reach, Reaches, plain
+from core.capacity.sums import Sums
+from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, derive_usability
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.guards.disruption import Facts
+from core.guards.lingering import sticky_pods
+from core.guards.nodes import node_blockers
+from core.guards.pods import pod_blockers
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.leaving import going
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.ground import Ground
+from core.packing.groups import alike
+from core.packing.packer import Packer
+from core.reason import Blocker
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+"""No pool selects them: what holds for them holds for the cluster."""
+Shapes = Counter[tuple[int, int]]
+"""How many pods ask for so many millicores and bytes."""
+WHOLE: Final = ""
+"""Stands for the whole where things are kept by a reach's key."""
+
+
+class Survey:
+    """The facts about a cluster that the engine's steps share; read only.
+
+    Ids of nodes are those of `ground`.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config, now_seconds: int | None = None) -> None:
+        """Look; *now_seconds* (unix): None as long as no time is to have passed."""
+        self.cluster, self.config = cluster, config
+        self.facts = Facts(now_seconds=now_seconds)
+        self.gone = frozenset(node.name for node in cluster.nodes if going(node))
+        """Nodes that are leaving."""
+        self.closed = frozenset(_closed(cluster)) | self.gone
+        """Nodes that take no pods, the leaving ones among them."""
+        self.ground = Ground(cluster, config.taint_key, self.closed)
+        self.blockers: dict[str, list[Blocker]] = {
+            node.name: node_blockers(node) for node in cluster.nodes
+        }
+        """By node: what the node itself and its pods say against its going."""
+        self._virtual = frozenset(node.name for node in cluster.nodes if node.virtual)
+        self._unsupported: list[Pod] = []
+        """Those that look for room as others do, but that the engine cannot place."""
+        self._resident = [[0, 0] for _ in self.ground.nodes]
+        self.movable = alike(self._look_at_pods(cluster))
+        """Groups of pods that the engine can place: on nodes that move, and pending ones."""
+        self.reaches = Reaches(self.ground.nodes, self._asked())
+        self._set_beyond_aside()
+        self._look_at_unreached()
+
+    def _look_at_pods(self, cluster: Cluster) -> Iterator[Pod]:
+        """Yield the pods that the engine can place, and note what is to be said of the others."""
+        ids, virtual = self.ground.ids, self._virtual
+        for pod in cluster.pods:
+            if pod.node is not None and pod.node not in ids:
+                continue  # its node has left the cluster: the pod is about to be collected
+            if pod.daemon or pod.mirror:
+                # One that waits has a node of its own already: it looks for no other.
+                if pod.node is not None:
+                    sums = self._resident[ids[pod.node]]
+                    sums[0] += pod.requests.cpu_millis
+                    sums[1] += pod.requests.memory_bytes
+            elif virtual and pod.node in virtual:
+                continue  # its node never goes, and nobody else can be placed there
+            elif pod.evaluable:
+                yield pod
+            else:
+                self._fix(pod, pod_blockers(pod))
+                if not pod.too_much and not pod.unreadable:
+                    self._unsupported.append(pod)
+
+    def _fix(self, pod: Pod, blockers: Iterable[Blocker]) -> None:
+        if pod.node is not None:
+            self.blockers[pod.node] += blockers
+
+    def _asked(self) -> dict[Placing, list[list[Pod]]]:
+        """Return the groups by template without its volumes."""
+        asked: dict[Placing, list[list[Pod]]] = {}
+        for members in self.movable:
+            asked.setdefault(plain(members[0].placing), []).append(members)
+        return asked
+
+    def _set_beyond_aside(self) -> None:
+        beyond = self.reaches.beyond
+        if not beyond:
+            return
+        message = "asks for nodes of its own, beyond as many sets as are told apart"
+        aside = [members for members in self.movable if plain(members[0].placing) in beyond]
+        for pod in (pod for members in aside for pod in members):
+            self._fix(pod, [Blocker("asks-too-much", message, pod.key)])
+        self.movable = [m for m in self.movable if plain(m[0].placing) not in beyond]
+
+    def _look_at_unreached(self) -> None:
+        """Keep what only pods could use that cannot be evaluated: no threshold protects them."""
+        message = "only pods that Ebb cannot evaluate could use it"
+        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
+            blockers = self.blockers[self.ground.nodes[number].name]
+            if not blockers:
+                blockers.append(Blocker("unreached", message))
+
+    @cached_property
+    def sticky(self) -> Mapping[str, int]:
+        """Count by node the pods that rarely leave by themselves (guards.lingering); 0: no key."""
+        return sticky_pods(self.cluster.pods, self.facts)
+
+    def reaches_node(self, node: str) -> bool:
+        """Say whether some movable pod reaches the node."""
+        return self.ground.ids[node] in self.reaches.reached
+
+    def packer(self, spare: Sequence[Pod] = ()) -> Packer:
+        """Return a packer for the movable pods, and for *spare* ones that do not exist."""
+        nodes = self.ground.nodes
+        return Packer(
+            self.cluster,
+            self.ground,
+            movable=self.movable,
+            spare=spare,
+            admitting=self.reaches.admitting,
+            whole=Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached)),
+        )
+
+    def account(self, reserve: Mapping[str, Amount] | None = None) -> Account:
+        """Open an account; *reserve*: by a reach's key, or WHOLE."""
+        kept = reserve or {}
+        sums = [self._sums(None, kept.get(WHOLE, NOTHING))]
+        sums += [self._sums(reach, kept.get(reach.key, NOTHING)) for reach in self.reaches.all]
+        nodes = self.ground.nodes
+        return Account(
+            nodes,
+            self.reaches,
+            sums,
+            loads=self._loads,
+            is_open=[node.name not in self.closed and not node.virtual for node in nodes],
+        )
+
+    @cached_property
+    def _loads(self) -> list[Load]:
+        return [
+            Load(Amount(used.cpu_millis, used.memory_bytes), Amount(*resident))
+            for used, resident in zip(self.ground.used, self._resident, strict=True)
+        ]
+
+    def _sums(self, reach: Reach | None, reserve: Amount) -> Sums:
+        nodes = [self.ground.nodes[n] for n in reach.nodes] if reach else []
+        return Sums(
+            reach,
+            self._usability(reach),
+            _strictest(nodes, self.config, self.config.thresholds_of),
+            _strictest(nodes, self.config, self.config.leave_of),
+            reserve,
+        )
+
+    def _usability(self, reach: Reach | None) -> Usability | None:
+        match self.config.usability:
+            case UsabilityMode.AUTO:
+                return self._derived.get(reach.key if reach else WHOLE)
+            case UsabilityMode.NONE:
+                return None
+            case given:
+                return given
+
+    @cached_property
+    def _derived(self) -> Mapping[str, Usability | None]:
+        """By the reach's key; its own pods say how small a scrap is of use.
+
+        How much of one resource is, beside how little of the other, say all pods that can use
+        some of its nodes.
+        """
+        shapes: dict[str, Shapes] = {WHOLE: Counter()}
+        alone: dict[int, Shapes] = {}
+        for members, reach in self._by_reach:
+            asked = members[0].requests.cpu_millis, members[0].requests.memory_bytes
+            shapes[WHOLE][asked] += len(members)
+            if reach is not None:
+                shapes.setdefault(reach.key, Counter())[asked] += len(members)
+            elif len(nodes := self.reaches.members(members[0].placing)) == 1:
+                alone.setdefault(nodes[0], Counter())[asked] += len(members)
+        own = {key: derive_usability(counter) for key, counter in shapes.items()}
+        areas = [(frozenset(reach.nodes), own.get(reach.key)) for reach in self.reaches.all]
+        areas += [(frozenset((n,)), derive_usability(counter)) for n, counter in alone.items()]
+        widest = Widest([(nodes, one) for nodes, one in areas if one is not None])
+        for reach in self.reaches.all:
+            if one := own.get(reach.key):
+                own[reach.key] = widest.ratios(one, frozenset(reach.nodes))
+        return own
+
+    @cached_property
+    def _by_reach(self) -> list[tuple[list[Pod], Reach | None]]:
+        of = {id(members[0].placing): members[0].placing for members in self.movable}
+        found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
+        return [(members, found[id(members[0].placing)]) for members in self.movable]
+
+    def headroom(self, pods: int) -> list[Pod]:
+        """Return pods that do not exist, for whom room must be left: so many for each reach.
+
+        They are as large as the largest of the reach, by CPU, then memory, then the rest, and ask
+        the same of their node; of other pods and of volumes they ask nothing.
+        """
+        own: dict[str, list[Pod]] = {}
+        for members, reach in self._by_reach if pods else ():
+            if reach is not None:
+                own.setdefault(reach.key, []).append(members[0])
+        made = []
+        for number, reach in enumerate(self.reaches.all):
+            if likes := own.get(reach.key):
+                most = max(_size(one.requests) for one in likes)
+                largest = [one for one in likes if _size(one.requests) == most]
+                placing = min((plain(one.placing) for one in largest), key=repr)
+                like = Pod(namespace="", name="", requests=largest[0].requests, placing=placing)
+                made += [replace(like, name=f"headroom-{number}-{n}") for n in range(pods)]
+        return made
+
+    def demand(self) -> Mapping[str, Amount]:
+        """Sum up by reach, and for the WHOLE, what asks for room that would ask for it elsewhere.
+
+        Pods on a reach's nodes, and the pending ones whose own reach it is.
+        """
+        found = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
+        for number in self.reaches.reached:
+            load = self._loads[number]
+            amount = load.used.minus(load.resident)
+            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
+                found[key] = found[key].plus(amount)
+        for members, reach in self._by_reach:
+            waiting = sum(pod.node is None for pod in members)
+            if waiting:
+                asked = members[0].requests
+                amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
+                for key in (WHOLE, reach.key) if reach else (WHOLE,):
+                    found[key] = found[key].plus(amount)
+        return found
+
+
+def _size(asked: Resources) -> tuple[object, ...]:
+    return (
+        asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods, asked.extended
+    )  # fmt: skip
+
+
+def _closed(cluster: Cluster) -> Iterable[str]:
+    """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
+    for node in cluster.nodes:
+        if node.unschedulable or not node.ready or node.unreadable or node.virtual:
+            yield node.name
+    for pod in cluster.pods:
+        if pod.unreadable and pod.node is not None:
+            yield pod.node
+
+
+def _strictest(
+    nodes: Sequence[Node], config: Config, limit: Callable[[Mapping[str, str]], Thresholds]
+) -> Share:
+    """Return the smallest limits of these nodes; for no nodes, those of the whole."""
+    own = any(pool.thresholds or pool.leave_thresholds for pool in config.budgets.pools)
+    found = [limit(node.labels) for node in nodes] if own else []
+    found = found or [limit(NO_LABELS)]
+    return Share(min(one.cpu for one in found), min(one.memory for one in found))

@@ -1,0 +1,142 @@
+"""Pods that wait although the scheduler has tried them, and what Ebb makes of their waiting.
+
+Two questions. Does room seem to be short, so that nothing more is marked (`hosted`)? And does a
+hard mark keep a pod waiting that Ebb cannot judge, or has misjudged (`stuck`)? Everything about a
+pod is written by its tenant: what one namespace asks must not hide what another does, so pods are
+looked at in turns, and what costs time is bounded.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from core.capacity.reaches import plain
+from core.fit.kinds import NodeKinds
+from core.marks.mark import Mark, mark_of
+from core.marks.taints import without_our_taint
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.leaving import going
+from core.model.pod import Pod
+from core.model.resources import Resources
+
+WAIT_SECONDS: Final = 5
+"""How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
+WAITING_PODS_MAX: Final = 4096
+"""Pods of which it is remembered since when they wait; others count as new at every look."""
+IMPOSSIBLE_MAX: Final = 64
+"""Different pods that no node can hold, after which the rest are not looked at in one look."""
+
+
+def waits(pod: Pod) -> bool:
+    """Say whether every node has refused the pod, as far as its status could be read."""
+    return pod.node is None and not pod.terminating and (pod.unschedulable or bool(pod.unreadable))
+
+
+def in_turns(pods: Iterable[Pod]) -> list[Pod]:
+    """Order pods so that every namespace's first comes before any namespace's second."""
+    seen: dict[str, int] = {}
+    ranks: list[tuple[int, str, Pod]] = []
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        rank = seen[pod.namespace] = seen.get(pod.namespace, 0) + 1
+        ranks.append((rank, pod.key, pod))
+    return [pod for _, _, pod in sorted(ranks, key=lambda entry: entry[:2])]
+
+
+def shape(pod: Pod) -> tuple[Placing, Resources]:
+    """Return what can be judged of any pod: where it may go without its volumes, and how large."""
+    return plain(pod.placing), pod.requests
+
+
+class Hosts:
+    """What nodes hold beside the pods that go with them, marks set aside."""
+
+    def __init__(self, cluster: Cluster, pods: Iterable[Pod], taint_key: str) -> None:
+        """Prepare for those *pods*."""
+        resident: dict[str | None, list[Resources]] = {}
+        for pod in cluster.pods:
+            if pod.stays_with_node:
+                resident.setdefault(pod.node, []).append(pod.requests)
+        nodes = [
+            without_our_taint(node, taint_key)
+            for node in cluster.nodes
+            if not (node.virtual or node.unreadable or going(node))
+        ]
+        self._room = [
+            node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
+        ]
+        self._kinds = NodeKinds(nodes, {pod.placing for pod in pods})
+        self._judged: dict[tuple[Placing, Resources], bool] = {}
+        self._impossible = 0
+
+    def hold(self, pod: Pod) -> bool:
+        """Say whether some node would admit the pod; pods of one template are judged once."""
+        alike = pod.placing, pod.requests
+        if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
+            allowed = self._kinds.allowing(pod.placing)
+            found = any(pod.requests.fits_in(self._room[number]) for number in allowed)
+            self._judged[alike] = found
+            self._impossible += not found
+        return self._judged.get(alike, False)
+
+
+def hosted(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
+    """Yield the pods that wait, can be judged, and that some node would admit were it empty.
+
+    What no node could ever hold is nobody's lack of room, and what cannot be judged is none that
+    is known of: neither keeps the engine from marking.
+    """
+    waiting = [pod for pod in cluster.pods if waits(pod) and pod.evaluable]
+    if waiting:
+        hosts = Hosts(cluster, waiting, taint_key)
+        yield from (pod for pod in in_turns(waiting) if hosts.hold(pod))
+
+
+def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
+    """Say whether one of the pods that have *turned* unschedulable needs a pass at once.
+
+    Those that can be judged do if some node could hold them; the others if a hard mark may be
+    what keeps them waiting.
+    """
+    hard = [node for node in cluster.nodes if mark_of(node.labels) is Mark.HARD]
+    known = Hosts(cluster, [pod for pod in turned if pod.evaluable], taint_key)
+    others = {pod.key: _as_judged(pod) for pod in turned if not pod.evaluable and hard}
+    behind = Hosts(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
+    return any(
+        known.hold(pod) if pod.evaluable else bool(hard) and behind.hold(others[pod.key])
+        for pod in in_turns(turned)
+    )
+
+
+def _as_judged(pod: Pod) -> Pod:
+    return replace(pod, placing=shape(pod)[0])
+
+
+def look(
+    since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now_seconds: int
+) -> dict[str, int]:
+    """Return since when each pod (namespace/name) waits for which the plan *placed* it somewhere.
+
+    *since* is the answer of the last look.
+    """
+    waiting = [pod for pod in cluster.pods if waits(pod) and pod.evaluable and pod.key in placed]
+    kept = in_turns(waiting)[:WAITING_PODS_MAX]
+    return {pod.key: min(since.get(pod.key, now_seconds), now_seconds) for pod in kept}
+
+
+def stuck(
+    cluster: Cluster,
+    since: Mapping[str, int],
+    now_seconds: int,
+    beyond: Collection[Placing] = frozenset(),
+) -> Iterator[tuple[Pod, str]]:
+    """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns.
+
+    Pods with a placing *beyond* those that are told apart (Reaches) are not judged either.
+    """
+    for pod in in_turns(pod for pod in cluster.pods if waits(pod)):
+        waited = now_seconds - since.get(pod.key, now_seconds)
+        if not pod.evaluable or plain(pod.placing) in beyond:
+            yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
+        elif waited >= WAIT_SECONDS:
+            yield pod, f"pod {pod.key} waits {waited} s after Ebb found it a place"

@@ -1,0 +1,304 @@
+"""One plan in the making: the state after the removals that have been decided.
+
+The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what one removal moves is
+committed before the next is judged.
+"""
+
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from itertools import chain
+from typing import Final, NamedTuple
+
+from core.capacity.account import Account, Trial
+from core.capacity.sums import Exceeded, excess, why_full
+from core.capacity.usable import Amount
+from core.engine.brakes import Brakes
+from core.engine.memory import Pace
+from core.engine.plan import Kept, Placement, Removal
+from core.engine.survey import Survey
+from core.marks.mark import mark_of, mark_order
+from core.packing.packer import Attempt
+from core.reason import Blocker
+
+Level = tuple[bool, bool, Fraction]
+"""Marked nodes before others, those that pods reach before those that none does, dear before
+cheap: False before True, the price negative."""
+REROUTES_MAX: Final = 3
+"""How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
+
+
+class _Route(NamedTuple):
+    """Where the pods of a node would go, and what speaks against it."""
+
+    attempt: Attempt
+    trial: Trial
+    over: tuple[Exceeded, ...]
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.attempt.unplaced or self.over)
+
+
+InTime = Callable[[], bool]
+"""Says whether there is time left for more."""
+
+
+def always() -> bool:
+    """Say that there is."""
+    return True
+
+
+class Work:
+    """Packer, sums and brakes side by side, by the same ids of nodes."""
+
+    def __init__(
+        self,
+        survey: Survey,
+        *,
+        due: frozenset[str] | None = None,
+        pace: Pace | None = None,
+        in_time: InTime = always,
+    ) -> None:
+        self.survey = survey
+        config = survey.config
+        self.packer = survey.packer(survey.headroom(config.budgets.headroom))
+        self._brakes = Brakes(survey, pace)
+        self.account: Account = survey.account(pace.reserve if pace else None)
+        self.marked = {
+            node.name
+            for node in survey.cluster.nodes
+            if mark_of(node.labels) is not None and node.name not in survey.gone
+        }
+        self._due, self._in_time = due, in_time
+        self._out_of_time = False
+        self._delay_seconds = config.delay_seconds
+        self._levels = self._candidates()
+        self._gone = 0
+        self._refused: dict[int, tuple[int, _Route]] = {}
+        """How many had gone when a node was refused, and for what: true until one more goes."""
+
+    def _candidates(self) -> list[list[int]]:
+        """Return the ids of all nodes that might go, in the order in which they are tried."""
+        levels: dict[Level, list[int]] = {}
+        nodes = self.packer.nodes
+        for number, node in enumerate(nodes):
+            if node.name not in self.survey.gone:
+                levels.setdefault(self._level(number), []).append(number)
+        return [sorted(levels[level], key=self.rank) for level in sorted(levels)]
+
+    def _level(self, node_id: int) -> Level:
+        node = self.packer.nodes[node_id]
+        marked, unreached = node.name in self.marked, node_id not in self.survey.reaches.reached
+        price = Fraction(0) if marked else self.survey.config.price_of(node.labels)
+        return (not marked, unreached, -price)
+
+    def rank(self, node_id: int) -> tuple[object, ...]:
+        """Return what nodes of one level are tried in the order of."""
+        node = self.packer.nodes[node_id]
+        if node.name in self.marked:
+            return (*mark_order(node, self.survey.config.taint_key), node.name)
+        sticky = self.survey.sticky.get(node.name, 0)
+        share = self.survey.ground.share(node_id)
+        return (sticky, len(self.packer.on[node_id]), share, node.name)
+
+    def settle(self) -> tuple[Placement, ...]:
+        """Place the pods that wait for a node, and those whose node is leaving.
+
+        Those that every node has refused come first: a hard mark may be all that keeps them
+        waiting, and the others may have a choice. The headroom comes last: where there is no
+        room for it now, none is kept.
+        """
+        refused: list[int] = []
+        waiting: list[int] = []
+        spare: list[int] = []
+        for number, pod in enumerate(self.packer.pods):
+            if number in self.packer.spare:
+                spare.append(number)
+            elif pod.node is None and pod.unschedulable:
+                refused.append(number)
+            elif pod.node is None or pod.node in self.survey.gone:
+                waiting.append(number)
+        first, second = self._settle(refused), self._settle(waiting)
+        self._settle(spare)
+        return (*self.placements(first), *self.placements(second))
+
+    def _settle(self, pods: list[int]) -> Attempt:
+        packer = self.packer
+        attempt = packer.attempt(pods)
+        self.account.receive(packer.received(attempt))
+        for pod, _ in attempt.placements:
+            found = packer.pods[pod]
+            if found.node is not None:
+                amount = Amount(found.requests.cpu_millis, found.requests.memory_bytes)
+                self.account.leave(packer.node_ids[found.node], amount)
+        packer.commit(attempt)
+        return attempt
+
+    def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
+        """Remove nodes until none of the rest can go, or the limit is reached.
+
+        After each removal the dearest node that can go now is next: those of dearer levels that
+        could not go before are tried again (what others move can free usable capacity). Within a
+        level the sweep goes on where it is, and begins anew at its end until nothing changes; a
+        node that was judged on this very state is not judged again.
+        """
+        removals: list[Removal] = []
+        judged: dict[int, int] = {}
+        places = [0] * len(self._levels)
+        level = 0
+        while level < len(self._levels) and len(removals) != removals_max:
+            waiting = self._levels[level]
+            for place in chain(range(places[level], len(waiting)), range(places[level])):
+                node = waiting[place]
+                if judged.get(node) == len(removals):
+                    continue
+                judged[node] = len(removals)
+                found = self._try(node)
+                if found is not None:
+                    removals.append(self._remove(node, *found, len(removals) + 1))
+                    del waiting[place]
+                    places = [0] * level + [place] + places[level + 1 :]
+                    level = 0
+                    break
+            else:
+                level += 1
+        return tuple(removals)
+
+    def _try(self, node: int) -> tuple[Attempt, Trial] | None:
+        """Return where the node's pods would go, or None if it can not go; cheapest checks first.
+
+        The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
+        """
+        name = self._name(node)
+        if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
+            return None
+        if not self.account.nominated(node, marked=name in self.marked):
+            return None
+        if self._brakes.refusals(self.packer.nodes[node]):
+            return None
+        route = self._route(node)
+        if route.refused:
+            self._refused[node] = self._gone, route
+            return None
+        return route.attempt, route.trial
+
+    def _route(self, node: int) -> _Route:
+        """Find the node's pods places that no reach minds; if there are none, what minds first.
+
+        A marked node is asked as one without a mark first, so that its pods would go where they
+        would have gone when it was marked: a plan that is carried out is planned again.
+        """
+        route = self._passing(node, marked=False)
+        if self._name(node) in self.marked and route.refused:
+            return self._passing(node, marked=True)
+        return route
+
+    def _passing(self, node: int, *, marked: bool) -> _Route:
+        """Pass by reaches that are full.
+
+        First-fit takes the fullest nodes, so pods that have a choice crowd into a reach that is
+        full already. Where only reaches of others mind, their nodes are barred to these pods.
+        """
+        barred: frozenset[int] = frozenset()
+        first = route = self._routed(node, barred, marked=marked)
+        for _ in range(REROUTES_MAX):
+            others = [one.sums.reach for one in route.over if one.sums.reach and not one.own]
+            if not others or len(others) < len(route.over):
+                break
+            barred = barred.union(*(reach.nodes for reach in others))
+            route = self._routed(node, barred, marked=marked)
+        return first if route.refused else route
+
+    def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
+        attempt = self.packer.attempt(self.packer.on[node], node, barred)
+        trial = self.account.trial(node, self.packer.received(attempt))
+        over = () if attempt.unplaced else tuple(self.account.exceeded(trial, marked=marked))
+        return _Route(attempt, trial, over)
+
+    def _has_time(self, name: str) -> bool:
+        """Say whether the node may be tried; marked ones always, or they would be released."""
+        if name in self.marked:
+            return True
+        self._out_of_time = self._out_of_time or not self._in_time()
+        return not self._out_of_time
+
+    def _remove(self, node: int, attempt: Attempt, trial: Trial, order: int) -> Removal:
+        removal = Removal(self._name(node), order, self.placements(attempt))
+        self.account.remove(trial)
+        self.packer.commit(attempt, node)
+        self._brakes.take(self.packer.nodes[node])
+        self._gone += 1
+        return removal
+
+    def kept(self, gone: Collection[str]) -> tuple[Kept, ...]:
+        """Explain every node that stays, on the state after all removals."""
+        staying = (
+            number for number, node in enumerate(self.packer.nodes) if node.name not in gone
+        )
+        found = (Kept(self._name(node), tuple(self._explain(node))) for node in staying)
+        return tuple(sorted(found, key=lambda kept: kept.node))
+
+    def _explain(self, node: int) -> list[Blocker]:
+        """Return every reason against the node's going, not only the first."""
+        name = self._name(node)
+        blockers = list(self.survey.blockers[name])
+        if name in self.survey.gone:
+            return blockers
+        if not self._is_due(name):
+            message = f"it has not been a candidate for longer than {self._delay_seconds} s yet"
+            blockers.append(Blocker("delay", message))
+        blockers += self._brakes.refusals(self.packer.nodes[node])
+        over_sums = self._sum_blockers(node)
+        blockers += over_sums
+        if not self._has_time(name):
+            return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
+        if over_sums:
+            # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
+            attempt = self.packer.attempt(self.packer.on[node], node)
+            return [*blockers, *(self._no_room(pod, node, attempt) for pod in attempt.unplaced)]
+        gone, route = self._refused.get(node, (-1, None))
+        if route is None or gone != self._gone:
+            route = self._route(node)
+        blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
+        blockers += (why_full(one, marked=name in self.marked) for one in route.over)
+        return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
+
+    def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
+        if pod in self.packer.spare:
+            message = "no room would be left for one more pod as large as the largest"
+            return Blocker("headroom", message)
+        if self.packer.spared(pod, node):
+            message = "the room that would be left for it is kept for pods as large as the largest"
+            return Blocker("headroom", message, self.packer.pods[pod].key)
+        why = self.packer.why_not(pod, node, attempt)
+        return Blocker("no-room", why, self.packer.pods[pod].key)
+
+    def _sum_blockers(self, node: int) -> list[Blocker]:
+        marked = self._name(node) in self.marked
+        if self.account.nominated(node, marked=marked):
+            return []
+        if self.account.is_last(node):
+            return [Blocker("last-node", "no other node would be left")]
+        whole = self.account.whole
+        requests, capacity = self.account.without(node)
+        thresholds = whole.leave if marked else whole.enter
+        if over := excess(requests, capacity, thresholds):
+            return [Blocker("threshold", f"without it the cluster would have {over}")]
+        over = excess(requests.plus(whole.reserve), capacity, thresholds)
+        message = f"without it the window's busiest moment would have had {over}"
+        return [Blocker("peak-demand", message)]
+
+    def _is_due(self, name: str) -> bool:
+        return self._due is None or name in self._due or name in self.marked
+
+    def _name(self, node: int) -> str:
+        return self.packer.nodes[node].name
+
+    def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
+        """Write an attempt with names instead of ids, without the pods that do not exist."""
+        pods, nodes, spare = self.packer.pods, self.packer.nodes, self.packer.spare
+        return tuple(
+            Placement(pods[pod].key, nodes[node].name)
+            for pod, node in attempt.placements
+            if pod not in spare
+        )

@@ -1,0 +1,60 @@
+"""Balance between zones: no removal lets one fall behind another by much."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from core.engine.survey import Survey
+from core.model.node import Node
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+ZONE_SKEW_MAX: Final = 1
+"""By how many nodes a zone may fall behind the largest by a removal."""
+
+
+class Zones:
+    """The nodes of each zone among those that the same pods can use.
+
+    The narrowest reach of a node that spans several zones decides: the wider ones hold nodes that
+    are of no use to its pods. What nobody reaches needs no balance.
+    """
+
+    def __init__(self, survey: Survey, standing: Iterable[Node]) -> None:
+        self._survey = survey
+        self._counts: dict[tuple[int, str], Counter[str]] = {}
+        """By number of the reach and by pool."""
+        for node in standing:
+            if zone := node.labels.get(ZONE_LABEL):
+                for where in self._places(node):
+                    self._counts.setdefault(where, Counter())[zone] += 1
+
+    def _places(self, node: Node) -> list[tuple[int, str]]:
+        """Return where the node counts, the narrowest first."""
+        survey = self._survey
+        pool = survey.config.budgets.pool_of(node.labels)
+        name = pool.name if pool else ""
+        number = survey.ground.ids[node.name]
+        sized = sorted(survey.reaches.of[number], key=lambda n: (survey.reaches.size(n), n))
+        return [(reach, name) for reach in sized]
+
+    def _deciding(self, node: Node) -> Counter[str] | None:
+        found = (self._counts.get(where, Counter()) for where in self._places(node))
+        return next((zones for zones in found if len(zones) > 1), None)
+
+    def refusal(self, node: Node) -> str | None:
+        """Say why the node's zone must not lose it, or None."""
+        zone = node.labels.get(ZONE_LABEL)
+        zones = self._deciding(node) if zone else None
+        if not zone or zones is None:
+            return None
+        left = zones[zone] - 1
+        most = max(count for other, count in zones.items() if other != zone)
+        if left >= most - ZONE_SKEW_MAX:
+            return None
+        return f"zone {zone} would have {left} nodes and another zone {most}"
+
+    def take(self, node: Node) -> None:
+        """Count the node as one that goes; a zone stays one when its last node has gone."""
+        if zone := node.labels.get(ZONE_LABEL):
+            for where in self._places(node):
+                self._counts[where][zone] -= 1

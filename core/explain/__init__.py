@@ -1,0 +1,1 @@
+"""One node or one pod asked about, and what every reason means."""

@@ -1,0 +1,276 @@
+"""One node or one pod asked about: what would become of it, on the cluster as it stands.
+
+The plan says what goes together; this says what would happen to one node alone, and which nodes
+could take one pod now. It uses the plan's own parts, so that the two cannot disagree on a rule.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+from core.capacity.reaches import Reach
+from core.config.settings import Config
+from core.engine.brakes import Brakes
+from core.engine.memory import Memory, pace, remember
+from core.engine.plan import Placement, Plan
+from core.engine.survey import Survey
+from core.engine.waiting import stuck
+from core.engine.work import Work
+from core.fit.rules import refusal
+from core.guards.disruption import findings
+from core.guards.lingering import stickiness
+from core.guards.pods import pod_blockers
+from core.marks.mark import Mark, mark_of
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.ground import SHARE_SCALE
+from core.packing.packer import Packer
+from core.reason import Blocker
+from core.writes import harden
+
+NOT_READY: Final = "not-ready"
+GOING: Final = "being-deleted"
+VIRTUAL: Final = "virtual-node"
+UNREADABLE: Final = "unreadable"
+"""What refuses a pod beside core.fit's rules: nodes that take none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswer:
+    """What can be said about one node."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    """All that are bound to it, by name."""
+    order: int | None
+    """Its number in the plan's order; None: it stays."""
+    blockers: tuple[Blocker, ...]
+    """Empty for a node that goes."""
+    held: tuple[Blocker, ...]
+    """What holds the running engine back from marking it now, as far as the cluster tells: what
+    only the engine has seen (nodes that came, the busiest moment) is not among it."""
+    lingers: tuple[Blocker, ...]
+    """Why it may empty late: pods of it that rarely leave by themselves."""
+    against_hard: tuple[Blocker, ...]
+    """Why its soft mark does not become hard; empty where that is not asked for."""
+    placements: tuple[Placement, ...]
+    """Where pods would go: by the plan if the node goes, else if it alone went now."""
+    homeless: tuple[tuple[str, str], ...]
+    """(namespace/name, why) of the pods that would not find a place."""
+    price: Fraction
+    to_move: int
+    """Pods that would have to find another place."""
+    share: Fraction
+    """Requests over allocatable, in the resource of which most is asked for."""
+    reached: bool
+    """Whether some pod that may move could run on it."""
+    reaches: tuple[Reach, ...]
+    """Those that it is in, most nodes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodAnswer:
+    """What can be said about one pod."""
+
+    pod: Pod
+    node: Node | None
+    """Where it runs; None: it waits, or its node has left the cluster."""
+    blockers: tuple[Blocker, ...]
+    """Why it does not move; of a pod that goes with its node: none."""
+    nature: tuple[Blocker, ...]
+    """Whether it leaves by itself, and whether it may be disturbed; blocks nothing."""
+    home: NodeAnswer | None
+    """About its node."""
+    place: str | None
+    """Where it would go if its node went; for a pod that waits: where the plan puts it."""
+    why_not: str | None
+    """Why there is no such place."""
+    reach: Reach | None
+    """The nodes that its own constraints admit, if those are several."""
+    admitted: int
+    """How many they are; of a pod that does not move: 0."""
+    takers: tuple[str, ...]
+    """Other nodes without a mark that could take it now, fullest first."""
+    marked_takers: tuple[str, ...]
+    """Marked nodes that could take it now, or could once they are released."""
+    refusals: tuple[tuple[str, int], ...]
+    """(rule, how many nodes it refuses first), most first."""
+
+    @property
+    def waits(self) -> bool:
+        """Say whether it is bound to no node yet."""
+        return self.pod.node is None
+
+
+class Explainer:
+    """Answers about one cluster and its plan; what they have in common is prepared once."""
+
+    def __init__(self, cluster: Cluster, config: Config, plan: Plan, now_seconds: int) -> None:
+        self._cluster, self._config, self._plan = cluster, config, plan
+        self._now = now_seconds
+        self._nodes = {node.name: node for node in cluster.nodes}
+        self._removals = {removal.node: removal for removal in plan.removals}
+        self._kept = {kept.node: kept for kept in plan.kept}
+        self._survey = Survey(cluster, config, now_seconds)
+
+    def node(self, name: str) -> NodeAnswer | None:
+        """Answer about a node; None: there is none of that name."""
+        node = self._nodes.get(name)
+        if node is None:
+            return None
+        removal = self._removals.get(name)
+        placements, homeless = self._alone(name)
+        pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
+        ground, reaches = self._survey.ground, self._survey.reaches
+        return NodeAnswer(
+            node=node,
+            pods=pods,
+            order=removal.order if removal else None,
+            blockers=() if removal else self._kept[name].blockers,
+            held=self._held(node) if removal else (),
+            lingers=tuple(stickiness(pods, self._survey.facts)),
+            against_hard=self._against_hard(node),
+            placements=removal.placements if removal else placements,
+            homeless=() if removal else homeless,
+            price=self._config.price_of(node.labels),
+            to_move=len(placements) + len(homeless),
+            share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
+            reached=self._survey.reaches_node(name),
+            reaches=tuple(reaches.all[number] for number in reaches.of[ground.ids[name]]),
+        )
+
+    def pod(self, key: str) -> PodAnswer | None:
+        """Answer about the pod namespace/name; None: there is none of that name."""
+        pod = next((one for one in self._cluster.pods if one.key == key), None)
+        if pod is None:
+            return None
+        home = self.node(pod.node) if pod.node is not None else None
+        blockers = [] if pod.stays_with_node else pod_blockers(pod)
+        elsewhere = home is None or not home.node.virtual
+        moves = not pod.stays_with_node and not blockers and elsewhere
+        place, why_not = self._place(pod, home) if moves else (None, None)
+        rooms, reaches = _Rooms(self._survey, pod), self._survey.reaches
+        takers = rooms.takers() if moves else []
+        marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]
+        return PodAnswer(
+            pod=pod,
+            node=home.node if home else None,
+            blockers=tuple(blockers),
+            nature=tuple(
+                Blocker(code, one.message, key) for code, one in findings(pod, self._survey.facts)
+            ),
+            home=home,
+            place=place,
+            why_not=why_not,
+            reach=reaches.of_placing(pod.placing) if moves else None,
+            admitted=len(reaches.members(pod.placing)) if moves else 0,
+            takers=tuple(name for name in takers if name not in marked),
+            marked_takers=tuple(marked),
+            refusals=rooms.refusals(takers) if moves else (),
+        )
+
+    @cached_property
+    def _work(self) -> Work:
+        """The plan's own work with its pending pods and headroom placed, before any node went."""
+        work = Work(self._survey)
+        work.settle()
+        return work
+
+    def _held(self, node: Node) -> tuple[Blocker, ...]:
+        seen = remember(Memory(), self._survey, self._now)
+        now = pace(seen, self._survey, self._now)
+        return tuple(Brakes(self._survey, now).refusals(node))
+
+    def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
+        if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
+            return ()
+        waiting = stuck(self._cluster, {}, self._now, self._survey.reaches.beyond)
+        return harden.refusals(self._cluster, self._config.taint_key, waiting)[node.name]
+
+    def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
+        """Say where the node's pods would go if it alone went now, and which find no place."""
+        packer = self._work.packer
+        node = packer.node_ids[name]
+        attempt = packer.attempt(packer.on[node], node)
+        homeless = (
+            (packer.pods[pod].key, packer.why_not(pod, node, attempt))
+            for pod in attempt.unplaced
+            if pod not in packer.spare
+        )
+        return self._work.placements(attempt), tuple(homeless)
+
+    def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
+        """Say where the pod would go, or why nowhere."""
+        placements = home.placements if home else self._plan.pending
+        # The last one counts: a pending pod may be moved again by the plan.
+        found = [to for key, to in placements if key == pod.key]
+        if found:
+            return found[-1], None
+        if home is not None and home.node.name in self._survey.gone:
+            found = [to for key, to in self._plan.pending if key == pod.key]
+        why = dict(home.homeless).get(pod.key) if home else None
+        nowhere = why or "no node that admits it has room"
+        return (found[-1], None) if found else (None, nowhere)
+
+
+class _Rooms:
+    """Which nodes could take one pod as the cluster stands, marks set aside."""
+
+    def __init__(self, survey: Survey, pod: Pod) -> None:
+        self._pod, self._survey = pod, survey
+        self._nodes = [node for node in survey.ground.nodes if node.name != pod.node]
+        self._refused: set[str] = set()
+
+    def takers(self) -> list[str]:
+        """Ask first-fit for a node again and again, each time without those that it named."""
+        survey = self._survey
+        packer = Packer(survey.cluster, survey.ground, movable=[[self._pod]])
+        own = packer.node_ids.get(self._pod.node or "", -1)
+        found: list[str] = []
+        while not (attempt := packer.attempt([0], own)).unplaced:
+            _, node = attempt.placements[0]
+            packer.free[node] = packer.guard
+            found.append(packer.nodes[node].name)
+        self._refused = attempt.refused.get(0, set())
+        return found
+
+    def refusals(self, takers: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        """Count the other nodes by what refuses the pod there first."""
+        counts: dict[str, int] = {}
+        ground, able = self._survey.ground, frozenset(takers)
+        for node in self._nodes:
+            if node.name not in able:
+                used = ground.used[ground.ids[node.name]]
+                rule = self._refusal(node, node.allocatable - used)
+                counts[rule] = counts.get(rule, 0) + 1
+        return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+
+    def _refusal(self, node: Node, free: Resources) -> str:
+        asides = (node.virtual, node.name in self._survey.gone, not node.ready)
+        if any(asides):
+            return (VIRTUAL, GOING, NOT_READY)[asides.index(True)]
+        if (rule := refusal(node, self._pod.placing)) is not None:
+            return rule
+        if node.name in self._survey.closed:
+            return "cordoned" if node.unschedulable else UNREADABLE
+        lacking = _lacking(self._pod.requests, free)
+        if lacking:
+            return f"too little {', '.join(lacking)}"
+        return ", ".join(sorted(self._refused)) or "other pods"
+
+
+def _lacking(asked: Resources, free: Resources) -> list[str]:
+    """Name the resources of which less is free than asked, as kube-scheduler compares."""
+    have = dict(free.extended)
+    amounts = [
+        ("cpu", asked.cpu_millis, free.cpu_millis),
+        ("memory", asked.memory_bytes, free.memory_bytes),
+        ("ephemeral-storage", asked.ephemeral_bytes, free.ephemeral_bytes),
+        ("pods", asked.pods, free.pods),
+        *((name, amount, have.get(name, 0)) for name, amount in asked.extended),
+    ]
+    return [name for name, want, left in amounts if want > 0 and want > left]

@@ -1,0 +1,1 @@
+"""May this pod run on that node, beside those pods: kube-scheduler's filters."""

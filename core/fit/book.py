@@ -1,0 +1,189 @@
+"""Who is asked about by whom: the tallies that there are, and the groups of pods alike in them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from core.fit.kinds import NodeKinds
+from core.fit.rules import LABEL_RULES, TAINT_RULE, Finder, Rules, selects
+from core.fit.tallies import Attachments, Clear, Domains, Even, Group, Near, Rule, Tally, conflicts
+from core.model.constraints import (
+    Company,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    SpreadConstraint,
+)
+from core.model.node import Node
+from core.model.pod import Pod
+
+
+class Book:
+    """Who is asked about by whom: the tallies that there are, and the pods' groups.
+
+    First `group` for all pods that may be placed, then `write_rules`, then the rest.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], companies: Iterable[Company], attachments: Attachments
+    ) -> None:
+        self._nodes, self._attachments = nodes, attachments
+        self._domains: dict[object, Domains] = {}
+        self._tallies: dict[object, Tally] = {}
+        self._ports: dict[HostPort, Tally] = {}
+        self._holders: dict[PodAffinityTerm, list[Tally]] = {}
+        """Tallies by the terms whose pods they count."""
+        self._counted: Finder[tuple[Tally, bool]] = Finder()
+        """Tallies by whom they count; True: terminating pods too."""
+        self._repelled: Finder[PodAffinityTerm] = Finder()
+        for term in dict.fromkeys(term for company in companies for term in company.apart):
+            self._repelled.add((term.selector,), term)
+        self._by_object: dict[object, Group] = {}
+        self._by_value: dict[object, Group] = {}
+
+    def group(self, pod: Pod) -> Group:
+        """Return the group of the pod; most pods share their objects with others."""
+        objects = (
+            id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
+        )  # fmt: skip
+        found = self._by_object.get(objects)
+        if found is None:
+            placing = pod.placing if pod.company.spread else None
+            labels = tuple(sorted(pod.labels.items()))
+            value = (labels, pod.company, placing, pod.namespace, pod.terminating)
+            found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
+        return found
+
+    def write_rules(self) -> None:
+        """Write the rules of all groups that there are, and open the tallies that they ask."""
+        groups = list(self._by_value.values())
+        spread = {group.like.placing for group in groups if group.like.company.spread}
+        kinds = NodeKinds(self._nodes, spread)
+        for group in groups:
+            group.rules = tuple(self._rules(group.like, kinds))
+
+    def adds(self, group: Group) -> tuple[Tally, ...]:
+        """Return the tallies in which the group's pods count."""
+        if group.adds is None:
+            pod = group.like
+            found = self._counted.matching(pod)
+            adds = [tally for tally, always in found if always or not pod.terminating]
+            for term in pod.company.apart:
+                adds += self._holders.get(term, ())
+            adds += [
+                tally
+                for port, tally in self._ports.items()
+                if any(conflicts(port, own) for own in pod.company.host_ports)
+            ]
+            # Counted once where several terms are about it: what counts is whether any is there.
+            group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
+        return group.adds
+
+    def _rules(self, pod: Pod, kinds: NodeKinds) -> list[Rule]:
+        company = pod.company
+        rules: list[Rule] = []
+        for port in company.host_ports:
+            tally = self._ports.setdefault(port, Tally(range(len(self._nodes))))
+            rules.append(Clear(f"host port {port.port}/{port.protocol}", tally))
+        rules += self._attachments.rules(company)
+        rules += [
+            Even(
+                name=f"topology spread over {one.topology_key}",
+                tally=self._spread(pod, one, kinds),
+                own=int(selects(one.selector, pod)),
+                max_skew=one.max_skew,
+                min_domains=one.min_domains,
+            )
+            for one in company.spread
+        ]
+        if company.near:
+            selectors = tuple(term.selector for term in company.near)
+            keys = [term.topology_key for term in company.near]
+            own = all(selects(selector, pod) for selector in selectors)
+            tallies = tuple(self._selected(selectors, key) for key in keys)
+            rules.append(Near(f"pod affinity on {', '.join(keys)}", tallies, own))
+        rules += [
+            Clear(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
+            for key, terms in self._by_key(company.apart)
+            for term in terms
+        ]
+        rules += [
+            Clear(f"another pod's anti-affinity on {key}", self._any_holding(terms, key))
+            for key, terms in self._by_key(self._repelled.matching(pod))
+        ]
+        return rules
+
+    def _by_key(
+        self, terms: Iterable[PodAffinityTerm]
+    ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
+        """Put terms over one topology together; what no node has a label of refuses nobody."""
+        found: dict[str, list[PodAffinityTerm]] = {}
+        for term in terms:
+            found.setdefault(term.topology_key, []).append(term)
+        return [
+            (key, tuple(same))
+            for key, same in found.items()
+            if any(domain is not None for domain in self._labelled(key))
+        ]
+
+    def _open(self, key: object, domains: Domains) -> Tally:
+        tally = self._tallies[key] = Tally(domains)
+        return tally
+
+    def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
+        """Count the pods that ask for any of the terms."""
+        key = ("any holding", *map(id, terms))  # each is one object, in `_repelled`
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._open(key, self._labelled(topology_key))
+            for term in terms:
+                self._holders.setdefault(term, []).append(found)
+        return found
+
+    def _selected(self, selectors: tuple[PodSelector, ...], topology_key: str) -> Tally:
+        key = ("selected", selectors, topology_key)
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._open(key, self._labelled(topology_key))
+            self._counted.add(selectors, (found, True))
+        return found
+
+    def _spread(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeKinds) -> Tally:
+        """Count the pods of a constraint on the nodes that the scheduler takes into account.
+
+        Those are the nodes with the labels of all the pod's constraints that match the pod's own
+        node selectors (honor_affinity) and whose taints it tolerates (honor_taints).
+        """
+        placing = Placing()
+        rules: Rules = ()
+        if constraint.honor_affinity:
+            placing = replace(placing, node_selector=pod.placing.node_selector,
+                              affinity=pod.placing.affinity)  # fmt: skip
+            rules += LABEL_RULES
+        if constraint.honor_taints:
+            placing = replace(placing, tolerations=pod.placing.tolerations)
+            rules += (TAINT_RULE,)
+        labels = tuple(sorted({one.topology_key for one in pod.company.spread}))
+        where = (constraint.topology_key, labels, placing, len(rules))
+        domains = self._domains.get(where)
+        if domains is None:
+            allowed = set(kinds.allowing(placing, rules))
+            domains = self._domains[where] = [
+                node.labels[constraint.topology_key]
+                if number in allowed and all(label in node.labels for label in labels)
+                else None
+                for number, node in enumerate(self._nodes)
+            ]
+        key = ("spread", constraint.selector, where)
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._open(key, domains)
+            self._counted.add((constraint.selector,), (found, False))
+        return found
+
+    def _labelled(self, topology_key: str) -> Domains:
+        found = self._domains.get(topology_key)
+        if found is None:
+            found = [node.labels.get(topology_key) for node in self._nodes]
+            self._domains[topology_key] = found
+        return found

@@ -1,0 +1,223 @@
+"""Counts of pods by domain, and the rules that one pod asks of them.
+
+A domain is a value of a topology label; for host ports and attached volumes it is the node
+itself, for claims that one pod alone may use it is the cluster.
+Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread
+and InterPodAffinity, their filters.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from core.model.constraints import ANY_DRIVER, ANY_IP, Company, Disk, HostPort
+from core.model.pod import Pod
+
+Domain = str | int
+Domains = Sequence[Domain | None]
+"""By node id; None: the node is in no domain of this topology."""
+
+
+class Tally:
+    """How many pods of one description stand in each domain."""
+
+    __slots__ = ("_least", "_size", "counts", "domains")
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self.counts: dict[Domain | None, int] = {}
+        """Of the domains that have any."""
+        self._size: int | None = None
+        self._least: int | None = None
+
+    def add(self, node: int, by: int) -> None:
+        """Count *by* more pods on the node; one that is in no domain has nothing to count."""
+        domain = self.domains[node]
+        if domain is not None:
+            count = self.counts.get(domain, 0) + by
+            if count:
+                self.counts[domain] = count
+            else:
+                del self.counts[domain]
+            self._least = None
+
+    def least(self, min_domains: int) -> int:
+        """Return the smallest count of any domain; 0 if there are fewer than *min_domains*."""
+        if self._size is None:
+            self._size = len(set(self.domains) - {None})
+        if self._size < min_domains or len(self.counts) < self._size:
+            return 0
+        if self._least is None:
+            self._least = min(self.counts.values())
+        return self._least
+
+
+class Attached(Tally):
+    """The pods that use one volume, by node; it counts once a node in its driver's tally."""
+
+    __slots__ = ("_of_driver",)
+
+    def __init__(self, of_driver: Tally) -> None:
+        super().__init__(of_driver.domains)
+        self._of_driver = of_driver
+
+    def add(self, node: int, by: int) -> None:
+        """Count *by* more pods on the node; the first attaches the volume, the last detaches."""
+        before = self.domains[node] in self.counts
+        super().add(node, by)
+        after = self.domains[node] in self.counts
+        if before != after:
+            self._of_driver.add(node, 1 if after else -1)
+
+
+class Rule(Protocol):
+    """What one pod asks of the counts at a node."""
+
+    @property
+    def name(self) -> str:
+        """What a person reads when the rule refuses."""
+
+    def admits(self, node: int) -> bool:
+        """Say whether the pod may be placed on the node, as the counts stand."""
+
+
+class Clear(NamedTuple):
+    """None of the counted may be where the node is: ports, claims, anti-affinity of both sides."""
+
+    name: str
+    tally: Tally
+
+    def admits(self, node: int) -> bool:
+        """Admit nodes outside of the topology too, as the scheduler does."""
+        return self.tally.domains[node] not in self.tally.counts
+
+
+class Near(NamedTuple):
+    """One of the counted must be where the node is, for every term of the pod's affinity."""
+
+    name: str
+    tallies: tuple[Tally, ...]
+    own: bool
+    """The pod itself is such a pod."""
+
+    def admits(self, node: int) -> bool:
+        """Admit the first pod of a group that is its own company wherever the labels exist."""
+        met = True
+        for tally in self.tallies:
+            domain = tally.domains[node]
+            if domain is None:
+                return False
+            met = met and domain in tally.counts
+        return met or (self.own and not any(tally.counts for tally in self.tallies))
+
+
+class Even(NamedTuple):
+    """The counted may not become more by `max_skew` than in the emptiest domain."""
+
+    name: str
+    tally: Tally
+    own: int
+    """1 if the pod itself is counted."""
+    max_skew: int
+    min_domains: int
+
+    def admits(self, node: int) -> bool:
+        """Refuse nodes without the label, as the scheduler does."""
+        domain = self.tally.domains[node]
+        if domain is None:
+            return False
+        count = self.tally.counts.get(domain, 0) + self.own
+        return count - self.tally.least(self.min_domains) <= self.max_skew
+
+
+class Within(NamedTuple):
+    """The node may not take more different volumes of one driver than its limit."""
+
+    name: str
+    attached: Tally
+    """Volumes of the driver by node."""
+    own: tuple[Attached, ...]
+    """The pod's volumes of the driver."""
+    limits: Sequence[int | None]
+    """By node id; None: it takes any number."""
+
+    def admits(self, node: int) -> bool:
+        """Admit wherever the volumes are attached already, as the scheduler does."""
+        limit = self.limits[node]
+        if limit is None:
+            return True
+        domain = self.attached.domains[node]
+        more = sum(domain not in volume.counts for volume in self.own)
+        return not more or self.attached.counts.get(domain, 0) + more <= limit
+
+
+class Attachments:
+    """The tallies of attached volumes, and of claims that one pod alone may use.
+
+    First `rules` for all pods that may be placed, then `adds` for all that stand.
+    """
+
+    def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
+        """Take by node id and driver how many volumes a node takes."""
+        self._limits = limits
+        self._cluster: Domains = ("",) * len(limits)
+        self._sole: dict[str, Tally] = {}
+        self._drivers: dict[str, tuple[Tally, Sequence[int | None]]] = {}
+        """Of each driver that is asked for: its volumes and its limits, by node."""
+        self._attached: dict[Disk, Attached] = {}
+
+    def rules(self, company: Company) -> Iterator[Rule]:
+        """Yield what a pod asks, and open the tallies for it."""
+        for claim in company.sole:
+            tally = self._sole.setdefault(claim, Tally(self._cluster))
+            yield Clear(f"ReadWriteOncePod claim {claim}", tally)
+        for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
+            if driver not in self._drivers:
+                limits = [of_node.get(driver, 0) for of_node in self._limits]
+                self._drivers[driver] = Tally(range(len(limits))), limits
+            attached, limits_by_node = self._drivers[driver]
+            own = tuple(map(self._tally, disks))
+            yield Within(f"attach limit of {driver}", attached, own, limits_by_node)
+
+    def adds(self, company: Company) -> Iterator[Tally]:
+        """Yield the tallies in which such a pod counts; one of no known driver counts in all."""
+        for claim in company.sole:
+            if claim in self._sole:
+                yield self._sole[claim]
+        for disk in company.disks:
+            drivers = self._drivers if disk.driver == ANY_DRIVER else (disk.driver,)
+            for driver in drivers:
+                if driver in self._drivers:
+                    yield self._tally(Disk(driver, disk.handle))
+
+    def _tally(self, disk: Disk) -> Attached:
+        found = self._attached.get(disk)
+        if found is None:
+            found = self._attached[disk] = Attached(self._drivers[disk.driver][0])
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Pods that no rule here can tell apart."""
+
+    like: Pod
+    """One of them."""
+    rules: tuple[Rule, ...] = ()
+    """In the order in which kube-scheduler's default profile asks."""
+    adds: tuple[Tally, ...] | None = None
+    """The tallies in which each of them counts; None: not looked up yet."""
+
+    def refusal(self, node: int) -> str | None:
+        """Return the name of the first rule that refuses the node, or None."""
+        return next((rule.name for rule in self.rules if not rule.admits(node)), None)
+
+
+def conflicts(one: HostPort, other: HostPort) -> bool:
+    """Say whether two pods with these ports cannot share a node; 0.0.0.0 takes every address."""
+    return (
+        one.port == other.port
+        and one.protocol == other.protocol
+        and (one.ip == other.ip or ANY_IP in (one.ip, other.ip))
+    )

@@ -1,0 +1,1 @@
+"""Who may not go, who cannot be placed, and who leaves late."""

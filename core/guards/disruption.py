@@ -1,0 +1,252 @@
+"""May a pod be disturbed, and will it leave by itself: an ordered tuple of named rules.
+
+What follows from it for a node stands in core.guards.lingering. Pods that have ended are in no
+Cluster, and what a pod's volumes ask stands in core.model.volumes. Codes are a contract: add,
+never rename.
+Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
+descheduler's DefaultEvictor; the eviction API for what several budgets say about one pod.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from core.model.pod import Pod
+
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
+"""The annotations that the rules read: Ties.notes."""
+BUDGET_CODE: Final = "pod-budget"
+SYSTEM_NAMESPACE: Final = "kube-system"
+CRITICAL_PRIORITY: Final = 2_000_000_000
+"""From here on are the classes system-cluster-critical and system-node-critical."""
+EXPENDABLE_BELOW: Final = -10
+"""Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
+STATEFUL_SET: Final = "StatefulSet"
+KNOWN_OWNERS: Final = frozenset({"ReplicaSet", "ReplicationController", "Job", STATEFUL_SET})
+"""Controllers that are known to replace a pod elsewhere."""
+DURATION_CHARS_MAX: Final = 64
+DURATION_NANOS_MAX: Final = 2**63 - 1
+"""Of Go's durations; what is longer is none."""
+
+
+class Verdict(StrEnum):
+    """What a rule that applies says about the pod."""
+
+    IGNORED = "ignored"
+    """It goes with its node, or counts for nothing: no later rule is asked."""
+    LEAVING = "leaving"
+    """It leaves by itself and is waited for, not evicted: no later rule is asked."""
+    EVICTABLE = "evictable"
+    """Its owner allows the eviction, whatever later rules say of that."""
+    STICKY = "sticky"
+    """It is not evicted, and rarely leaves by itself."""
+    GUARDED = "guarded"
+    """It is not evicted, but leaves by itself as any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the rules know besides the pod."""
+
+    now_seconds: int | None = None
+    """Unix time; None: not known, so that no time has passed."""
+    expendable_below: int = EXPENDABLE_BELOW
+    """Pods of a lower priority count for nothing."""
+    owners: AbstractSet[tuple[str, str, str]] | None = None
+    """(kind, namespace, name) of the controllers there are; None: not known, taken as there."""
+    denied: Mapping[str, str] = field(default_factory=dict)
+    """By pod (namespace/name): why budgets do not allow its eviction beside that of the others."""
+
+
+NO_FACTS: Final = Facts()
+
+
+class Finding(NamedTuple):
+    """What a rule says, and why."""
+
+    verdict: Verdict
+    message: str
+
+
+Rule = Callable[[Pod, Facts], Finding | None]
+
+
+def _note(pod: Pod, key: str) -> str | None:
+    return (
+        next((value for name, value in pod.ties.notes if name == key), None)
+        if pod.ties.notes
+        else None
+    )
+
+
+def _mirror(pod: Pod, _: Facts) -> Finding | None:
+    return Finding(Verdict.IGNORED, "a static pod") if pod.mirror else None
+
+
+def _daemon(pod: Pod, _: Facts) -> Finding | None:
+    return Finding(Verdict.IGNORED, "a DaemonSet's pod") if pod.daemon else None
+
+
+def _long_terminating(pod: Pod, facts: Facts) -> Finding | None:
+    due, now = pod.ties.overdue_seconds, facts.now_seconds
+    if due is None or now is None or now <= due:
+        return None
+    return Finding(Verdict.IGNORED, "should have been gone long ago")
+
+
+def _expendable(pod: Pod, facts: Facts) -> Finding | None:
+    below = pod.priority < facts.expendable_below
+    return Finding(Verdict.IGNORED, f"priority {pod.priority} is expendable") if below else None
+
+
+def _terminating(pod: Pod, _: Facts) -> Finding | None:
+    return Finding(Verdict.LEAVING, "is being deleted") if pod.terminating else None
+
+
+def _on_completion(pod: Pod, _: Facts) -> Finding | None:
+    if _note(pod, SAFE_TO_EVICT) != "on-completion":
+        return None
+    return Finding(Verdict.LEAVING, f"annotation {SAFE_TO_EVICT}: its end is waited for")
+
+
+def _do_not_disrupt(pod: Pod, facts: Facts) -> Finding | None:
+    """Honour "true", and a duration from the pod's start on; anything else says nothing."""
+    note = _note(pod, DO_NOT_DISRUPT)
+    if note is None:
+        return None
+    if note != "true":
+        nanos = _duration_nanos(note)
+        if nanos is None or nanos <= 0:
+            return None
+        started, now = pod.ties.started_seconds, facts.now_seconds
+        if started is not None and now is not None and (now - started) * 10**9 >= nanos:
+            return None
+    return Finding(Verdict.STICKY, f"annotation {DO_NOT_DISRUPT}: {note!r}")
+
+
+def _prefer_no_eviction(pod: Pod, _: Facts) -> Finding | None:
+    if _note(pod, PREFER_NO_EVICTION) is None:
+        return None
+    return Finding(Verdict.GUARDED, f"annotation {PREFER_NO_EVICTION}")
+
+
+def _safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
+    if _note(pod, SAFE_TO_EVICT) != "true":
+        return None
+    return Finding(Verdict.EVICTABLE, f"annotation {SAFE_TO_EVICT}")
+
+
+def _bare(pod: Pod, _: Facts) -> Finding | None:
+    if pod.owner_kind:
+        return None
+    return Finding(Verdict.STICKY, "no controller owns it: nothing would bring it back")
+
+
+def _owner_missing(pod: Pod, facts: Facts) -> Finding | None:
+    owner = (pod.owner_kind, pod.namespace, pod.owner_name)
+    if facts.owners is None or not pod.owner_kind or owner in facts.owners:
+        return None
+    gone = f"{pod.owner_kind} {pod.owner_name}"
+    return Finding(Verdict.STICKY, f"{gone} is gone: nothing would bring it back")
+
+
+def _custom_controller(pod: Pod, _: Facts) -> Finding | None:
+    if not pod.owner_kind or pod.owner_kind in KNOWN_OWNERS:
+        return None
+    return Finding(Verdict.STICKY, f"who knows what {pod.owner_kind} {pod.owner_name} does")
+
+
+def _stateful_set(pod: Pod, _: Facts) -> Finding | None:
+    if pod.owner_kind != STATEFUL_SET:
+        return None
+    return Finding(Verdict.STICKY, f"StatefulSet {pod.owner_name} keeps its pods")
+
+
+def _system(pod: Pod, _: Facts) -> Finding | None:
+    if pod.namespace == SYSTEM_NAMESPACE:
+        return Finding(Verdict.STICKY, f"is in {SYSTEM_NAMESPACE}")
+    if pod.priority >= CRITICAL_PRIORITY:
+        return Finding(Verdict.STICKY, f"is critical: priority {pod.priority}")
+    return None
+
+
+def _not_safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
+    if _note(pod, SAFE_TO_EVICT) != "false":
+        return None
+    return Finding(Verdict.STICKY, f"annotation {SAFE_TO_EVICT}: 'false'")
+
+
+def _local_storage(pod: Pod, _: Facts) -> Finding | None:
+    """Pass over volumes that the pod's owner calls safe: a list with commas and nothing else."""
+    if not pod.ties.local_volumes:
+        return None
+    safe = (_note(pod, SAFE_VOLUMES) or "").split(",")
+    lost = [name for name in pod.ties.local_volumes if name not in safe]
+    if not lost:
+        return None
+    return Finding(Verdict.STICKY, f"data on the node itself: volumes {', '.join(lost)}")
+
+
+def _budget(pod: Pod, facts: Facts) -> Finding | None:
+    why = facts.denied.get(pod.key)
+    return Finding(Verdict.GUARDED, why) if why else None
+
+
+RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    ("pod-mirror", _mirror),
+    ("pod-daemon", _daemon),
+    ("pod-long-terminating", _long_terminating),
+    ("pod-expendable", _expendable),
+    ("pod-terminating", _terminating),
+    ("pod-on-completion", _on_completion),
+    ("pod-do-not-disrupt", _do_not_disrupt),
+    ("pod-prefer-no-eviction", _prefer_no_eviction),
+    ("pod-safe-to-evict", _safe_to_evict),
+    ("pod-bare", _bare),
+    ("pod-owner-missing", _owner_missing),
+    ("pod-custom-controller", _custom_controller),
+    ("pod-stateful-set", _stateful_set),
+    ("pod-system", _system),
+    ("pod-not-safe-to-evict", _not_safe_to_evict),
+    ("pod-local-storage", _local_storage),
+    (BUDGET_CODE, _budget),
+)
+"""In the order in which they are asked."""
+LAST: Final = (Verdict.IGNORED, Verdict.LEAVING)
+
+
+def findings(pod: Pod, facts: Facts = NO_FACTS) -> list[tuple[str, Finding]]:
+    """Return what the rules say of the pod, with their codes, up to one that ends the search."""
+    found: list[tuple[str, Finding]] = []
+    for code, rule in RULES:
+        finding = rule(pod, facts)
+        if finding is not None:
+            found.append((code, finding))
+            if finding.verdict in LAST:
+                break
+    return found
+
+
+_UNIT_NANOS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6,
+                      "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}  # fmt: skip
+_PART: Final = re.compile(r"(?a)(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)")
+
+
+def _duration_nanos(text: str) -> int | None:
+    """Read a duration as Go writes it (1h30m, 1.5h); None when it is none."""
+    total, place = 0, 0
+    while place < len(text) <= DURATION_CHARS_MAX:
+        part = _PART.match(text, place)
+        if part is None or not (part[1] or part[2]):
+            return None
+        unit, fraction = _UNIT_NANOS[part[3]], part[2] or ""
+        total += int(part[1] or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+        place = part.end()
+    return total if place and place == len(text) and total <= DURATION_NANOS_MAX else None

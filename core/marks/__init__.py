@@ -1,0 +1,1 @@
+"""What Ebb writes on Nodes and Pods, and how it reads that back."""

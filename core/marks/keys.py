@@ -1,0 +1,20 @@
+"""The keys under which Ebb writes on Nodes and Pods; the one place that knows them."""
+
+from typing import Final
+
+MARK_LABEL: Final = "kube-ebb.node-restriction.kubernetes.io/drain"
+"""The truth. Kubelets may not write labels under this prefix (NodeRestriction)."""
+
+TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
+"""The prefix keeps Cluster Autoscaler from copying the taint into templates of new nodes."""
+DETAILS_ANNOTATION: Final = "kube-ebb.io/drain"
+GUARD_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+GUARD_OURS_ANNOTATION: Final = "kube-ebb.io/guard"
+COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod: the ReplicaSet controller deletes the pods of the lowest cost first."""
+COST_OURS_ANNOTATION: Final = "kube-ebb.io/deletion-cost"
+"""On a pod: the cost that Ebb has written; a cost that differs is somebody else's."""
+KEEP_ANNOTATION: Final = "kube-ebb.io/keep"
+KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"
+"""How often the node did not empty before its deadline, and until when it is left alone."""

@@ -1,0 +1,143 @@
+"""A mark and what stands beside it on a Node, written and read back."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from core.marks.keys import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.model.node import Effect, Node
+
+SECONDS_DIGITS_MAX: Final = 12
+"""Of unix seconds that we read, from annotations and taints: below 10^12, the year 33658."""
+
+_WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
+DETAILS_CHARACTERS_MAX: Final = 4096
+"""Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
+
+_SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
+
+_BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})")
+
+
+class Mark(StrEnum):
+    """The value of the mark's label; its order is how far a node has gone."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+EFFECT_OF: Final = {Mark.SOFT: Effect.PREFER_NO_SCHEDULE, Mark.HARD: Effect.NO_SCHEDULE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """The details annotation: who marked the node, when, until when, and why."""
+
+    since: int
+    """Unix seconds."""
+    deadline: int
+    owner: str
+    policy: str
+    reason: str
+    order: int = 0
+    """Place in the plan that marked it: later plans judge the marks of one second in its order."""
+
+
+class Backoff(NamedTuple):
+    """What the back-off annotation says: `{times} {until}`."""
+
+    times: int
+    until: int
+    """Unix seconds."""
+
+    def __str__(self) -> str:
+        return f"{self.times} {self.until}"
+
+
+def seconds_of(text: str) -> int | None:
+    """Read unix seconds as we write them; anything else is None."""
+    return int(text) if _SECONDS.fullmatch(text) else None
+
+
+def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
+    """Read the back-off; a missing or damaged annotation is None."""
+    found = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
+    return Backoff(int(found[1]), int(found[2])) if found else None
+
+
+def mark_of(labels: Mapping[str, str]) -> Mark | None:
+    """Read the mark; a value that is not ours to know is no mark."""
+    value = labels.get(MARK_LABEL)
+    return Mark(value) if value in (Mark.SOFT, Mark.HARD) else None
+
+
+def encode_details(details: Details) -> str:
+    """Write the details as compact JSON with a fixed key order."""
+    return json.dumps(
+        {
+            "since": details.since,
+            "deadline": details.deadline,
+            "owner": details.owner,
+            "policy": details.policy,
+            "reason": details.reason,
+            "order": details.order,
+        },
+        separators=(",", ":"),
+    )
+
+
+def decode_details(annotations: Mapping[str, str]) -> Details | None:
+    """Read the details back; a missing or damaged annotation is None, never an error.
+
+    Whoever may write Nodes, a kubelet its own, can write anything here. What we would not have
+    written is damaged: numbers that are not whole or out of bounds, text that cannot be printed.
+    """
+    written = annotations.get(DETAILS_ANNOTATION)
+    if written is None or len(written) > DETAILS_CHARACTERS_MAX:
+        return None
+    try:
+        found = json.loads(written)
+        return Details(
+            since=_whole(found["since"]),
+            deadline=_whole(found["deadline"]),
+            owner=_text(found["owner"]),
+            policy=_text(found["policy"]),
+            reason=_text(found["reason"]),
+            order=_whole(found.get("order", 0)),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _whole(value: object) -> int:
+    """Return the number that JSON had, no float and no truth value. Raises: ValueError."""
+    if type(value) is int and 0 <= value <= _WHOLE_MAX:
+        return value
+    raise ValueError("no whole number within bounds")
+
+
+def _text(value: object) -> str:
+    """Return the text that JSON had, in one line of what can be shown. Raises: ValueError."""
+    if isinstance(value, str) and value.isprintable():
+        return value
+    raise ValueError("no text that can be printed")
+
+
+def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
+    """Return when the node was marked, unix seconds: from the details, else the taint, else 0."""
+    details = decode_details(node.annotations)
+    if details is not None:
+        return details.since
+    for taint in node.taints:
+        if taint.key == taint_key and (seconds := seconds_of(taint.value)) is not None:
+            return seconds
+    return 0
+
+
+def mark_order(node: Node, taint_key: str = TAINT_KEY) -> tuple[int, int]:
+    """Return what marked nodes are judged in the order of: the second, the place in its plan."""
+    details = decode_details(node.annotations)
+    return marked_since(node, taint_key), details.order if details is not None else 0

@@ -1,0 +1,46 @@
+"""The taints that a Node should carry for its mark."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import EFFECT_OF, mark_of, marked_since, seconds_of
+from core.model.node import Node, Taint
+
+
+def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:
+    """Return the taints that *node* should carry, given the mark that it carries.
+
+    Others' taints stay untouched and in place. Ours, if there is a mark, keeps its place when it
+    is already right (or right but for the effect) and else comes last; its value is the unix
+    second of the mark. Idempotent: applied to its own answer it changes nothing.
+    """
+    mark = mark_of(node.labels)
+    if mark is None:
+        return tuple(taint for taint in node.taints if taint.key != taint_key)
+    ours = Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
+    taints = list(node.taints)
+    places = [place for place, taint in enumerate(taints) if taint.key == taint_key]
+    if not places:
+        return (*taints, ours)
+    taints[places[0]] = ours
+    return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+
+
+def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
+    """Return the node's taints that Ebb has written under one of these keys: they say when."""
+    return tuple(
+        taint
+        for taint in node.taints
+        if taint.key in keys
+        and taint.effect in EFFECT_OF.values()
+        and seconds_of(taint.value) is not None
+    )
+
+
+def without_our_taint(node: Node, taint_key: str = TAINT_KEY) -> Node:
+    """Return the node as it would be if its mark were taken away now, for the rules of fit."""
+    if all(taint.key != taint_key for taint in node.taints):
+        return node
+    taints = tuple(taint for taint in node.taints if taint.key != taint_key)
+    return replace(node, taints=taints)

@@ -1,0 +1,64 @@
+"""What the engine looks at: nodes, pods, budgets; every sequence sorted by name."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from core.errors import InvalidInputError
+from core.model.constraints import (
+    NO_POD,
+    PodSelector,
+)
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget, as far as the engine reads it."""
+
+    namespace: str
+    name: str
+    disruptions_allowed: int
+    selector: PodSelector = NO_POD
+    """The pods that it protects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All nodes and all unfinished pods at one moment; make it with Cluster.of."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    budgets: tuple[DisruptionBudget, ...] = ()
+    attach_limits: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, hash=False)
+    """By node and CSI driver: how many volumes it takes, None: any number. A node without the
+    driver takes none of its volumes."""
+
+    @staticmethod
+    def of(
+        nodes: Iterable[Node], pods: Iterable[Pod], budgets: Iterable[DisruptionBudget] = ()
+    ) -> "Cluster":
+        """Sort by name and refuse doubles.
+
+        Raises: InvalidInputError when two nodes or two pods have one name.
+        """
+        ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
+        ordered_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+        for one, other in pairwise(ordered_nodes):
+            if one.name == other.name:
+                raise InvalidInputError(f"node {one.name}", "stands in the input twice")
+        for first, second in pairwise(ordered_pods):
+            if first.name == second.name and first.namespace == second.namespace:
+                raise InvalidInputError(f"pod {first.key}", "stands in the input twice")
+        ordered_budgets = tuple(sorted(budgets, key=lambda one: (one.namespace, one.name)))
+        return Cluster(ordered_nodes, ordered_pods, ordered_budgets)
+
+    def used(self) -> dict[str, Resources]:
+        """Sum up the requests on every node, all resources."""
+        on_node: dict[str, list[Resources]] = {node.name: [] for node in self.nodes}
+        for pod in self.pods:
+            if pod.node in on_node:
+                on_node[pod.node].append(pod.requests)
+        return {name: Resources.total(amounts) for name, amounts in on_node.items()}

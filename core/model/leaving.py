@@ -1,0 +1,63 @@
+"""Nodes that leave, and taints that pass: the keys by which others say so; the one table of them.
+
+Taints are written by controllers and people: NodeRestriction lets a kubelet set them when it
+registers its node, and not change them later. Whoever writes one, it is about that node alone.
+Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1 and v1beta1 taints.go, k8s.io/api
+core/v1 well_known_taints.go, k8s.io/cloud-provider/api, aws-node-termination-handler pkg/node,
+GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain.
+"""
+
+from typing import Final
+
+from core.model.node import Node
+
+DELETING_TAINTS: Final = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",  # before Karpenter 1.0
+    }
+)
+"""An autoscaler is deleting the node. It may still take its taint back."""
+LEAVING_TAINTS: Final = DELETING_TAINTS | {
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.kubernetes.io/out-of-service",
+    "aws-node-termination-handler/spot-itn",
+    "aws-node-termination-handler/rebalance-recommendation",
+    "aws-node-termination-handler/scheduled-maintenance",
+    "aws-node-termination-handler/asg-lifecycle-termination",
+    "cloud.google.com/impending-node-termination",
+    "remediator.kubernetes.azure.com/unschedulable",
+    "remediator.aks.microsoft.com/unschedulable",  # its name before
+}
+"""Or its machine has stopped, or is about to."""
+PASSING_TAINTS: Final = LEAVING_TAINTS | {
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/unschedulable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "DeletionCandidateOfClusterAutoscaler",
+}
+"""They say how a node is at the moment, not for whom it is."""
+
+
+def being_deleted(node: Node) -> bool:
+    """Say whether somebody is already deleting the Node object, or is about to."""
+    return node.deleting or any(taint.key in DELETING_TAINTS for taint in node.taints)
+
+
+def why_leaving(node: Node) -> str | None:
+    """Say by what the node is known to be leaving, or None."""
+    if node.deleting:
+        return "its Node object is being deleted (deletionTimestamp)"
+    key = next((taint.key for taint in node.taints if taint.key in LEAVING_TAINTS), None)
+    return f"taint {key} says that it is leaving" if key else None
+
+
+def going(node: Node) -> bool:
+    """Say whether the node is leaving: it counts as gone."""
+    return why_leaving(node) is not None

@@ -1,0 +1,70 @@
+"""A pod, frozen: what it asks for is one value for all pods alike."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.model.constraints import (
+    ALONE,
+    ANYWHERE,
+    UNTIED,
+    Company,
+    Placing,
+    Ties,
+)
+from core.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod that holds, or asks for, room on a node. Finished pods are never in a Cluster."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    node: str | None = None
+    """The node it is bound to; None: pending."""
+    requests: Resources = Resources(pods=1)
+    """As kube-scheduler counts them (core.model.requests); `pods` is 1."""
+    placing: Placing = ANYWHERE
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    owner_kind: str = ""
+    """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty: a bare pod."""
+    owner_name: str = ""
+    priority: int = 0
+    mirror: bool = False
+    """A static pod's image in the API: it lives and goes with its node."""
+    daemon: bool = False
+    """Of a DaemonSet, or declared so to the autoscaler: goes with its node."""
+    unsupported: tuple[str, ...] = ()
+    """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
+    too_much: str = ""
+    """What it asks more of than is evaluated for one pod: nothing of that is, and the pod is not
+    movable; empty: nothing."""
+    unreadable: str = ""
+    """Why it could not be read: what stands here is all that is known of it, and neither it nor
+    another pod can be placed beside it; empty: it could."""
+    company: Company = ALONE
+    """Of a pod that lives and goes with its node: only what others feel, `apart`, ports, disks."""
+    ties: Ties = UNTIED
+    unschedulable: bool = False
+    """Pending, and the scheduler has said that no node takes it."""
+    terminating: bool = False
+    """It is being deleted: topology spread does not count it any more."""
+    deletion_cost: str | None = None
+    """What its ReplicaSet's scale-in goes by, as written; and what of it Ebb has written."""
+    deletion_cost_ours: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, unique in a cluster."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def evaluable(self) -> bool:
+        """Say whether all that it asks is known and can be judged; if not, it is not movable."""
+        return not (self.unsupported or self.too_much or self.unreadable)
+
+    @property
+    def stays_with_node(self) -> bool:
+        """Say whether the pod goes when its node goes, and needs no other place."""
+        return self.daemon or self.mirror

@@ -1,0 +1,213 @@
+"""What stands behind the claims of pods: bound volumes, whence they are reached, who attaches.
+
+Pods name claims, claims name volumes, volumes name nodes. `cluster_of` looks all that up once, so
+that the rules of fit find it on the pod: Placing.volumes (VolumeBinding and VolumeZone), and
+Company.sole and Company.disks (VolumeRestrictions and NodeVolumeLimits). What cannot be looked up
+leaves the pod as it was, not movable, with the reason.
+Source: the four plugins of kube-scheduler, their filters. Two cases are decided more strictly than
+there, because the pod would be bound and never start: a node whose CSINode lacks the driver takes
+none of its volumes, and a ReadWriteOnce claim that several pods share moves none of them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from core.model.allowance import within_allowance
+from core.model.cluster import Cluster, DisruptionBudget
+from core.model.constraints import (
+    ALONE,
+    ANY_DRIVER,
+    EVERYWHERE,
+    ClaimUse,
+    Company,
+    Disk,
+    Placing,
+    VolumeReach,
+)
+from core.model.node import Node
+from core.model.pod import Pod
+
+CLAIMS_FIELD: Final = "spec.volumes[*].persistentVolumeClaim"
+"""In Pod.unsupported: claims that are not looked up, or not known well enough."""
+VOLUMES_FIELD: Final = "spec.volumes"
+"""In Pod.unsupported: disks that stand in the pod itself."""
+SOLE_MODE: Final = "ReadWriteOncePod"
+ONE_NODE_MODES: Final = frozenset({"ReadWriteOnce", SOLE_MODE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A PersistentVolumeClaim."""
+
+    namespace: str
+    name: str
+    volume: str = ""
+    """The PersistentVolume that it is bound to, for good; empty: none yet."""
+    modes: tuple[str, ...] = ()
+    """Access modes, as they are written."""
+    deleting: bool = False
+    owner_uid: str = ""
+    """Of the controlling owner: the pod, if the claim was made for an ephemeral volume."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, unique in a cluster."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A PersistentVolume."""
+
+    name: str
+    disk: Disk | None = None
+    """What is attached to a node; None: nothing is, or nothing that is counted."""
+    reach: VolumeReach = EVERYWHERE
+    fault: str = ""
+    """Why it cannot be evaluated; empty: it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsiNode:
+    """A CSINode: the drivers on the node of that name."""
+
+    name: str
+    limits: Mapping[str, int | None] = field(default_factory=dict, hash=False)
+    """By driver: volumes it takes at the same time; None: any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All claims (by namespace/name), volumes and CSINodes (by name) that are known."""
+
+    claims: Mapping[str, Claim] = field(default_factory=dict, hash=False)
+    volumes: Mapping[str, Volume] = field(default_factory=dict, hash=False)
+    csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict, hash=False)
+
+
+NO_STORAGE: Final = Storage()
+
+
+def cluster_of(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    budgets: Iterable[DisruptionBudget] = (),
+    storage: Storage = NO_STORAGE,
+) -> Cluster:
+    """Make a Cluster whose pods know what stands behind their claims. Raises: as Cluster.of.
+
+    What they ask of other pods stays within the allowance of their namespace.
+    """
+    nodes, pods = list(nodes), list(pods)
+    limits = {node.name: storage.csi_nodes[node.name].limits
+              for node in nodes if node.name in storage.csi_nodes}  # fmt: skip
+    lookup = _Lookup(storage, _users(pods), _unlimited(nodes, limits))
+    found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
+    return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
+
+
+def _users(pods: Iterable[Pod]) -> Counter[str]:
+    """Count the pods of each claim."""
+    return Counter(
+        f"{pod.namespace}/{use.name}" for pod in pods if pod.unsupported for use in pod.ties.claims
+    )
+
+
+def _unlimited(
+    nodes: Sequence[Node], limits: Mapping[str, Mapping[str, int | None]]
+) -> frozenset[str]:
+    """Return the drivers that take any number of volumes on every node: nothing to count."""
+    drivers = {driver for of_node in limits.values() for driver in of_node}
+    return frozenset(
+        driver
+        for driver in drivers
+        if all(limits.get(node.name, {}).get(driver, 0) is None for node in nodes)
+    )
+
+
+def _company(company: Company, sole: tuple[str, ...], disks: tuple[Disk, ...]) -> Company:
+    if company is ALONE:  # as with most pods; making one anew is cheaper than `replace`
+        return Company(sole=sole, disks=disks) if sole or disks else ALONE
+    return replace(company, sole=sole, disks=disks)
+
+
+class _Lookup:
+    """Looks up the claims of pods."""
+
+    def __init__(
+        self, storage: Storage, users: Mapping[str, int], unlimited: frozenset[str]
+    ) -> None:
+        self._storage, self._users, self._unlimited = storage, users, unlimited
+        self._placings: dict[tuple[Placing, tuple[VolumeReach, ...]], Placing] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        """Return the pod with what stands behind its claims, as far as it is known."""
+        faults: list[str] = []
+        volumes: list[Volume] = []
+        unknown: set[Disk] = set()
+        sole: list[str] = []
+        for use in pod.ties.claims:
+            key = f"{pod.namespace}/{use.name}"
+            found = self._volume(pod, use, key)
+            if isinstance(found, str):
+                faults.append(f"claim {key}: {found}")
+                unknown.add(Disk(ANY_DRIVER, key))
+            else:
+                volumes.append(found)
+            if key in self._storage.claims and SOLE_MODE in self._storage.claims[key].modes:
+                sole.append(key)
+        if VOLUMES_FIELD in pod.unsupported:
+            unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
+        if not volumes and not unknown:
+            return pod
+        known = {one.disk for one in volumes if one.disk is not None}
+        disks = unknown | {disk for disk in known if disk.driver not in self._unlimited}
+        kept = (field for field in pod.unsupported if faults or field != CLAIMS_FIELD)
+        return replace(
+            pod,
+            placing=self._placing(pod.placing, volumes),
+            company=_company(pod.company, tuple(sole), tuple(sorted(disks))),
+            unsupported=tuple(kept),
+            ties=replace(pod.ties, faults=tuple(faults)) if faults else pod.ties,
+        )
+
+    def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
+        """Return the volume behind a claim, or why it is not known well enough."""
+        claim = self._storage.claims.get(key)
+        fault = "it is not known" if claim is None else self._claim_fault(claim, pod, use, key)
+        if claim is None or fault:
+            return fault
+        volume = self._storage.volumes.get(claim.volume)
+        if volume is None:
+            return f"its volume {claim.volume} is not known"
+        if volume.fault:
+            return f"its volume {volume.name} {volume.fault}"
+        if volume.disk is not None and not self._storage.csi_nodes:
+            return f"no CSINode is known, so how many volumes of {volume.disk.driver} a node takes"
+        return volume
+
+    def _claim_fault(self, claim: Claim, pod: Pod, use: ClaimUse, key: str) -> str:
+        if claim.deleting:
+            return "it is being deleted"
+        if use.ephemeral and claim.owner_uid != pod.uid:
+            return "it was not made for this pod"
+        if not claim.volume:
+            return "it is not bound to a volume"
+        users = self._users[key]
+        shared = (
+            users > 1 and SOLE_MODE not in claim.modes and ONE_NODE_MODES.issuperset(claim.modes)
+        )
+        return f"{users} pods share it, and one node alone may write it" if shared else ""
+
+    def _placing(self, placing: Placing, volumes: Iterable[Volume]) -> Placing:
+        """Return one object for equal placings, as decoding does."""
+        reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
+        if not reaches:
+            return placing
+        ordered = tuple(sorted(reaches, key=repr)) if len(reaches) > 1 else tuple(reaches)
+        found = self._placings.get((placing, ordered))
+        if found is None:
+            found = self._placings[placing, ordered] = replace(placing, volumes=ordered)
+        return found

@@ -1,0 +1,1 @@
+"""First-fit decreasing: where pods would go."""

@@ -1,0 +1,52 @@
+"""The ground that pods are packed on: the nodes in first-fit order, and what is used on them.
+
+Ebb's own taint is set aside here, once for all: a node that must stay is released anyway, so its
+mark keeps no pod from it. All ids of nodes are places in `nodes`.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from core.marks.taints import without_our_taint
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.resources import Resources
+
+SHARE_SCALE: Final = 2**40
+"""Shares are compared as whole parts of this; finer differences count as ties."""
+
+
+class Ground:
+    """Nodes fullest first by dominant share of their own allocatable, then by name."""
+
+    def __init__(self, cluster: Cluster, taint_key: str, closed: Collection[str] = ()) -> None:
+        """Order the nodes, sum up the requests on them; those named in *closed* take no pods."""
+        self.closed = frozenset(closed)
+        used = cluster.used()
+        self.nodes: list[Node] = sorted(
+            (without_our_taint(node, taint_key) for node in cluster.nodes),
+            key=lambda node: (-dominant_share(used[node.name], node.allocatable), node.name),
+        )
+        self.ids = {node.name: number for number, node in enumerate(self.nodes)}
+        self.used: list[Resources] = [used[node.name] for node in self.nodes]
+
+    def share(self, node: int) -> int:
+        """Return the dominant share of the node's requests, in parts of SHARE_SCALE."""
+        return dominant_share(self.used[node], self.nodes[node].allocatable)
+
+
+def dominant_share(requests: Resources, whole: Resources) -> int:
+    """Return the largest share of *whole* in CPU, memory or an extended resource.
+
+    In parts of SHARE_SCALE, rounded down; of what *whole* does not have, nothing counts.
+    """
+    share = max(
+        requests.cpu_millis * SHARE_SCALE // max(whole.cpu_millis, 1),
+        requests.memory_bytes * SHARE_SCALE // max(whole.memory_bytes, 1),
+    )
+    if requests.extended:
+        have = dict(whole.extended)
+        for name, amount in requests.extended:
+            if have.get(name):
+                share = max(share, amount * SHARE_SCALE // have[name])
+    return share

@@ -1,0 +1,68 @@
+"""Pods that ask for as much and of their node the same: groups, by object and then by value.
+
+Packing knows them as kinds, each with the nodes that may take its pods.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+
+Groups = Sequence[Sequence[Pod]]
+"""Pods, those with equal requests and templates together."""
+
+
+@dataclass(slots=True)
+class Kind:
+    """Pods with equal requests and template."""
+
+    request: int
+    admitting: list[int]
+    """Nodes that admit the template, in first-fit order."""
+    allowed: list[int]
+    """Those among them with room for the smallest pod of the template at the start."""
+    scanned: int = 0
+    fits: list[int] = field(default_factory=list)
+    """Those of the scanned that had room when they were scanned."""
+    head: int = 0
+    """Entries of `fits` before this one never fit again."""
+
+
+def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Group pods by the objects of their requests and template, in the order of *pods*.
+
+    Most pods share these objects with others, so objects are told apart before values: hashing
+    150,000 values costs more than the whole packing.
+    """
+    groups: dict[tuple[int, int], list[Pod]] = {}
+    for pod in pods:
+        key = id(pod.requests), id(pod.placing)
+        members = groups.get(key)
+        if members is None:
+            groups[key] = [pod]
+        else:
+            members.append(pod)
+    return list(groups.values())
+
+
+def templates(groups: Groups) -> list[Placing]:
+    """Return the distinct templates in an order that does not depend on the pods' order."""
+    return sorted({members[0].placing for members in groups}, key=repr)
+
+
+def grouped(
+    groups: Groups, numbers: Mapping[Placing, int]
+) -> dict[tuple[Resources, int], list[Pod]]:
+    """Put groups together that are alike by value, each by namespace and name."""
+    found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
+    for members in groups:
+        key = members[0].requests, numbers[members[0].placing]
+        found.setdefault(key, []).append(members)
+    return {key: _merged(parts) for key, parts in found.items()}
+
+
+def _merged(parts: Sequence[Sequence[Pod]]) -> list[Pod]:
+    pods = [pod for members in parts for pod in members]
+    return pods if len(parts) == 1 else sorted(pods, key=lambda pod: (pod.namespace, pod.name))

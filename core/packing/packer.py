@@ -1,0 +1,281 @@
+"""First-fit decreasing (thesis 4.7.1): where pods would go.
+
+The order is part of the specification, so that every answer repeats:
+
+- pods: largest first by dominant share of the cluster's capacity (CPU, memory, extended
+  resources), then by the whole request, then by template, then by namespace/name;
+- nodes: fullest first by dominant share of their own capacity at the start, then by name.
+
+Amounts are vectors (core.packing.vectors): one integer for all resources. Two facts make it fast.
+While pods are placed, free space only falls: a node that refused a pod refuses every pod like it,
+so a scan never turns back. And pods of one kind (equal requests, equal template) share one list of
+the nodes that fit them, in first-fit order, found on demand.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.capacity.usable import NOTHING, Amount
+from core.fit.kinds import NodeKinds
+from core.fit.neighbours import Topology, topology
+from core.fit.rules import RULES
+from core.fit.tallies import Group
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.ground import Ground, dominant_share
+from core.packing.groups import Groups, Kind, alike, grouped, templates
+from core.packing.vectors import Vectors, lane_minimum
+
+NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
+SCAN_NODES: Final = 64
+"""How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
+Admitting = Callable[[Placing], list[int]]
+"""Returns the ids of the nodes that admit a template, in first-fit order."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Where a set of pods would go: nothing has happened yet."""
+
+    placements: list[tuple[int, int]]
+    """(pod id, node id) in packing order."""
+    unplaced: list[int]
+    """Pod ids that found no node."""
+    left: dict[int, int]
+    """Free vector of every node that would receive pods, afterwards."""
+    refused: dict[int, set[str]] = field(default_factory=dict)
+    """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
+
+
+class Packer:
+    """The free space of a cluster, and first-fit decreasing on it.
+
+    Nodes and pods are known by whole numbers: node ids count in first-fit order, pod ids in
+    packing order. `nodes` and `pods` give the objects back, `on` the pod ids on each node.
+    Only pods that may move, or that are pending, have ids; the rest is part of what is used.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ground: Ground,
+        *,
+        movable: Groups,
+        spare: Sequence[Pod] = (),
+        admitting: Admitting | None = None,
+        whole: Resources | None = None,
+    ) -> None:
+        """Index *cluster*, which stands on *ground*.
+
+        *movable*: pods that may be placed, those in one group alike by requests and template and
+        in the order of their names (`alike`).
+        *spare* are pods that do not exist, for whom room is kept: they are packed as the others.
+        *admitting* names the nodes that admit a template, None: as the rules of fit say; *whole*
+        is what shares of pods are of, None: what all nodes offer.
+        """
+        self.nodes, self.node_ids = ground.nodes, ground.ids
+        self._vectors = Vectors(cluster.pods, cluster.nodes)
+        self.guard = self._vectors.guard
+        self.free = [
+            self.guard
+            | (0 if node.name in ground.closed else self._vectors.of(node.allocatable - used))
+            for node, used in zip(ground.nodes, ground.used, strict=True)
+        ]
+        self._admitting = admitting
+        self.pods, self._kind_of = self._order_pods([*movable, *alike(spare)], whole)
+        keys = {pod.key for pod in spare}
+        self.spare = frozenset(n for n, pod in enumerate(self.pods) if keys and pod.key in keys)
+        self.on: list[list[int]] = [[] for _ in self.nodes]
+        for number, pod in enumerate(self.pods):
+            if pod.node is not None:
+                self.on[self.node_ids[pod.node]].append(number)
+        self._spare_at: dict[int, int] = {}
+        self._topology = topology(cluster, self.nodes, self.pods)
+
+    def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
+        whole = given or Resources.total(node.allocatable for node in self.nodes)
+        placings = {placing: number for number, placing in enumerate(templates(groups))}
+        found = grouped(groups, placings)
+        ranked = sorted(
+            (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
+            for requests, placing in found
+        )
+        kinds = self._kinds(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
+        pods: list[Pod] = []
+        kind_of: list[Kind] = []
+        for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
+            members = found[requests, placing]
+            pods += members
+            kind_of += [kind] * len(members)
+        return pods, kind_of
+
+    def _kinds(
+        self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]
+    ) -> list[Kind]:
+        """Make the kinds; nodes without room for the least that a template's pods ask are out."""
+        least: dict[int, int] = {}
+        for vector, placing in ranked:
+            least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
+        admits = self._admitting or NodeKinds(self.nodes, placings).allowing
+        guard, free = self.guard, self.free
+        admitting = {number: admits(placing) for placing, number in placings.items()}
+        allowed = {
+            number: [node for node in ids if free[node] - least[number] & guard == guard]
+            for number, ids in admitting.items()
+        }
+        return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
+
+    def attempt(
+        self, pods: Iterable[int], leaving: int = -1, barred: frozenset[int] = frozenset()
+    ) -> Attempt:
+        """Place *pods* (ascending ids) on nodes other than *leaving* and *barred*; see Attempt.
+
+        A pod without a place does not end the attempt, so that all of them are known.
+        """
+        away = barred | {leaving}
+        if self._topology is not None:
+            pods = list(pods)
+            if self._topology.involves(pods):
+                return self._attempt_among(pods, away, self._topology)
+        guard, free, kind_of = self.guard, self.free, self._kind_of
+        left: dict[int, int] = {}
+        result = Attempt([], [], left)
+        known: Kind | None = None
+        place = request = 0
+        fits: list[int] = []
+        for pod in pods:
+            kind = kind_of[pod]
+            if kind is not known:
+                known, request, fits = kind, kind.request, kind.fits
+                place = self._head(kind)
+            while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
+                node = fits[place]
+                if node not in away:
+                    remaining = (left.get(node) or free[node]) - request
+                    if remaining & guard == guard:
+                        left[node] = remaining
+                        result.placements.append((pod, node))
+                        break
+                place += 1
+            else:
+                result.unplaced.append(pod)
+        return result
+
+    def _attempt_among(self, pods: list[int], away: frozenset[int], topology: Topology) -> Attempt:
+        """Do the same where other pods matter to some of the pods: on trial in the Topology.
+
+        A node that was refused to such a pod may admit the next one, so no place is skipped.
+        """
+        result = Attempt([], [], {})
+        topology.lift(pods)
+        known: Kind | None = None
+        start = 0
+        for pod in pods:
+            kind, group = self._kind_of[pod], topology.group(pod)
+            if kind is not known:
+                known, start = kind, self._head(kind)
+            place, refused = self._find(kind, start, result.left, away, group)
+            if group is None:
+                start = place
+            if place == len(kind.fits):
+                result.unplaced.append(pod)
+                result.refused[pod] = refused
+                continue
+            node = kind.fits[place]
+            result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
+            result.placements.append((pod, node))
+            topology.put(pod, node)
+        topology.undo()
+        return result
+
+    def _find(
+        self,
+        kind: Kind,
+        place: int,
+        left: dict[int, int],
+        barred: frozenset[int],
+        group: Group | None,
+    ) -> tuple[int, set[str]]:
+        """Return the first place in `fits`, from *place* on, that takes a pod of the group.
+
+        It is the length of `fits` if there is none; and the rules that refused nodes with room.
+        """
+        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
+        refused: set[str] = set()
+        while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
+            node = fits[place]
+            if node not in barred and ((left.get(node) or free[node]) - request) & guard == guard:
+                why = group.refusal(node) if group is not None else None
+                if why is None:
+                    break
+                refused.add(why)
+            place += 1
+        return place, refused
+
+    def _head(self, kind: Kind) -> int:
+        """Step over entries that have filled up for good since they were scanned."""
+        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
+        head = kind.head
+        while head < len(fits) and (free[fits[head]] - request) & guard != guard:
+            head += 1
+        kind.head = head
+        return head
+
+    def _scan(self, kind: Kind) -> bool:
+        """Find the next nodes with room for the kind; False: there are none."""
+        guard, free, request = self.guard, self.free, kind.request
+        allowed, found = kind.allowed, kind.fits
+        known = len(found)
+        while len(found) == known and kind.scanned < len(allowed):
+            block = allowed[kind.scanned : kind.scanned + SCAN_NODES]
+            found += [node for node in block if (free[node] - request) & guard == guard]
+            kind.scanned += len(block)
+        return len(found) > known
+
+    def commit(self, attempt: Attempt, leaving: int = -1) -> None:
+        """Carry the attempt out; *leaving* takes no pods from now on and has none."""
+        for node, vector in attempt.left.items():
+            self.free[node] = vector
+        for pod, node in attempt.placements:
+            insort(self.on[node], pod)
+            if pod in self.spare:
+                self._spare_at[pod] = node
+        if self._topology is not None:
+            self._topology.move(attempt.placements)
+        if leaving >= 0:
+            self.free[leaving] = self.guard
+            self.on[leaving] = []
+
+    def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
+        """Return (node id, CPU and memory) where there would be more; headroom is no load."""
+        left = dict(attempt.left) if self.spare else attempt.left
+        for pod, node in attempt.placements if self.spare else ():
+            if pod in self.spare:
+                left[node] += self._kind_of[pod].request
+        free, of = self.free, self._vectors.amount
+        more = ((node, of(free[node] - vector)) for node, vector in left.items())
+        return [(node, amount) for node, amount in more if amount != NOTHING]
+
+    def spared(self, pod: int, leaving: int) -> bool:
+        """Say whether the pod would have found room, were none kept for pods that do not exist."""
+        kind, guard = self._kind_of[pod], self.guard
+        group = self._topology.group(pod) if self._topology is not None else None
+        held = ((at, self._kind_of[spare].request) for spare, at in self._spare_at.items())
+        return any(
+            at in kind.admitting and (self.free[at] + kept - kind.request) & guard == guard
+            for at, kept in held
+            if at != leaving and (group is None or group.refusal(at) is None)
+        )
+
+    def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
+        """Say in words what kept the pod from every node but *leaving* in the attempt."""
+        if self._kind_of[pod].admitting in ([], [leaving]):
+            return NOT_ADMITTED
+        if refused := attempt.refused.get(pod):
+            rules = ", ".join(sorted(refused))
+            return f"every other node that admits it and has room is refused by: {rules}"
+        return "no other node that admits it has room"

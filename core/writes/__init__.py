@@ -1,0 +1,1 @@
+"""What is to be written on Nodes and Pods, given a plan."""

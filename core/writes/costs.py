@@ -1,0 +1,139 @@
+"""Which pods a scale-in should take first: those of ReplicaSets on marked nodes; pure.
+
+Of pods that are bound and ready the ReplicaSet controller deletes those of the lowest cost first.
+So a scale-in that comes anyway, an HPA's too, empties marked nodes, and nothing is evicted.
+Source: kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost, which asks
+to write it seldom: here it is once for each pod and mark.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.mark import mark_of, marked_since
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+
+OWNER_KIND: Final = "ReplicaSet"
+"""No other controller of Kubernetes reads the cost."""
+COST_MIN: Final = -2_000_000_000
+"""Costs are 32-bit; there is room below for a person who wants a pod to go before these."""
+COST_MAX: Final = -1
+"""A pod without a cost counts as 0."""
+COST_STEP_SECONDS: Final = 600
+"""Marks of one step are of one age; so the costs reach COST_MAX after the year 2100 only."""
+COSTS_A_STEP: Final = 256
+"""Nodes of one age still get costs of their own, so that one empties before the next."""
+
+
+class CostKind(StrEnum):
+    """What a write is for; a metric's label."""
+
+    SET = "set"
+    CLEAR = "clear"
+
+
+@dataclass(frozen=True, slots=True)
+class CostWrite:
+    """One merge patch of one Pod's annotations."""
+
+    kind: CostKind
+    namespace: str
+    name: str
+    seen: tuple[str | None, ...]
+    """What stood on the pod when this was decided (cost_traces)."""
+    annotations: Mapping[str, str | None]
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    def merge_patch(self, version: str) -> dict[str, Any]:
+        """Return the patch on a resourceVersion; null removes a key."""
+        annotations = dict(self.annotations)
+        return {"metadata": {"resourceVersion": version, "annotations": annotations}}
+
+
+def cost_of(node: Node) -> int:
+    """Return the cost of a marked node's pods: below every default, older marks lower."""
+    age_steps = marked_since(node) // COST_STEP_SECONDS
+    of_node = zlib.crc32(node.name.encode()) % COSTS_A_STEP
+    return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
+
+
+def cost_traces(pod: Pod) -> tuple[str | None, ...]:
+    """Return everything on the pod that a decision about its cost rests on."""
+    going = "terminating" if pod.terminating else None
+    return (
+        pod.uid,
+        pod.node,
+        pod.owner_kind,
+        pod.deletion_cost,
+        pod.deletion_cost_ours,
+        going,
+    )
+
+
+def decide_costs(cluster: Cluster, *, enabled: bool) -> tuple[CostWrite, ...]:
+    """Return the writes that bring the pods' costs to where the marks want them.
+
+    What is to be taken away comes first, by pod; then the pods of the oldest marks. All follows
+    from what stands in the cluster, so that any leader cleans up what another one has left, and
+    applied to its own answer it leaves nothing to write. A cost that is not ours is never touched,
+    and what is ours is not written anew: pods do not move, so it stays right.
+    """
+    marked = {one.name: one for one in cluster.nodes if enabled and mark_of(one.labels)}
+    concerned = [
+        pod
+        for pod in cluster.pods
+        if (pod.deletion_cost_ours is not None or pod.node in marked) and not pod.terminating
+    ]
+    clears = [pod for pod in concerned if _to_clear(pod, marked)]
+    sets = [pod for pod in concerned if _to_set(pod, marked)]
+    return (*map(_clear, clears), *_sets(sets, marked))
+
+
+def _to_clear(pod: Pod, marked: Mapping[str, Node]) -> bool:
+    """Say whether our trace goes: the mark has gone, or a person has written another cost.
+
+    A cost of ours that a person took away, and nothing more, stays away as long as the mark: its
+    trace says that it was written once.
+    """
+    ours = pod.deletion_cost_ours
+    return ours is not None and (
+        pod.node not in marked or pod.deletion_cost not in (None, ours) or not _goes_by_cost(pod)
+    )
+
+
+def _to_set(pod: Pod, marked: Mapping[str, Node]) -> bool:
+    untouched = pod.deletion_cost is None and pod.deletion_cost_ours is None
+    return untouched and pod.node in marked and _goes_by_cost(pod)
+
+
+def _goes_by_cost(pod: Pod) -> bool:
+    """Say whether a scale-in asks for the cost, and the node waits for the pod."""
+    return pod.owner_kind == OWNER_KIND and not pod.stays_with_node
+
+
+def _clear(pod: Pod) -> CostWrite:
+    annotations: dict[str, str | None] = {COST_OURS_ANNOTATION: None}
+    if pod.deletion_cost == pod.deletion_cost_ours:
+        annotations[COST_ANNOTATION] = None
+    return CostWrite(CostKind.CLEAR, pod.namespace, pod.name, cost_traces(pod), annotations)
+
+
+def _sets(pods: Iterable[Pod], marked: Mapping[str, Node]) -> list[CostWrite]:
+    costs = {name: cost_of(node) for name, node in marked.items()}
+    found = ((costs[pod.node or ""], pod) for pod in pods)
+    ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
+    return [_set(pod, cost) for cost, pod in ordered]
+
+
+def _set(pod: Pod, cost: int) -> CostWrite:
+    annotations = {COST_ANNOTATION: str(cost), COST_OURS_ANNOTATION: str(cost)}
+    return CostWrite(CostKind.SET, pod.namespace, pod.name, cost_traces(pod), annotations)

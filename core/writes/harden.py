@@ -1,0 +1,243 @@
+"""May a soft mark become a hard one, or would the NoSchedule taint make other pods wait or go.
+
+Source: Kubernetes' DaemonSet controller (its pods need the toleration like all others), the
+scheduler's topology spread, which by default counts tainted nodes as domains, and its preemption,
+which does not look at nodes with a taint that the pod does not tolerate.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from core.capacity.reaches import plain
+from core.engine.waiting import shape
+from core.fit.kinds import NodeKinds
+from core.fit.rules import tolerates
+from core.marks.mark import Mark, mark_of
+from core.marks.taints import without_our_taint
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.leaving import going
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.reason import Blocker
+
+DAEMON_SET: Final = "DaemonSet"
+PAUSE_SECONDS: Final = 300
+"""How long a mark stays soft after what made it so has ended: the scheduler tries every pod that
+waits at least that often, and marks must not change with every pod."""
+SHAPES_MAX: Final = 256
+"""Different placings, or pods that wait, of which each is looked at; with more all marks stay
+soft."""
+
+Against = Mapping[str, tuple[Blocker, ...]]
+"""By marked node: why its mark must not be hard."""
+Spoken = Mapping[str, tuple[int, Blocker]]
+"""By marked node: when something that comes and goes last spoke against a hard mark, and what."""
+
+
+class _Ground(NamedTuple):
+    """What the rules that come and go rest on."""
+
+    cluster: Cluster
+    taint_key: str
+    marked: Sequence[Node]
+    """With our taint set aside."""
+
+
+def refusals(
+    cluster: Cluster, taint_key: str, stuck: Iterable[tuple[Pod, str]] = ()
+) -> dict[str, tuple[Blocker, ...]]:
+    """Return what speaks against a hard mark now, for every marked node.
+
+    *stuck* are pods that wait, and why a hard mark may be what keeps them (core.engine.waiting).
+    """
+    marked = [node for node in cluster.nodes if mark_of(node.labels) is not None]
+    if not marked:
+        return {}
+    found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
+    for name, message, pod in _daemons(cluster, taint_key):
+        if name in found:
+            found[name].append(Blocker("hard-daemonset", message, pod))
+    for name, message in _domains_closed(cluster, marked):
+        found[name].append(Blocker("hard-spread", message))
+    ground = _Ground(cluster, taint_key, [without_our_taint(node, taint_key) for node in marked])
+    for name, message, key in _kept_waiting(ground, stuck):
+        found[name].append(Blocker("hard-waiting", message, key))
+    for name, message, key in _preempting(ground):
+        found[name].append(Blocker("hard-preemption", message, key))
+    return {name: tuple(blockers) for name, blockers in found.items()}
+
+
+PASSING: Final = ("hard-waiting", "hard-preemption")
+"""What comes and goes with single pods."""
+
+
+def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:
+    """Return the memory after a look that *found* what speaks against hard marks."""
+    kept = {
+        name: (min(at, now_seconds), blocker)
+        for name, (at, blocker) in spoken.items()
+        if name in found and now_seconds - at < PAUSE_SECONDS
+    }
+    for name, blockers in found.items():
+        for blocker in blockers:
+            if blocker.code in PASSING:
+                kept[name] = now_seconds, blocker
+    return kept
+
+
+def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tuple[Blocker, ...]]:
+    """Add what spoke against a hard mark a short time ago."""
+    paused = dict(found)
+    for name, (at, blocker) in spoken.items():
+        if at < now_seconds and name in paused:
+            message = f"{blocker.message}; that was {now_seconds - at} s ago"
+            paused[name] = (*paused[name], blocker._replace(message=message))
+    return paused
+
+
+def _daemons(cluster: Cluster, taint_key: str) -> Iterable[tuple[str, str, str]]:
+    taint = Taint(taint_key, "1", Effect.NO_SCHEDULE)
+    for pod in cluster.pods:
+        if pod.owner_kind != DAEMON_SET or pod.node is None:
+            continue
+        if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
+            message = f"DaemonSet {pod.owner_name} does not tolerate the taint {taint_key}"
+            yield pod.node, message, pod.key
+
+
+def _domains_closed(cluster: Cluster, marked: Iterable[Node]) -> Iterable[tuple[str, str]]:
+    keys = {
+        one.topology_key
+        for pod in cluster.pods
+        for one in pod.company.spread
+        if not one.honor_taints
+    }
+    for key in sorted(keys):
+        open_domains = _domains(cluster.nodes, key)
+        for node in marked:
+            domain = node.labels.get(key)
+            if domain is not None and domain not in open_domains:
+                message = f"pods spread over {key} would count {domain}, which no pod could enter"
+                yield node.name, message
+
+
+def _domains(nodes: Iterable[Node], key: str) -> frozenset[str]:
+    """Return the domains that have a node without a mark: those stay open to all pods.
+
+    A soft mark counts too: all of a domain's nodes may become hard in one pass.
+    """
+    return frozenset(
+        node.labels[key]
+        for node in nodes
+        if key in node.labels and mark_of(node.labels) is None and not node.unschedulable
+    )
+
+
+def _kept_waiting(
+    ground: _Ground, stuck: Iterable[tuple[Pod, str]]
+) -> Iterable[tuple[str, str, str]]:
+    """Yield the marked nodes that would take a pod that waits, one pod each."""
+    shapes: dict[tuple[Placing, Resources], tuple[str, str]] = {}
+    for pod, message in stuck:
+        if len(shapes) <= SHAPES_MAX:
+            shapes.setdefault(shape(pod), (message, pod.key))
+    kinds = NodeKinds(ground.marked, [placing for placing, _ in shapes])
+    left = set(range(len(ground.marked)))
+    for alike, (message, key) in shapes.items():
+        for number in sorted(left & _takers(ground, kinds, alike, count=len(shapes))):
+            left.discard(number)
+            yield ground.marked[number].name, message, key
+
+
+def _takers(
+    ground: _Ground, kinds: NodeKinds, alike: tuple[Placing, Resources], *, count: int
+) -> set[int]:
+    """Return the marked nodes that would take such a pod if it were alone; all, of too many."""
+    if count > SHAPES_MAX:
+        return set(range(len(ground.marked)))
+    placing, requests = alike
+    return {
+        number
+        for number in kinds.allowing(placing)
+        if requests.fits_in(ground.marked[number].allocatable)
+    }
+
+
+def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
+    """Yield the marked nodes that a pod would have to do without that may preempt others instead.
+
+    For each placing the largest pods of more than the lowest priority must find room on a node
+    that is open and not marked. A hard mark on a node that could not take them takes them nothing.
+    """
+    largest = _largest(ground.cluster)
+    if not largest:
+        return
+    rooms = _rooms(ground.cluster)
+    looked_at = list(largest)[: SHAPES_MAX + 1]
+    kinds, open_kinds = (
+        NodeKinds(nodes, looked_at) for nodes in (ground.marked, [node for node, _ in rooms])
+    )
+    left = set(range(len(ground.marked)))
+    for placing in looked_at:
+        for pod in largest[placing]:
+            alike = placing, pod.requests
+            found = left & _takers(ground, kinds, alike, count=len(largest))
+            if not found or (
+                len(largest) <= SHAPES_MAX
+                and any(
+                    pod.requests.fits_in(rooms[number][1])
+                    for number in open_kinds.allowing(placing)
+                )
+            ):
+                continue
+            message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
+            left -= found
+            yield from ((ground.marked[number].name, message, pod.key) for number in sorted(found))
+
+
+def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
+    """Return by placing, volumes set aside, the pods that ask for most of a resource.
+
+    Of those whose priority is above the lowest: the others have nobody to preempt.
+    """
+    movers = [pod for pod in cluster.pods if not pod.stays_with_node]
+    lowest = min((pod.priority for pod in movers), default=0)
+    most: dict[Placing, dict[str, tuple[tuple[int, ...], str, Pod]]] = {}
+    bare: dict[Placing, Placing] = {}
+    for pod in movers:
+        if pod.priority == lowest:
+            continue
+        if (placing := bare.get(pod.placing)) is None:
+            placing = bare[pod.placing] = plain(pod.placing)
+        best, asked = most.setdefault(placing, {}), pod.requests
+        amounts = [("cpu", asked.cpu_millis), ("memory", asked.memory_bytes)]
+        amounts += [("ephemeral-storage", asked.ephemeral_bytes), *asked.extended]
+        for name, amount in amounts:
+            rank = (amount, asked.cpu_millis, asked.memory_bytes)
+            if name not in best or (rank, pod.key) > best[name][:2]:
+                best[name] = rank, pod.key, pod
+    return {
+        placing: tuple({pod.key: pod for _, _, pod in best.values()}.values())
+        for placing, best in most.items()
+    }
+
+
+def _rooms(cluster: Cluster) -> list[tuple[Node, Resources]]:
+    """Return the nodes without a mark that take pods, and what is free on them."""
+    used = cluster.used()
+    return [
+        (node, node.allocatable - used[node.name])
+        for node in cluster.nodes
+        if mark_of(node.labels) is None
+        and node.ready
+        and not (node.unschedulable or node.unreadable or node.virtual or going(node))
+    ]
+
+
+def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:
+    """Return what the mark of a node should be that has had one for so long."""
+    if hard_after_seconds is None or against or age_seconds < hard_after_seconds:
+        return Mark.SOFT
+    return Mark.HARD

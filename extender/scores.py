@@ -1,0 +1,40 @@
+"""Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
+
+from typing import Final
+
+from core.marks.mark import Mark
+from core.model.resources import Resources
+
+SCORE_MAX: Final = 10
+
+SCORE_MARKED_SOFT_MAX: Final = 1
+"""Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
+
+
+def score_marked(mark: Mark, rank: int, marked: int) -> int:
+    """Score a marked node: hard 0; soft 0 for the older half of the marks and 1 for the younger.
+
+    *rank* counts the marked nodes from the first marked (0) to the last (*marked* - 1). Two steps
+    suffice: pods avoid the node first that is nearest to being empty, and no unmarked node can
+    come below.
+    """
+    if mark is Mark.HARD or rank * 2 < marked:
+        return 0
+    return SCORE_MARKED_SOFT_MAX
+
+
+def score_pack(requests: Resources, allocatable: Resources) -> int:
+    """Score an unmarked node for `extender.score: pack`: 2 when empty to 10 when full.
+
+    The share is that of the scarcer of CPU and memory, by requests; steps are equal in width
+    and compared in whole numbers. Overcommitted nodes count as full.
+    """
+    low, steps = SCORE_MARKED_SOFT_MAX + 1, SCORE_MAX - SCORE_MARKED_SOFT_MAX
+    best = 0
+    for used, whole in (
+        (requests.cpu_millis, allocatable.cpu_millis),
+        (requests.memory_bytes, allocatable.memory_bytes),
+    ):
+        if whole > 0:
+            best = max(best, min(used * steps // whole, steps - 1))
+    return low + best

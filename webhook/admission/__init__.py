@@ -1,0 +1,1 @@
+"""The admission webhook: reviews answered, certificates kept."""

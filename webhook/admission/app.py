@@ -1,0 +1,35 @@
+"""The webhook's routes: read, ask, write."""
+
+from typing import Final
+
+from aiohttp import web
+
+from core.edge.http import Health, json_response, read_body
+from core.edge.http import make_app as make_bones
+from core.edge.metrics import Metrics
+from core.errors import InvalidInputError
+from core.marks.keys import TAINT_KEY
+from webhook.admission import wire
+
+MUTATE_PATH: Final = "/mutate-node"
+REVIEW_BYTES_MAX: Final = 3 * 1024**2
+"""As much as the API server takes of anybody; a Node that etcd stores is smaller."""
+
+
+def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> web.Application:
+    """Return the application: POST /mutate-node, health and metrics."""
+    app = make_bones(health, metrics)
+
+    async def mutate_node(request: web.Request) -> web.Response:
+        body = await read_body(request, REVIEW_BYTES_MAX)
+        with metrics.review_seconds.time():
+            try:
+                answer = wire.review(body, taint_key)
+            except InvalidInputError:
+                metrics.reviews.labels("refused").inc()
+                raise
+        metrics.reviews.labels("patched" if answer.patched else "unchanged").inc()
+        return json_response(answer.body)
+
+    app.router.add_post(MUTATE_PATH, mutate_node)
+    return app

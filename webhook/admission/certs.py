@@ -1,0 +1,201 @@
+"""The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the registration.
+
+Every replica signs its own leaf. What others may have written over ours, in the Secret or in the
+registration, is checked before it is used, and the leader puts in its place what works.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from core.edge import serving as wire
+from core.edge import tls
+from core.edge.clock import Clock
+from core.edge.kube.stores.trust import Secret
+from core.edge.logs import fields
+from core.edge.serving import Serving
+from core.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
+from webhook.admission.authority import KEYS, OLD_SECONDS, Trust, advance, begin
+
+ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
+"""On the Secret: any value asks for a new CA now; it is taken away when that has begun."""
+REPLACED: Final = "CertificateAuthorityReplaced"
+BUNDLE_MAX: Final = 8
+"""Certificates of one caBundle; others' come after ours and the surplus is left out."""
+TRIES_MAX: Final = 5
+ROUND_SECONDS: Final = 10.0
+"""How often the Secret and the registration are looked at."""
+SOON_SECONDS: Final = 1.0
+"""The same, as long as the API server would not trust this replica."""
+
+log = logging.getLogger("ebb.certs")
+
+
+class Secrets(Protocol):
+    """Where the CA is kept."""
+
+    async def read(self) -> Secret:
+        """Return the Secret. Raises: UnavailableError."""
+
+    async def write(
+        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
+    ) -> Secret:
+        """Replace what was read. Raises: ConflictError."""
+
+
+class Bundles(Protocol):
+    """Where the API server reads which CA to trust."""
+
+    async def bundles(self) -> list[bytes] | None:
+        """Return each webhook's caBundle; None when there is no registration."""
+
+    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
+        """Give every webhook this caBundle, if they still are *bundles*. Raises: ConflictError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The two objects in the cluster that hold certificates."""
+
+    secrets: Secrets
+    registration: Bundles
+
+
+Tell = Callable[[str, str], None]
+"""Takes an Event's reason and a note for people."""
+
+
+class Certificates:
+    """Keeps the server's certificate valid and the API server's trust in it."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        serving: Serving,
+        names: Sequence[str],
+        clock: Clock,
+        *,
+        soak_seconds: int,
+        tell: Tell = lambda *_: None,
+    ) -> None:
+        self._secrets, self._registration = stores.secrets, stores.registration
+        self._serving, self._names, self._clock = serving, names, clock
+        self._soak, self._tell = soak_seconds, tell
+        self._signed_by = b""
+        self._renew_at = 0
+        self._trusted: str | None = "its CA has not been looked for in the registration yet"
+
+    def why_not_ready(self) -> str | None:
+        """Return why the API server would not trust this replica, or None."""
+        if self._clock.unix_seconds() >= self._serving.valid_until:
+            return "no valid certificate"
+        return self._trusted
+
+    async def keep(self, leading: Callable[[], bool]) -> None:
+        """Renew and repair until cancelled; a fault is logged and the next round tries again."""
+        while True:
+            try:
+                await self.round(leading=leading())
+            except EbbError as fault:
+                log.warning("certificates", extra=fields(reason=str(fault)))
+            ready = self.why_not_ready() is None
+            await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
+
+    async def round(self, *, leading: bool) -> None:
+        """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
+        bundles = await self._registration.bundles()
+        secret, trust = await self._load(self._before(bundles or ()), leading=leading)
+        if leading:
+            trust = await self._advance(secret, trust, bundles or ())
+        if leading and bundles is not None:
+            wanted = self._wanted(trust, bundles)
+            if any(bundle != wanted for bundle in bundles):
+                await self._registration.write(bundles, wanted)
+                log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
+                bundles = [wanted for _ in bundles]
+        self._sign(trust)
+        self._judge(bundles)
+
+    def _judge(self, bundles: list[bytes] | None) -> None:
+        """Note whether the registration, if there is one, trusts the CA of our leaf."""
+        self._trusted = None
+        for bundle in bundles or ():
+            if self._signed_by not in tls.split(bundle):
+                self._trusted = "its CA is not in the registration's caBundle yet"
+
+    def _before(self, bundles: Sequence[bytes]) -> bytes:
+        """Return the CA whose leaves may still be served, should a new one have to be made."""
+        if self._signed_by:
+            return self._signed_by
+        found = (one for bundle in bundles for one in tls.split(bundle))
+        now = self._clock.unix_seconds()
+        return next((one for one in found if wire.lasts(one, now) and tls.is_ours(one)), b"")
+
+    async def _load(self, before: bytes, *, leading: bool) -> tuple[Secret, Trust]:
+        """Return the CA, and the Secret as it is now; make one where there is none of use.
+
+        Whoever finds the Secret empty makes one, the leader alone puts one in garbage's place. The
+        one *before* stays trusted. Raises: UnavailableError, InvalidInputError.
+        """
+        for _ in range(TRIES_MAX):
+            secret, now = await self._secrets.read(), self._clock.unix_seconds()
+            why, garbage = "there was none", not KEYS.isdisjoint(secret.data)
+            if garbage:
+                try:
+                    return secret, Trust.decode(secret.data, now)
+                except InvalidInputError as fault:
+                    why = f"the one in the Secret cannot be used: {fault}"
+                    if not leading:
+                        raise UnavailableError(f"{why}; the leader makes a new one") from fault
+            made = begin(now, before)
+            try:
+                written = await self._write(secret, made, secret.annotations)
+            except ConflictError:
+                continue  # another replica was faster: its CA is the one
+            log.warning("made a CA", extra=fields(reason=why))
+            if garbage:
+                self._tell(REPLACED, why)
+            return written, made
+        raise UnavailableError("the Secret with the CA changes all the time")
+
+    async def _write(self, secret: Secret, trust: Trust, annotations: Mapping[str, str]) -> Secret:
+        theirs = {name: value for name, value in secret.data.items() if name not in KEYS}
+        return await self._secrets.write(secret, theirs | trust.encode(), annotations)
+
+    async def _advance(self, secret: Secret, trust: Trust, bundles: Sequence[bytes]) -> Trust:
+        """Go to the next stage, and write what was put right when it was read."""
+        asked = ROTATE_ANNOTATION in secret.annotations
+        trusted = all(set(trust.bundle()) <= set(tls.split(bundle)) for bundle in bundles)
+        now = self._clock.unix_seconds()
+        after = advance(trust, now, self._soak, asked=asked, trusted=trusted)
+        ours = {name: value for name, value in secret.data.items() if name in KEYS}
+        if after.encode() != ours:
+            keep = dict(secret.annotations)
+            if after.next is not None:
+                keep.pop(ROTATE_ANNOTATION, None)
+            await self._write(secret, after, keep)
+            log.info("the CA's next stage", extra=fields(certificates=len(after.bundle())))
+        return after
+
+    def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
+        """Return our CAs, and after them whatever else is trusted and has not ended."""
+        now, ours = self._clock.unix_seconds(), trust.bundle()
+        others = []
+        for certificate in (one for bundle in bundles for one in tls.split(bundle)):
+            if not wire.lasts(certificate, now) or tls.is_ours(certificate):
+                continue
+            if certificate not in others:
+                others.append(certificate)
+        return b"".join((*ours, *others)[:BUNDLE_MAX])
+
+    def _sign(self, trust: Trust) -> None:
+        now = self._clock.unix_seconds()
+        if trust.ca.certificate == self._signed_by and now < self._renew_at:
+            return
+        leaf = tls.make_leaf(trust.ca, self._names, now)
+        self._serving.load(leaf)
+        self._signed_by = trust.ca.certificate
+        self._renew_at = now + OLD_SECONDS * 2 // 3
+        log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))

@@ -1,0 +1,160 @@
+"""AdmissionReview v1 of Nodes: bytes to a question, taints to a JSONPatch, answer to bytes; pure.
+
+The API server refuses the user's own write when a patch does not apply, in spite of
+`failurePolicy: Ignore`. So a patch is built from the object that was sent and nothing else, has
+no `test`, and names only what is there; others' taints go back byte for byte as they came.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from core.edge.decode.depth import decoded
+from core.errors import InvalidInputError
+from core.marks.keys import TAINT_KEY
+from core.marks.taints import desired_taints
+from core.model.node import Node, Taint
+from core.model.resources import Resources
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+KUBELETS: Final = "system:nodes"
+
+
+class _Meta(msgspec.Struct, gc=False):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, gc=False):
+    taints: list[msgspec.Raw] | None = None
+    """As they were sent: others' taints go back with every field that they came with."""
+
+
+class _Taint(msgspec.Struct, gc=False):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Object(msgspec.Struct, gc=False):
+    kind: str = ""
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec | None = None
+
+
+class _User(msgspec.Struct, gc=False):
+    groups: list[str] | None = None
+
+
+class _Request(msgspec.Struct, gc=False, rename="camel"):
+    uid: str
+    operation: str = ""
+    sub_resource: str = ""
+    user_info: _User = msgspec.field(default_factory=_User)
+    object: _Object | None = None
+
+
+class _Review(msgspec.Struct, gc=False, rename="camel"):
+    request: _Request
+    api_version: str = ""
+    kind: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(_Review)
+_TAINT: Final = msgspec.json.Decoder(_Taint)
+GOT_CHARACTERS_MAX: Final = 60
+"""Of what a caller sent in place of our kind, for the reply and the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back, and whether it changes the Node."""
+
+    body: bytes
+    patched: bool
+
+
+def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
+    """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
+
+    Pure, so a dry run is answered like any other. Raises: InvalidInputError.
+    """
+    try:
+        asked = decoded(_DECODER.decode, body)
+        patch = _patch(asked.request, taint_key)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise InvalidInputError("AdmissionReview", str(fault)) from fault
+    if not asked.request.uid:
+        raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: any text")
+    if asked.api_version != API_VERSION or asked.kind != KIND:
+        got = f"{asked.api_version} {asked.kind}"[:GOT_CHARACTERS_MAX]
+        raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
+    response: dict[str, Any] = {"uid": asked.request.uid, "allowed": True}
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(patch).decode()
+    document = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+    return Answer(orjson.dumps(document), patched=bool(patch))
+
+
+def _patch(request: _Request, taint_key: str) -> bytes | None:
+    """Return the operations; None when nothing is to change or the request is not ours to change.
+
+    NodeRestriction runs again after a webhook's change and refuses a kubelet's own request whose
+    taints differ, so kubelets' updates pass as they are.
+    Raises: msgspec.DecodeError, UnicodeDecodeError.
+    """
+    node = request.object
+    if node is None or node.kind not in ("", "Node") or request.sub_resource:
+        return None
+    if request.operation not in ("CREATE", "UPDATE"):
+        return None
+    if request.operation == "UPDATE" and KUBELETS in (request.user_info.groups or ()):
+        return None
+    sent = [bytes(taint) for taint in (node.spec.taints if node.spec else None) or ()]
+    before = tuple(_taint(taint) for taint in sent)
+    after = desired_taints(
+        Node(
+            name=node.metadata.name,
+            labels=node.metadata.labels or {},
+            annotations=node.metadata.annotations or {},
+            taints=before,
+            allocatable=Resources(),
+        ),
+        taint_key,
+    )
+    if after == before:
+        return None
+    taints = b",".join(_written(after, before, sent, taint_key))
+    if node.spec is None:
+        return b'[{"op":"add","path":"/spec","value":{"taints":[%b]}}]' % taints
+    # `add` on a member that exists replaces it (RFC 6902, 4.1): one operation serves both.
+    return b'[{"op":"add","path":"/spec/taints","value":[%b]}]' % taints
+
+
+def _taint(sent: bytes) -> Taint:
+    sent.decode()  # what is skipped over is not looked at, and all of it goes back
+    taint = _TAINT.decode(sent)
+    return Taint(taint.key or "", taint.value or "", taint.effect or "")
+
+
+def _written(
+    after: Iterable[Taint], before: Iterable[Taint], sent: Sequence[bytes], taint_key: str
+) -> Iterator[bytes]:
+    """Write the taints: others' as they were sent, in their order, and ours if it was right."""
+    pairs = list(zip(before, sent, strict=True))
+    others = (written for taint, written in pairs if taint.key != taint_key)
+    ours = {taint: written for taint, written in pairs if taint.key == taint_key}
+    for taint in after:
+        if taint.key != taint_key:
+            yield next(others)
+        else:
+            yield ours.get(taint) or orjson.dumps(
+                {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            )

@@ -1,0 +1,1 @@
+"""The engine at work: who leads, when it looks, how it writes."""

@@ -1,0 +1,179 @@
+"""One pass of the engine: look, judge, write; and what a leader remembers between passes."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from core.capacity.sums import RESOURCE_NAMES
+from core.config.settings import Config, Mode
+from core.edge.logs import fields
+from core.edge.metrics import Metrics
+from core.engine import step, waiting
+from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.plan import Plan, tightest
+from core.engine.survey import Survey
+from core.engine.work import always
+from core.marks.mark import Mark, mark_of
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.writes import harden
+from core.writes.costs import CostWrite
+from core.writes.nodes import Watch, decide
+from core.writes.write import Write, WriteKind, softened
+from webhook.engine.scalein import ScaleIn
+from webhook.engine.writers import BLIND, NodeWriter, Sight, Tell, Writers
+
+log = logging.getLogger("ebb.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """What one pass found and did."""
+
+    config: Config
+    """By which it was decided: it may be another one by the time that this is carried out."""
+    plan: Plan
+    candidates: Mapping[str, int]
+    pace: Pace
+    writes: tuple[Write, ...]
+    """In observe mode marks are among them that are only told."""
+    failed: int
+    costs: tuple[CostWrite, ...] = ()
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a leader has seen; a new one begins with nothing."""
+
+    first: int | None = None
+    """When it looked first, unix seconds."""
+    candidates: Mapping[str, int] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Since when pods wait for which there was a place (core.engine.waiting)."""
+    spoken: harden.Spoken = field(default_factory=dict)
+
+
+class Controller:
+    """Keeps what this leader has seen; everything else that lasts stands on the Nodes."""
+
+    def __init__(
+        self,
+        config: Config,
+        writer: NodeWriter,
+        *,
+        owner: str,
+        metrics: Metrics,
+        tell: Tell = lambda *_: None,
+        scale_in: ScaleIn | None = None,
+    ) -> None:
+        self.config = config
+        """In use; swapped by `configure` alone."""
+        self._writers = Writers(writer, metrics, tell)
+        self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
+        self.begin()
+
+    def begin(self) -> None:
+        """Lead anew: what was seen before, others may have changed meanwhile."""
+        self._seen = _Seen()
+        self._unmarked: set[str] = set()
+        """Nodes whose mark could not be written: their delay starts anew."""
+        self.doubts = False
+        """Pods wait for which there was a place, and hard marks may be what keeps them."""
+
+    def configure(self, config: Config) -> None:
+        """Go on with another configuration from the next pass on."""
+        self.config = config
+        if self._scale_in:
+            self._scale_in.configure(config)
+
+    async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
+        """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
+        return await self.carry_out(self.judge(cluster, now_seconds))
+
+    def judge(
+        self,
+        cluster: Cluster,
+        now_seconds: int,
+        in_time: Callable[[], bool] = always,
+    ) -> TickReport:
+        """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
+        config, seen = self.config, self._seen
+        if seen.first is None:
+            seen.first = now_seconds
+        unmarked, self._unmarked = self._unmarked, set()
+        known = {name: at for name, at in seen.candidates.items() if name not in unmarked}
+        survey = Survey(cluster, config, now_seconds)
+        seen.candidates = step.update_candidates(survey, known, now_seconds)
+        ready = step.due(seen.candidates, config.delay_seconds, now_seconds)
+        seen.memory = remember(seen.memory, survey, now_seconds)
+        held = pace(seen.memory, survey, now_seconds)
+        plan = step.judge(survey, due=ready, pace=held, in_time=in_time)
+        watch = Watch(now_seconds - seen.first, self._against_hard(survey, plan, now_seconds))
+        writes = decide(
+            cluster, plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
+        )
+        self._measure(cluster, plan)
+        costs = self._scale_in.judge(cluster) if self._scale_in else ()
+        return TickReport(config, plan, seen.candidates, held, writes, 0, costs)
+
+    def _against_hard(self, survey: Survey, plan: Plan, now_seconds: int) -> harden.Against:
+        seen, cluster = self._seen, survey.cluster
+        placed = frozenset(placement.pod for placement in plan.pending)
+        seen.waiting = waiting.look(seen.waiting, cluster, placed, now_seconds)
+        hard = any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes)
+        self.doubts = hard and bool(seen.waiting)
+        if self.config.hard_after_seconds is None:
+            return {}
+        stuck = waiting.stuck(cluster, seen.waiting, now_seconds, survey.reaches.beyond)
+        found = harden.refusals(cluster, self.config.taint_key, stuck)
+        seen.spoken = harden.remember(seen.spoken, found, now_seconds)
+        return harden.with_pause(found, seen.spoken, now_seconds)
+
+    async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
+        """Write; what fails or is dropped is decided anew by the next pass.
+
+        In mode observe no node is marked: all other writes take away what another mode has left.
+        """
+        observed = report.config.mode is Mode.OBSERVE
+        told = [write for write in report.writes if observed and write.kind is WriteKind.MARK]
+        for write in told:
+            log.info("would write", extra=fields(node=write.node, reason=write.note))
+        wanted = [write for write in report.writes if write not in told]
+        batch = await self._writers.carry_out(wanted, report.config.taint_key, sight)
+        self._unmarked.update(write.node for write in batch.failed if write.kind is WriteKind.MARK)
+        failed = len(batch.failed)
+        if self._scale_in:
+            failed += await self._scale_in.carry_out(report.costs, batch.why_not)
+        return replace(report, failed=failed)
+
+    async def soften(self, nodes: Iterable[Node]) -> None:
+        """Let no hard mark stand while nobody can tell what it does."""
+        writes = softened(nodes, "no pass can be made")
+        await self._writers.carry_out(writes, self.config.taint_key, BLIND)
+
+    def _measure(self, cluster: Cluster, plan: Plan) -> None:
+        marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)
+        self._metrics.marked_nodes.set(marked)
+        self._metrics.removable_nodes.set(len(plan.removals))
+        reasons: dict[str, int] = {}
+        for kept in plan.kept:
+            for code in {blocker.code for blocker in kept.blockers}:
+                reasons[code] = reasons.get(code, 0) + 1
+        self._metrics.kept_nodes.clear()
+        for code, count in reasons.items():
+            self._metrics.kept_nodes.labels(code).set(count)
+        self._measure_reaches(plan)
+
+    def _measure_reaches(self, plan: Plan) -> None:
+        metrics = self._metrics
+        for gauge in (metrics.reach_nodes, metrics.reach_requests, metrics.reach_threshold):
+            gauge.clear()
+        for one in tightest(plan.reaches):
+            now = one.before
+            metrics.reach_nodes.labels(one.name).set(now.nodes)
+            for resource, used, whole, share in zip(
+                RESOURCE_NAMES, now.requests, now.usable, one.enter, strict=True
+            ):
+                metrics.reach_requests.labels(one.name, resource).set(used / whole if whole else 0)
+                metrics.reach_threshold.labels(one.name, resource).set(float(share))

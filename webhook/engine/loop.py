@@ -1,0 +1,184 @@
+"""When the engine looks: at its interval, and at once when something cannot wait.
+
+Whatever a pass meets, it ends neither the program nor this replica's lead: it is logged, counted,
+and tried again after a growing wait.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from core.edge.clock import Clock
+from core.edge.logs import fields
+from core.edge.metrics import Metrics
+from core.engine.waiting import WAIT_SECONDS
+from webhook.engine.controller import Controller, TickReport
+from webhook.engine.writers import Sight
+from webhook.view.view import ClusterView
+
+STALE_SECONDS: Final = 180
+"""Nothing is decided on a view without news for longer; bookmarks come about once a minute."""
+PAUSE_SECONDS: Final = 0.1
+"""Between two passes, however much cannot wait: what comes together is judged together."""
+PASS_SECONDS_MAX: Final = 10.0
+"""After this a pass tries no further node. A pass over 15,000 nodes takes about a second."""
+PLAN_SECONDS_MAX: Final = 20.0
+"""Nothing is marked, hardened or handed over on a look at the cluster that is older."""
+FAILURE_SECONDS_MIN: Final = 1.0
+FAILURE_SECONDS_MAX: Final = 30.0
+"""The wait after a pass that failed; it doubles from one to the next."""
+LOOK_SHARE: Final = 5
+"""One part in so many of the time, at most, goes into whether pods can wait."""
+
+log = logging.getLogger("ebb.loop")
+
+
+class Loop:
+    """Passes of the engine over the view, as long as this replica leads."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        controller: Controller,
+        clock: Clock,
+        metrics: Metrics,
+        leading: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """*leading*: false at once when the process wakes after its lead has ended."""
+        self._view, self._controller = view, controller
+        self._clock, self._metrics, self._leading = clock, metrics, leading
+        self._writing: set[asyncio.Task[TickReport]] = set()
+        self.pause_seconds = PAUSE_SECONDS
+        """How long the next pass waits at least."""
+
+    def why_stale(self) -> str | None:
+        """Return why nothing is decided on the view now, or None."""
+        return self._view.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
+
+    async def run(self) -> None:
+        """Run passes until cancelled; nothing is written after that."""
+        self._controller.begin()
+        lookout = asyncio.create_task(self._look_out())
+        try:
+            while True:
+                await asyncio.sleep(self.pause_seconds)
+                await self._until_due()
+                await self.step()
+        finally:
+            lookout.cancel()
+            for task in self._writing:
+                task.cancel()
+            await asyncio.gather(lookout, *self._writing, return_exceptions=True)
+
+    async def step(self) -> None:
+        """Run one pass, on a view that can be trusted only."""
+        why = self.why_stale()
+        if why is not None:
+            log.warning("not judging", extra=fields(reason=why))
+            return
+        try:
+            with self._metrics.pass_seconds.time():
+                await self._pass()
+        except Exception:
+            self._metrics.pass_failures.inc()
+            again = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
+            self.pause_seconds = min(again, FAILURE_SECONDS_MAX)
+            log.exception("a pass failed", extra=fields(again_seconds=self.pause_seconds))
+            if self.pause_seconds > FAILURE_SECONDS_MIN:
+                await self._soften()
+        else:
+            self.pause_seconds = PAUSE_SECONDS
+
+    async def _soften(self) -> None:
+        """Let pods onto nodes with hard marks: no pass tells whether they wait for them."""
+        try:
+            await self._controller.soften(list(self._view.nodes.values()))
+        except Exception:
+            log.exception("cannot soften")
+
+    async def _pass(self) -> None:
+        begun, late = self._clock.monotonic_seconds(), False
+
+        def in_time() -> bool:
+            nonlocal late
+            late = late or self._clock.monotonic_seconds() - begun > PASS_SECONDS_MAX
+            return not (late or self._view.urgent.is_set())
+
+        def halted() -> str | None:
+            if not self._leading():
+                return "this replica does not lead any more"
+            if self._view.urgent.is_set():
+                return "something has come up that cannot wait"
+            if self._clock.monotonic_seconds() - begun > PLAN_SECONDS_MAX:
+                return "the look at the cluster that it rests on is too old"
+            return self.why_stale()
+
+        snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
+        found = await asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
+        if late:
+            self._metrics.pass_timeouts.inc()
+            log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
+        sight = Sight(halted, self._view.nodes.get)
+        await self._written(asyncio.create_task(self._controller.carry_out(found, sight)))
+
+    async def _written(self, writing: asyncio.Task[TickReport]) -> None:
+        """Wait until all is written, or the next pass cannot wait for that.
+
+        A batch ends by itself when its plan is old, but for calls that hang.
+
+        Raises: what the writing raises.
+        """
+        self._writing.add(writing)
+        hurry = asyncio.create_task(self._view.urgent.wait())
+        try:
+            await asyncio.wait(
+                {writing, hurry},
+                timeout=WAIT_SECONDS if self._controller.doubts else PLAN_SECONDS_MAX,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            hurry.cancel()
+        if writing.done():
+            self._writing.discard(writing)
+            writing.result()
+        else:
+            writing.add_done_callback(self._overtaken)
+
+    def _overtaken(self, writing: asyncio.Task[TickReport]) -> None:
+        """Take the end of what a later pass did not wait for; it has not seen all of that."""
+        self._writing.discard(writing)
+        if writing.cancelled():
+            return
+        if fault := writing.exception():
+            self._metrics.pass_failures.inc()
+            log.error("a pass failed", exc_info=fault)
+        self._view.urgent.set()
+
+    async def _look_out(self) -> None:
+        """Say so when pods turn unschedulable that cannot wait, beside a pass and its writing."""
+        while True:
+            await self._view.turned.wait()
+            begun = self._clock.monotonic_seconds()
+            try:
+                cannot_wait = self._view.turns(self._controller.config.taint_key)
+                if await asyncio.to_thread(cannot_wait):
+                    self._view.urgent.set()
+            except Exception:
+                self._metrics.pass_failures.inc()
+                log.exception("cannot tell whether pods can wait")
+            took = self._clock.monotonic_seconds() - begun
+            await asyncio.sleep(max(PAUSE_SECONDS, (LOOK_SHARE - 1) * took))
+
+    def _interval(self) -> float:
+        seconds = self._controller.config.webhook.interval_seconds
+        return min(seconds, WAIT_SECONDS) if self._controller.doubts else seconds
+
+    async def _until_due(self) -> None:
+        """Wait for the interval, or for what cannot."""
+        try:
+            async with asyncio.timeout(self._interval()):
+                await self._view.urgent.wait()
+        except TimeoutError:
+            pass
+        self._view.urgent.clear()

@@ -1,0 +1,86 @@
+"""The configuration under a running engine: read anew, tried, and swapped whole or not at all."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from core.config.settings import Config, restart_needed
+from core.edge import files
+from core.edge.clock import Clock
+from core.edge.logs import fields
+from core.edge.metrics import Metrics
+from core.engine import step
+from core.engine.plan import Plan
+from core.errors import ConfigError
+from webhook.engine.controller import Controller
+from webhook.view.view import ClusterView
+
+ACCEPTED: Final = "ConfigurationChanged"
+REFUSED: Final = "ConfigurationRefused"
+
+Tell = Callable[[str, str], None]
+"""Takes an Event's reason and a note for people."""
+
+log = logging.getLogger("ebb.settings")
+
+
+class Settings:
+    """Reads the file that the program was started with, whenever it has changed."""
+
+    def __init__(
+        self,
+        path: str,
+        controller: Controller,
+        view: ClusterView,
+        clock: Clock,
+        metrics: Metrics,
+        tell: Tell,
+    ) -> None:
+        self._path, self._controller, self._view = path, controller, view
+        self._clock, self._metrics, self._tell = clock, metrics, tell
+        self._succeeded()
+
+    async def reload(self) -> bool:
+        """Swap the configuration if the file is good; else the last good one stays.
+
+        True: what stands in the file now has been dealt with, and told, once.
+        """
+        try:
+            note = await self._swap()
+        except ConfigError as fault:
+            self._metrics.config_good.set(0)
+            log.error("configuration refused", extra=fields(reason=str(fault)))  # noqa: TRY400 no trace
+            self._tell(REFUSED, "; ".join(str(fault).splitlines()))
+        else:
+            self._succeeded()
+            log.info("configuration changed", extra=fields(path=self._path, plan=note))
+            self._tell(ACCEPTED, note)
+        return True
+
+    async def _swap(self) -> str:
+        found = files.read_config(self._path)
+        before = self._controller.config
+        if fixed := restart_needed(before, found):
+            allowed = "as it was when the program started: restart it for this"
+            raise ConfigError(
+                self._path, [f"{name}: changed; allowed: {allowed}" for name in fixed]
+            )
+        plan = await self._tried(found)
+        self._controller.configure(found)
+        self._view.urgent.set()
+        return f"mode {found.mode.value}; {len(plan.removals)} nodes could go in the long run"
+
+    async def _tried(self, config: Config) -> Plan:
+        """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
+        snapshot = self._view.snapshot()
+        try:
+            return await asyncio.to_thread(lambda: step.plan(snapshot(), config))
+        except Exception as fault:
+            log.exception("a plan with the changed configuration failed")
+            problem = f"no plan can be made with it: {type(fault).__name__}"
+            raise ConfigError(self._path, [problem]) from fault
+
+    def _succeeded(self) -> None:
+        self._metrics.config_good.set(1)
+        self._metrics.config_since.set(self._clock.unix_seconds())

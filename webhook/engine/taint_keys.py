@@ -1,0 +1,144 @@
+"""A `taintKey` that was changed: the taints of the keys before go from every node.
+
+Which keys were used is written on the Lease, which Ebb's own account alone writes. Nothing on a
+Node says so: kubelets write their Nodes, and could name an administrator's key.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from core.edge.clock import Clock
+from core.edge.kube.stores.lease import Lease
+from core.edge.logs import fields
+from core.errors import EbbError
+from core.marks.keys import TAINT_KEY
+from core.marks.taints import desired_taints, of_keys_before
+from core.model.leaving import being_deleted
+from core.model.node import Node, Taint
+from webhook.engine.election import Leases
+from webhook.view.view import ClusterView
+
+KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"
+"""On the Lease: the keys in use until now, the newest last, with commas between them."""
+KEYS_MAX: Final = 8
+"""The oldest is forgotten for a new one."""
+ROUND_SECONDS: Final = 10.0
+FORGET_SECONDS: Final = 3600.0
+"""A key that no node has carried for so long is forgotten: no replica uses it any more."""
+
+log = logging.getLogger("ebb.taint-keys")
+
+
+class NodeTaints(Protocol):
+    """How the taints of a Node are written."""
+
+    async def get_node(self, name: str) -> tuple[Node, str]:
+        """Return a Node as stored, and its resourceVersion."""
+
+    async def replace_taints(
+        self, name: str, taints: Sequence[Taint], resource_version: str
+    ) -> tuple[Node, str]:
+        """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
+
+
+def keys_of(annotation: str) -> list[str]:
+    """Read which keys were used."""
+    return [key for key in annotation.split(",") if key][-KEYS_MAX:]
+
+
+def keys_before(annotation: str, key: str) -> frozenset[str]:
+    """Return the keys whose taints go; the one that Ebb has by default is always Ebb's."""
+    return frozenset({TAINT_KEY, *keys_of(annotation)}) - {key}
+
+
+class TaintKeys:
+    """Keeps the list of keys; on the leader takes the taints of the ones before away."""
+
+    def __init__(
+        self, leases: Leases, nodes: NodeTaints, view: ClusterView, clock: Clock, key: str
+    ) -> None:
+        self._leases, self._nodes, self._view = leases, nodes, view
+        self._clock, self._key = clock, key
+        self._before: frozenset[str] = frozenset()
+        self._last_seen: dict[str, float] = {}
+        self._refused: set[str] = set()
+
+    async def keep(self) -> None:
+        """See to it that the key in use is on the list, until cancelled; every replica does."""
+        await _every_round(self.note)
+
+    async def clean(self, stale: Callable[[], str | None]) -> None:
+        """Take the taints of other keys away until cancelled; the leader does.
+
+        *stale*: why the view cannot be trusted, or None.
+        """
+        self._last_seen, self._refused = {}, set()
+
+        async def turn() -> None:
+            if stale() is None:
+                await self.sweep()
+
+        await _every_round(turn)
+
+    async def note(self) -> Lease | None:
+        """Look once at the list, and return where it stands. Raises: UnavailableError."""
+        lease = await self._leases.read()
+        if lease is None:
+            return None  # whoever leads first makes it
+        noted = lease.annotations.get(KEYS_ANNOTATION, "")
+        self._before = keys_before(noted, self._key)
+        if self._key not in keys_of(noted):
+            lease = await self._write_keys(lease, [*keys_of(noted), self._key])
+        return lease
+
+    async def sweep(self) -> None:
+        """Look once at all nodes; a write that fails ends it, and comes last in the next.
+
+        Raises: UnavailableError.
+        """
+        lease, now = await self.note(), self._clock.monotonic_seconds()
+        nodes = sorted(self._view.nodes.values(), key=lambda node: node.name in self._refused)
+        for node in nodes:
+            found = of_keys_before(node, self._before)
+            self._last_seen |= dict.fromkeys((taint.key for taint in found), now)
+            if found and not being_deleted(node):
+                self._refused.add(node.name)
+                await self._write(node.name)
+                self._refused.discard(node.name)
+        over = {
+            key
+            for key in self._before
+            if now - self._last_seen.setdefault(key, now) >= FORGET_SECONDS
+        }
+        if lease is not None:
+            noted = keys_of(lease.annotations.get(KEYS_ANNOTATION, ""))
+            if not over.isdisjoint(noted):
+                await self._write_keys(lease, [key for key in noted if key not in over])
+
+    async def _write(self, name: str) -> None:
+        """Take the others' away and put ours in their place in one write, as it is stored now."""
+        node, version = await self._nodes.get_node(name)
+        gone = of_keys_before(node, self._before)
+        if gone and not being_deleted(node):
+            bare = replace(node, taints=tuple(one for one in node.taints if one not in gone))
+            await self._nodes.replace_taints(name, desired_taints(bare, self._key), version)
+            keys = sorted({taint.key for taint in gone})
+            log.info("took taints of keys before away", extra=fields(node=name, keys=keys))
+
+    async def _write_keys(self, lease: Lease, keys: Sequence[str]) -> Lease:
+        annotation = ",".join(keys[-KEYS_MAX:])
+        log.info("noting the taint's keys", extra=fields(keys=annotation))
+        annotations = {**lease.annotations, KEYS_ANNOTATION: annotation}
+        return await self._leases.write(replace(lease, annotations=annotations))
+
+
+async def _every_round(turn: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            await turn()
+        except EbbError as fault:
+            log.warning("taint keys", extra=fields(reason=str(fault)))
+        await asyncio.sleep(ROUND_SECONDS)

@@ -1,0 +1,1 @@
+"""The cluster as the watches tell it."""
