@@ -111,14 +111,9 @@ class Account:
         """Say whether no other node would be left that could take the node's part."""
         return (self.standing if self._groups[node] is None else self.whole.nodes) <= 1
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
-        """Ask thesis 4.4 of the node, O(1); nobody asks for a node that no movable pod reaches."""
-        if self._groups[node] is None:
-            return not self.is_last(node)
-        whole = self.whole
-        requests, rest = self.without(node)
-        thresholds = whole.leave if marked else whole.enter
-        return requests.plus(whole.reserve).within(thresholds, rest)
+    def reached(self, node: int) -> bool:
+        """Say whether some movable pod reaches the node; it is in no sum otherwise."""
+        return self._groups[node] is not None
 
     def without(self, node: int) -> tuple[Amount, Amount]:
         """Return requests and capacity of the whole without the node."""

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from core.capacity.reaches import Reach
 from core.capacity.usable import NOTHING, Amount, Share, Totals, Usability
-from core.reason import Blocker
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
 LIMITS_MAX: Final = 256
@@ -129,20 +128,3 @@ def percent(part: int, whole: int, decimals: int = 1) -> str:
     head, tail = divmod(units, 10**decimals)
     digits = f"{tail:0{decimals}}".rstrip("0")
     return f"{head}.{digits}%" if digits else f"{head}%"
-
-
-def why_full(found: Exceeded, *, marked: bool) -> Blocker:
-    """Say what would be too full."""
-    sums, change, _ = found
-    requests = sums.requests.plus(Amount(change[0], change[1]))
-    usable = sums.usable.plus(Amount(change[2], change[3]))
-    thresholds = sums.leave if marked else sums.enter
-    where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
-    over = excess(requests, usable, thresholds)
-    if not over:
-        over = excess(requests.plus(sums.reserve), usable, thresholds)
-        message = f"without it the window's busiest moment would have had {over} of {where}"
-        return Blocker("peak-demand", message)
-    if sums.reach is None:
-        return Blocker("usable-threshold", f"of what would be usable without it, {over}")
-    return Blocker("reach-threshold", f"without it {where} would have {over}")

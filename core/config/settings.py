@@ -19,10 +19,10 @@ from core.config.thresholds import Thresholds, read_enter, read_leave
 from core.errors import ConfigError
 from core.marks.keys import TAINT_KEY
 from core.model.quantity import millis, whole
+from core.policies.all import POLICIES
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
-POLICIES: Final = ("ClusterThreshold",)
 PRICES_MAX: Final = 1000
 
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -76,7 +76,7 @@ class Config:
     """Everything that can be configured; the defaults are those of an empty file."""
 
     mode: Mode = Mode.OBSERVE
-    policy: str = POLICIES[0]
+    policy: str = next(iter(POLICIES))
     delay_seconds: int = 600
     thresholds: Thresholds = field(default_factory=Thresholds)
     leave_thresholds: Thresholds | None = None
@@ -155,7 +155,7 @@ def _config(top: Section) -> Config:
     hand_over = top.section("handOver")
     config = Config(
         mode=top.choice("mode", new.mode),
-        policy=top.word("policy", new.policy, POLICIES),
+        policy=top.word("policy", new.policy, tuple(POLICIES)),
         delay_seconds=top.duration("delay", new.delay_seconds),
         thresholds=enter,
         leave_thresholds=read_leave(top, enter),

@@ -106,6 +106,7 @@ def update_candidates(
     are judged as if they had gone.
     """
     account = survey.account()
+    policy = survey.policy(account)
     nodes = survey.ground.nodes
     marked = {
         number
@@ -119,7 +120,7 @@ def update_candidates(
         for number, node in sorted(enumerate(nodes), key=lambda entry: entry[1].name)
         if number not in marked
         and node.name not in survey.gone
-        and account.nominated(number, marked=False)
+        and policy.nominated(number, marked=False)
     }
 
 

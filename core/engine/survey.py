@@ -25,6 +25,8 @@ from core.model.resources import Resources
 from core.packing.ground import Ground
 from core.packing.groups import alike
 from core.packing.packer import Packer
+from core.policies.all import POLICIES
+from core.policies.policy import Look, Policy
 from core.reason import Blocker
 
 NO_LABELS: Final[Mapping[str, str]] = {}
@@ -148,6 +150,18 @@ class Survey:
             loads=self._loads,
             is_open=[node.name not in self.closed and not node.virtual for node in nodes],
         )
+
+    def policy(self, account: Account, to_move: Callable[[int], int] = lambda _: 0) -> Policy:
+        """Return the configured policy, to be asked along with *account*; see Look."""
+        look = Look(
+            nodes=self.ground.nodes,
+            account=account,
+            price=self.config.price_of,
+            sticky=self.sticky,
+            to_move=to_move,
+            share=self.ground.share,
+        )
+        return POLICIES[self.config.policy](look)
 
     @cached_property
     def _loads(self) -> list[Load]:

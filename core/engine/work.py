@@ -5,12 +5,11 @@ committed before the next is judged.
 """
 
 from collections.abc import Callable, Collection
-from fractions import Fraction
 from itertools import chain
 from typing import Final, NamedTuple
 
 from core.capacity.account import Account, Trial
-from core.capacity.sums import Exceeded, excess, why_full
+from core.capacity.sums import Exceeded
 from core.capacity.usable import Amount
 from core.engine.brakes import Brakes
 from core.engine.memory import Pace
@@ -18,11 +17,9 @@ from core.engine.plan import Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.marks.mark import mark_of, mark_order
 from core.packing.packer import Attempt
+from core.policies.policy import Order
 from core.reason import Blocker
 
-Level = tuple[bool, bool, Fraction]
-"""Marked nodes before others, those that pods reach before those that none does, dear before
-cheap: False before True, the price negative."""
 REROUTES_MAX: Final = 3
 """How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
 
@@ -64,6 +61,7 @@ class Work:
         self.packer = survey.packer(survey.headroom(config.budgets.headroom))
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
+        self._policy = survey.policy(self.account, lambda node: len(self.packer.on[node]))
         self.marked = {
             node.name
             for node in survey.cluster.nodes
@@ -79,27 +77,25 @@ class Work:
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might go, in the order in which they are tried."""
-        levels: dict[Level, list[int]] = {}
+        levels: dict[Order, list[int]] = {}
         nodes = self.packer.nodes
         for number, node in enumerate(nodes):
             if node.name not in self.survey.gone:
                 levels.setdefault(self._level(number), []).append(number)
         return [sorted(levels[level], key=self.rank) for level in sorted(levels)]
 
-    def _level(self, node_id: int) -> Level:
-        node = self.packer.nodes[node_id]
-        marked, unreached = node.name in self.marked, node_id not in self.survey.reaches.reached
-        price = Fraction(0) if marked else self.survey.config.price_of(node.labels)
-        return (not marked, unreached, -price)
+    def _level(self, node_id: int) -> Order:
+        """Return marked nodes before others, those of them that pods reach before the rest."""
+        if self._name(node_id) in self.marked:
+            return False, not self.account.reached(node_id)
+        return True, *self._policy.level(node_id)
 
-    def rank(self, node_id: int) -> tuple[object, ...]:
+    def rank(self, node_id: int) -> Order:
         """Return what nodes of one level are tried in the order of."""
         node = self.packer.nodes[node_id]
         if node.name in self.marked:
             return (*mark_order(node, self.survey.config.taint_key), node.name)
-        sticky = self.survey.sticky.get(node.name, 0)
-        share = self.survey.ground.share(node_id)
-        return (sticky, len(self.packer.on[node_id]), share, node.name)
+        return self._policy.rank(node_id)
 
     def settle(self) -> tuple[Placement, ...]:
         """Place the pods that wait for a node, and those whose node is leaving.
@@ -172,7 +168,7 @@ class Work:
         name = self._name(node)
         if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
             return None
-        if not self.account.nominated(node, marked=name in self.marked):
+        if not self._policy.nominated(node, marked=name in self.marked):
             return None
         if self._brakes.refusals(self.packer.nodes[node]):
             return None
@@ -212,7 +208,7 @@ class Work:
     def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
         attempt = self.packer.attempt(self.packer.on[node], node, barred)
         trial = self.account.trial(node, self.packer.received(attempt))
-        over = () if attempt.unplaced else tuple(self.account.exceeded(trial, marked=marked))
+        over = () if attempt.unplaced else self._policy.exceeded(trial, marked=marked)
         return _Route(attempt, trial, over)
 
     def _has_time(self, name: str) -> bool:
@@ -248,11 +244,13 @@ class Work:
             message = f"it has not been a candidate for longer than {self._delay_seconds} s yet"
             blockers.append(Blocker("delay", message))
         blockers += self._brakes.refusals(self.packer.nodes[node])
-        over_sums = self._sum_blockers(node)
-        blockers += over_sums
+        marked = name in self.marked
+        nominated = self._policy.nominated(node, marked=marked)
+        if not nominated:
+            blockers.append(self._policy.why_not(node, marked=marked))
         if not self._has_time(name):
             return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
-        if over_sums:
+        if not nominated:
             # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
             attempt = self.packer.attempt(self.packer.on[node], node)
             return [*blockers, *(self._no_room(pod, node, attempt) for pod in attempt.unplaced)]
@@ -260,7 +258,7 @@ class Work:
         if route is None or gone != self._gone:
             route = self._route(node)
         blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
-        blockers += (why_full(one, marked=name in self.marked) for one in route.over)
+        blockers += (self._policy.why_exceeded(one, marked=marked) for one in route.over)
         return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
@@ -272,21 +270,6 @@ class Work:
             return Blocker("headroom", message, self.packer.pods[pod].key)
         why = self.packer.why_not(pod, node, attempt)
         return Blocker("no-room", why, self.packer.pods[pod].key)
-
-    def _sum_blockers(self, node: int) -> list[Blocker]:
-        marked = self._name(node) in self.marked
-        if self.account.nominated(node, marked=marked):
-            return []
-        if self.account.is_last(node):
-            return [Blocker("last-node", "no other node would be left")]
-        whole = self.account.whole
-        requests, capacity = self.account.without(node)
-        thresholds = whole.leave if marked else whole.enter
-        if over := excess(requests, capacity, thresholds):
-            return [Blocker("threshold", f"without it the cluster would have {over}")]
-        over = excess(requests.plus(whole.reserve), capacity, thresholds)
-        message = f"without it the window's busiest moment would have had {over}"
-        return [Blocker("peak-demand", message)]
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked

@@ -4,12 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from core.capacity.usable import Amount, Share, Usability, requests, usable_capacity
+from core.capacity.usable import Amount, Usability, requests, usable_capacity
 from core.config.settings import Price
 from core.engine import step
 from core.engine.survey import Survey
 from core.model.cluster import Cluster
-from core.policies.cluster_threshold import nominated
 from core.policies.node_utilization import considered
 from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
 
@@ -88,17 +87,9 @@ def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -
 
 
 def checks(cpu: str, memory: str) -> list[bool]:
-    cluster = thesis_cluster()
-    return [
-        nominated(
-            requests=requests(cluster.pods),
-            capacity=Amount(16_000, 32_000 * MB),
-            daemon=Amount(0, 0),
-            node=Amount(4000, 8000 * MB),
-            thresholds=Share(Fraction(cpu), Fraction(memory)),
-        )
-        for _ in cluster.nodes
-    ]
+    survey = Survey(thesis_cluster(), thesis_config(cpu, memory))
+    policy = survey.policy(survey.account())
+    return [policy.nominated(node, marked=False) for node in range(len(survey.ground.nodes))]
 
 
 @pytest.mark.parametrize(

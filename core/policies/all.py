@@ -1,0 +1,10 @@
+"""The list of policies; the first is the default."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from core.policies.cluster_threshold import ClusterThreshold
+from core.policies.policy import Policy
+
+POLICIES: Final[Mapping[str, type[Policy]]] = {one.name: one for one in (ClusterThreshold,)}
+"""By the name that stands in the configuration."""
