@@ -1,62 +1,145 @@
 """`ebb`: reads the command line, runs one command, turns faults into one line and exit code 2."""
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Final
 
-from cli import demo, explain, plan, reasons, release, status, trace
-from cli.terminal import printable
+import click
+from click.shell_completion import CompletionItem, shell_complete
+
 from core.errors import EbbError
 
-COMMANDS: Final = (plan, explain, status, reasons, release, demo, trace)
-"""In the order in which the help lists them; each module has `add_parser`."""
+COMMANDS: Final[Mapping[str, str]] = {
+    "plan": "which nodes could go, and why the others stay",
+    "explain": "why a node stays or goes, why a pod is where",
+    "status": "nodes, marks, reasons and who leads, in one look",
+    "reasons": "all codes by which nodes stay, and what helps",
+    "release": "take marks, taints, guards and deletion costs away; the only command that writes",
+    "demo": "two days of a cluster in virtual time, four ways",
+}
+"""In the order in which the help lists them; each is `command` in the module cli.commands.NAME."""
+COMPLETE: Final = "_EBB_COMPLETE"
+"""The variable by which a shell asks for its completion, by click's rules."""
 FAULT: Final = 2
 INTERRUPTED: Final = 130
 """What a shell reports of a command that Ctrl-C has ended."""
 
 
+class _Commands(click.Group):
+    """The commands, each imported when it is run: their help stands here."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f"cli.commands.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 click's
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [
+            CompletionItem(name, help=told)
+            for name, told in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 click's
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 seldom asked
+
+        try:
+            found = version("kube-ebb")
+        except PackageNotFoundError:
+            found = "(version unknown: run from a tree that is not installed)"
+        click.echo(f"ebb {found}")
+        ctx.exit()
+
+
+@click.command(
+    "ebb",
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+def ebb() -> None:
+    """Shrinks a Kubernetes cluster gradually and without disruption."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ebb`; *argv* is what follows the command's name.
 
-    Returns: 0; 2 with one line a fault on standard error; 130 after Ctrl-C.
-    Raises: SystemExit, by argparse, for help (0) and for a command line it refuses (2).
+    Returns: 0; 2 with one line a fault on standard error, also for a command line that is refused;
+    130 after Ctrl-C.
     """
-    arguments = _parser().parse_args(argv, argparse.Namespace(environment=os.environ))
+    if sys.stderr is None:  # closed by whoever started the command
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 as long as the command runs
+    if sys.stdout is None:
+        return _fault("standard output: it is closed")
     try:
-        status: int = arguments.run(arguments)
+        status = _run(sys.argv[1:] if argv is None else list(argv), os.environ)
         sys.stdout.flush()
-    except EbbError as fault:
-        for line in str(fault).splitlines():
-            print(f"ebb: {printable(line)}", file=sys.stderr)
-        return FAULT
     except BrokenPipeError:
-        # Whoever read our output has seen enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_output()  # whoever read it has seen enough
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as fault:
+        told = fault.strerror or str(fault)
+        return _fault(f"standard output: {told}" if _leave_output() else str(fault))
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ebb", description="Shrinks a Kubernetes cluster gradually and without disruption."
-    )
-    parser.add_argument("--version", action="version", version=f"ebb {_version()}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
-    return parser
-
-
-def _version() -> str:
+def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
+    if asked := environment.get(COMPLETE):
+        return shell_complete(ebb, {"obj": environment}, "ebb", COMPLETE, asked)
     try:
-        return version("kube-ebb")
-    except PackageNotFoundError:
-        return "(version unknown: run from a tree that is not installed)"
+        with ebb.make_context("ebb", arguments, obj=environment) as context:
+            ebb.invoke(context)
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.UsageError as fault:
+        return _refused(fault)
+    except EbbError as fault:
+        return _fault(str(fault))
+    return 0
+
+
+def _leave_output() -> bool:
+    """Keep Python from writing at its exit what could not be written; say whether there is any."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _refused(fault: click.UsageError) -> int:
+    path = fault.ctx.command_path if fault.ctx else "ebb"
+    usage = f"{fault.ctx.get_usage()}\n" if fault.ctx else ""
+    print(f"{usage}{path}: error: {fault.format_message()}", file=sys.stderr)
+    return FAULT
+
+
+def _fault(text: str) -> int:
+    from cli.terminal import printable  # noqa: PLC0415 help needs no terminal
+
+    for line in text.splitlines():
+        print(f"ebb: {printable(line)}", file=sys.stderr)
+    return FAULT
 
 
 if __name__ == "__main__":

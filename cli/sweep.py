@@ -1,10 +1,10 @@
 """Takes what is ours off the Nodes and Pods of a live cluster."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cli import live
+from cli.look import live
 from core.config.settings import Config
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.stores.lease import LeaseStore
@@ -33,7 +33,7 @@ class Done:
 
 
 async def release(
-    kubeconfig: str | None,
+    connecting: Awaitable[Client],
     names: frozenset[str] | None,
     config: Config,
     tell: Tell,
@@ -46,7 +46,7 @@ async def release(
     that fails: what was written until then stays written, and can be gone on with.
     """
     done, key = Done(), config.taint_key
-    async with await Client.connect(kubeconfig) as client:
+    async with await connecting as client:
         cluster = await live.listed(client)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")

@@ -1,14 +1,20 @@
 """Where commands print: colour and width of a terminal if there is one, else plain and wide."""
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
+from typing import Final
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
 
-PIPE_WIDTH = 10_000
+PIPE_WIDTH: Final = 10_000
 """A pipe has no width: rows stay whole, so that grep and awk find what they look for."""
+GAP: Final = "  "
+"""Between two columns."""
+TEXT_CHARS_MIN: Final = 24
+"""A table's last column is no narrower, be the others as wide as they are."""
 
 
 class _Console(Console):
@@ -33,26 +39,111 @@ def console() -> Console:
 
 
 def written(write: Callable[[Console], None]) -> str:
-    """Return what *write* prints: with colour for a terminal, without for a pipe."""
+    """Return what *write* says: with colour for a terminal, without for a pipe."""
     out = console()
     with out.capture() as captured:
         write(out)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def print_lines(out: Console, lines: Iterable[str]) -> None:
-    """Print lines as they are."""
-    for line in lines:
-        out.print(line)
+class Table:
+    """Rows without lines; no word of any cell is ever broken, so names can be copied.
+
+    Columns of text give way where a terminal is too narrow; where that is not enough the table
+    becomes wider than the terminal.
+    """
+
+    def __init__(
+        self, *headings: str, left: Sequence[int] = (0,), names_above: bool = False
+    ) -> None:
+        """Begin: the columns *left* are texts, the others numbers.
+
+        With *names_above* the first cell stands above its row in a terminal that is too narrow.
+        """
+        self._headings, self._left, self._names_above = headings, left, names_above
+        self._rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row at the end."""
+        self._rows.append(cells)
+
+    @property
+    def width(self) -> int:
+        """Return how wide it is where it has all the room."""
+        return _width(self._sizes())
+
+    def lines(self, width: int) -> Iterator[str]:
+        """Write it for a terminal of that width, the headings first if there are any."""
+        above = self._names_above and self.width > width
+        sizes = self._sizes()
+        if above:
+            sizes[0] = cell_len(self._headings[0])
+        sizes = self._fitted(sizes, width)
+        if any(self._headings):
+            yield from self._row(self._headings, sizes)
+        for cells in self._rows:
+            if above:
+                yield cells[0]
+            yield from self._row(("", *cells[1:]) if above else cells, sizes)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for number, line in enumerate(self.lines(options.max_width)):
+            bold = not number and any(self._headings)
+            yield Text(line, style="bold" if bold else "", no_wrap=True)
+
+    def _sizes(self) -> list[int]:
+        rows = (self._headings, *self._rows)
+        return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+    def _fitted(self, sizes: list[int], width: int) -> list[int]:
+        """Make the widest columns of text narrower, one step at a time, to their longest words."""
+        floors = [self._floor(number, size) for number, size in enumerate(sizes)]
+        while _width(sizes) > width:
+            able = [number for number, size in enumerate(sizes) if size > floors[number]]
+            if not able:
+                break
+            sizes[max(able, key=sizes.__getitem__)] -= 1
+        return sizes
+
+    def _floor(self, number: int, size: int) -> int:
+        if number not in self._left:
+            return size
+        if number == len(self._headings) - 1:
+            return min(size, TEXT_CHARS_MIN)
+        cells = (row[number] for row in (self._headings, *self._rows))
+        words = (cell_len(word) for cell in cells for word in cell.split() or [""])
+        return min(size, max(words))
+
+    def _row(self, cells: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
+        parts = [
+            [cell] if cell_len(cell) <= size else _wrapped(cell, size)
+            for cell, size in zip(cells, sizes, strict=True)
+        ]
+        for number in range(max(map(len, parts))):
+            line = (
+                self._padded(part[number] if number < len(part) else "", column, sizes[column])
+                for column, part in enumerate(parts)
+            )
+            yield GAP.join(line).rstrip()
+
+    def _padded(self, cell: str, column: int, size: int) -> str:
+        room = " " * (size - cell_len(cell))
+        return cell + room if column in self._left else room + cell
 
 
-def table(*columns: str, left: tuple[int, ...] = (0,)) -> Table:
-    """Open a table without lines; the columns *left* are texts, the others numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
-    for number, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if number in left else "right"
-        made.add_column(column, justify=side, overflow="fold")
-    return made
+def say(out: Console, what: str | Table = "") -> None:
+    """Print a text, wrapped between words alone, or a table."""
+    if isinstance(what, str) and out.is_terminal:
+        what = "\n".join(_wrapped(what, out.width))
+    out.print(what, crop=False, overflow="ignore")
+
+
+def _width(sizes: Sequence[int]) -> int:
+    return sum(sizes) + len(GAP) * (len(sizes) - 1)
+
+
+def _wrapped(cell: str, size: int) -> list[str]:
+    return wrap(cell, size, break_long_words=False, break_on_hyphens=False)
 
 
 def printable(text: str) -> str:

@@ -63,14 +63,6 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
     return raw
 
 
-def write_dump(path: str, raw: bytes) -> None:
-    """Write a dump, gzipped when the name says so, the same bytes for the same dump."""
-    try:
-        Path(path).write_bytes(gzip.compress(raw, mtime=0) if path.endswith(".gz") else raw)
-    except OSError as fault:
-        raise InvalidInputError(path, fault.strerror or str(fault)) from fault
-
-
 def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
     """Unpack all members, as gzip itself does; None: more than allowed."""
     if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header

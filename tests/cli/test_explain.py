@@ -271,10 +271,8 @@ class TestNames:
     def test_a_bad_command_line(
         self, arguments: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        with pytest.raises(SystemExit) as caught:
-            main(arguments)
-        assert caught.value.code == 2
-        assert "usage: ebb explain" in capsys.readouterr().err
+        assert main(arguments) == 2
+        assert "Usage: ebb explain" in capsys.readouterr().err
 
 
 class TestOutput:
@@ -289,7 +287,8 @@ class TestOutput:
     def test_a_terminal_gets_its_own_width(self, path: str) -> None:
         text = on_terminal("explain", "node", D, "--from-file", path, COLUMNS="80", TERM="xterm")
         assert "\x1b[1m" in text
-        assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 80
+        lines = [line for line in text.split("\r\n") if "\x1b" not in line]
+        assert max(len(line) for line in lines if path not in line) <= 80
 
 
 GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

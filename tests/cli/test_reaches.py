@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from cli import reaches
+from cli.terminal import written
+from cli.text import reaches
 from core.capacity.usable import Amount, Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
@@ -37,7 +38,7 @@ TWO = [
 
 
 def test_one_row_a_reach_where_there_is_room() -> None:
-    assert reaches.lines(TWO, 200) == [
+    assert list(reaches.table(TWO).lines(200)) == [
         f"{'reach':<63}   nodes         cpu  memory   at most",
         f"{'general':<63}  6 -> 4  50% -> 75%   12.5%       80%",
         f"{LONG}      12        0.6%   33.4%  75%, 80%",
@@ -45,7 +46,7 @@ def test_one_row_a_reach_where_there_is_room() -> None:
 
 
 def test_names_stay_whole_on_a_narrow_terminal() -> None:
-    found = reaches.lines(TWO, 80)
+    found = list(reaches.table(TWO).lines(80))
     assert found == [
         "reach   nodes         cpu  memory   at most",
         "general",
@@ -58,7 +59,7 @@ def test_names_stay_whole_on_a_narrow_terminal() -> None:
 
 def test_a_reach_without_capacity_has_no_share() -> None:
     empty = reach("gone", totals(0, 0, 0, 0, 0))
-    assert reaches.lines([empty], 80)[1].split() == ["gone", "0", "-", "-", "80%"]
+    assert list(reaches.table([empty]).lines(80))[1].split() == ["gone", "0", "-", "-", "80%"]
 
 
 @pytest.mark.parametrize("count", [REACHES_SHOWN, REACHES_SHOWN + 3])
@@ -66,8 +67,9 @@ def test_the_tightest_are_shown_in_the_order_of_the_plan(count: int) -> None:
     loose = [reach(f"r{n:02}", totals(2, 100 * n, 8000, 0)) for n in range(count)]
     shown = tightest(loose)
     assert shown == loose[-REACHES_SHOWN:]
-    written = reaches.lines(loose, 80)
-    assert (written[-1] == "and 3 more; -o json has them all") == (count > REACHES_SHOWN)
+    told = written(lambda out: reaches.write(loose, out)).splitlines()
+    assert len(told) == 1 + REACHES_SHOWN + (count > REACHES_SHOWN)
+    assert (told[-1] == "and 3 more; -o json has them all") == (count > REACHES_SHOWN)
 
 
 def test_what_has_no_capacity_left_for_its_requests_is_tightest() -> None:

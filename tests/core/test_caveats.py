@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cli import caveats_text
+from cli import caveats as words
+from cli.json import caveats as in_json
 from core.explain.caveats import ASIDE, Caveat, caveats
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, Ties
@@ -32,7 +33,7 @@ BOUND = replace(
 def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> dict[str, Caveat]:
     found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds)
     assert len({one.code for one in found}) == len(found)
-    for line in caveats_text.lines(found):
+    for line in map(words.message, found):
         assert line.isprintable()
     return {one.code: one for one in found}
 
@@ -101,16 +102,16 @@ def test_names_are_few_and_the_fullest_first() -> None:
     ]
     nodes = [node(f"n{number}") for number in range(30)]
     (said,) = caveats(Cluster.of(nodes, pods), None)
-    assert caveats_text.message(said) == (
+    assert words.message(said) == (
         "31 of 31 pods do not request both CPU and memory; what they do not request counts as 0: "
         "n7 (2), n0 (1), n1 (1) and 27 more nodes"
     )
-    (document,) = caveats_text.document([said])
+    (document,) = in_json.document([said])
     assert (document["code"], document["count"]) == ("no-requests", 31)
-    assert len(document["nodes"]) == caveats_text.NODES_LISTED
+    assert len(document["nodes"]) == in_json.NODES_LISTED
 
 
 def test_every_code_has_its_sentence() -> None:
-    for code, sentence in caveats_text._SENTENCES.items():
+    for code, sentence in words._SENTENCES.items():
         one = Caveat(code, 1, 2, (("a", 1),), names=("x",))
         assert sentence(one)

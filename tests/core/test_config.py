@@ -1,3 +1,4 @@
+import gzip
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -203,10 +204,10 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_dumps_come_plain_or_gzipped(tmp_path: Path) -> None:
-    for name in ("dump.json", "dump.json.gz"):
-        path = str(tmp_path / name)
-        files.write_dump(path, b"{}" * 1000)
-        assert files.read_dump(path) == b"{}" * 1000
+    plain = b"{}" * 1000
+    for name, raw in (("dump.json", plain), ("dump.json.gz", gzip.compress(plain))):
+        (tmp_path / name).write_bytes(raw)
+        assert files.read_dump(str(tmp_path / name)) == plain
     whole = (tmp_path / "dump.json.gz").read_bytes()
     (tmp_path / "cut.gz").write_bytes(whole[:-9])
     with pytest.raises(InvalidInputError, match=r"cut\.gz: "):

@@ -187,11 +187,6 @@ def test_a_dump_is_bounded_also_unpacked(tmp_path: Path, pack: Any) -> None:
         files.read_dump(path, 999)
 
 
-def test_a_dump_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="no/such"):
-        files.write_dump(str(tmp_path / "no" / "such"), b"")
-
-
 def test_standard_input_plain_gzipped_and_closed() -> None:
     command = [sys.executable, "-c", READ_STDIN]
     for raw in (b"{}", gzip.compress(b"{}")):

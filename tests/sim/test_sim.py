@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim import fill, report, scenario, workload
+from sim import report, scenario, workload
 from sim.autoscaler import ScaleDown
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Arrival, Workload, amount
@@ -97,20 +97,6 @@ def test_no_pod_is_lost_and_no_node_overfilled(
     assert [p for p in world.state.pods.values() if not p.daemon] == []
     assert not world.state.pending
     world.check()
-
-
-@pytest.mark.parametrize("placement", list(fill.Placement))
-def test_a_fill_overfills_nothing(placement: fill.Placement) -> None:
-    nodes = [(f"n{number}", SHAPES[number % 2]) for number in range(4)]
-    pods = [(f"p{number}", amount(3000, 1024, 500 * (number % 2))) for number in range(12)]
-    placed = fill.fill(nodes, pods, placement)
-    for name, shape in nodes:
-        total = Resources()
-        for key, asked in pods:
-            total = total + asked if placed[key] == name else total
-        assert total.fits_in(shape)
-    used = {name for name in placed.values() if name is not None}
-    assert len(used) == 4 if placement is fill.Placement.SPREAD else len(used) >= 2
 
 
 def test_the_report_has_a_column_a_run() -> None:

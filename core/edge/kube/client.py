@@ -87,8 +87,10 @@ class Client:
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None) -> "Client":
+    async def connect(cls, kubeconfig: str | None, context: str | None = None) -> "Client":
         """Read *kubeconfig*, or without one the files that every pod is given.
+
+        *context*: the one to use; None: the current one.
 
         Raises: InvalidInputError when there is no such file, or it is not a kubeconfig.
         """
@@ -103,7 +105,7 @@ class Client:
                 )
             else:
                 await config.load_kube_config(  # type: ignore[no-untyped-call]
-                    config_file=kubeconfig, client_configuration=settings
+                    config_file=kubeconfig, context=context, client_configuration=settings
                 )
             pods = Path(incluster_config.SERVICE_TOKEN_FILENAME)
             file = token.file_of(kubeconfig) if kubeconfig else pods

@@ -1,6 +1,5 @@
-"""`ebb demo`: the same load four times in virtual time, as a table and a picture."""
+"""The demo: the same load four times in virtual time, as a table and a picture."""
 
-import argparse
 import queue
 import signal
 import time
@@ -8,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from cli.terminal import console
+from cli.terminal import Table, console, say
 from core.errors import UnavailableError
 from sim import picture, report, scenario, trace, workload
 from sim.scenario import SCENARIOS, Scenario
@@ -27,72 +26,63 @@ SIDE_BY_SIDE: Final = 2
 """Runs at a time; each has one thread that works, so two cores are busy."""
 POLL_SECONDS: Final = 0.2
 PLAIN_LINE_HOURS: Final = 12
-DAYS_MAX: Final = 60
 PODS_AT_ONCE_TRACE: Final = 5000
 SPAWN: Final = get_context("spawn")
 ENDED: Final = "one of the demo's processes was ended from outside"
 
 
-def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Register the command."""
-    parser = commands.add_parser("demo", help="two days of a cluster in virtual time, four ways")
-    parser.add_argument("--trace", metavar="DIR", help="run the openb trace in DIR instead")
-    parser.add_argument("--days", type=_days, default=2, metavar="N", help="default 2")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default 1")
-    parser.add_argument(
-        "--wire",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="ask both programs over HTTP and HTTPS on loopback (default), or call their code",
-    )
-    parser.add_argument(
-        "--output",
-        default="ebb-demo.png",
-        metavar="FILE",
-        help="the picture; default ebb-demo.png",
-    )
-    parser.set_defaults(run=run)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    trace: str | None
+    """The folder of a trace; None: the load that is embedded."""
+    days: int
+    seed: int
+    wire: bool
+    """Whether the programs are asked over the wire, or by call."""
+    picture: str
+    """The file to draw."""
 
 
-def run(arguments: argparse.Namespace) -> int:
+def play(asked: Asked) -> None:
     """Play the four runs, print the table, draw the picture."""
     out = console()
-    picture.check(arguments.output)
-    load = _load(arguments)
+    picture.check(asked.picture)
+    load = _load(asked)
     title = (
-        f"{load.name} workload, {arguments.days} days, seed {arguments.seed}: "
+        f"{load.name} workload, {asked.days} days, seed {asked.seed}: "
         f"{len(load.nodes):,} nodes, {len(load.arrivals):,} pods"
     )
-    out.print(title)
+    say(out, title)
     began = time.perf_counter()
-    results = _play_all(load, arguments, out)
-    out.print(_table(report.table(results)))
-    picture.draw(results, title, arguments.output)
-    how = "over HTTP and HTTPS" if arguments.wire else "by call"
+    results = _play_all(load, asked, out)
+    say(out, _table(report.table(results)))
+    picture.draw(results, title, asked.picture)
+    how = "over HTTP and HTTPS" if asked.wire else "by call"
     took = time.perf_counter() - began
-    out.print(f"Ebb was asked {how}. {took:.0f} s. Picture: {arguments.output}")
-    return 0
+    say(out, f"Ebb was asked {how}. {took:.0f} s. Picture: {asked.picture}")
 
 
-def _load(arguments: argparse.Namespace) -> Workload:
-    if arguments.trace is None:
-        return workload.embedded(arguments.seed, arguments.days)
-    folder = Path(arguments.trace)
+def _load(asked: Asked) -> Workload:
+    if asked.trace is None:
+        return workload.embedded(asked.seed, asked.days)
+    folder = Path(asked.trace)
     nodes = [shape for _, shape in trace.nodes(folder)]
     rows = [(requests, life) for _, requests, life in trace.pods(folder)]
     return workload.bootstrap(
-        nodes, rows, seed=arguments.seed, days=arguments.days, at_once=PODS_AT_ONCE_TRACE
+        nodes, rows, seed=asked.seed, days=asked.days, at_once=PODS_AT_ONCE_TRACE
     )
 
 
-def _play_all(load: Workload, arguments: argparse.Namespace, out: Console) -> Mapping[str, Result]:
+def _play_all(load: Workload, asked: Asked, out: Console) -> Mapping[str, Result]:
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
             pool = stack.enter_context(_pool())
             runs: dict[str, Future[Result]] = {
-                one.name: pool.submit(_play, one, load, arguments.seed, arguments.wire, hours)
+                one.name: pool.submit(_play, one, load, asked.seed, asked.wire, hours)
                 for one in SCENARIOS
             }
         total = load.duration_ms // HOUR_MS
@@ -172,21 +162,13 @@ def _bars(out: Console, total: int) -> tuple[Callable[[str, int], None], Callabl
 def _lines(out: Console, total: int) -> tuple[Callable[[str, int], None], Callable[[], None]]:
     def tell(name: str, hour: int) -> None:
         if hour % PLAIN_LINE_HOURS == 0:
-            out.print(f"{name}: {hour} of {total} h")
+            say(out, f"{name}: {hour} of {total} h")
 
     return tell, lambda: None
 
 
 def _table(rows: list[list[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(rows[0]):
-        table.add_column(heading, justify="right" if number else "left")
+    made = Table(*rows[0])
     for row in rows[1:]:
-        table.add_row(*row)
-    return table
-
-
-def _days(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= DAYS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days, 1 to {DAYS_MAX}")
-    return int(text)
+        made.add_row(*row)
+    return made

@@ -1,33 +1,13 @@
 """What a look at a cluster cannot tell, in words."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from cli.terminal import printable
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
 
 NODES_SHOWN: Final = 3
-NODES_LISTED: Final = 20
-"""Of one warning in JSON."""
-
-
-def lines(found: Sequence[Caveat]) -> list[str]:
-    """Write one line each."""
-    return [f"Mind: {message(one)}" for one in found]
-
-
-def document(found: Sequence[Caveat]) -> list[dict[str, Any]]:
-    """Return the warnings in the form that orjson writes."""
-    return [
-        {
-            "code": one.code,
-            "message": message(one),
-            "count": one.count,
-            "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
-        }
-        for one in found
-    ]
 
 
 def message(one: Caveat) -> str:

@@ -3,13 +3,13 @@
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from cli import caveats_text, plan_table, reaches
-from cli.found import Leader
-from cli.overview import Status
-from cli.standing import Standing, span
-from cli.terminal import print_lines, printable, table, written
+from cli.look.found import Leader
+from cli.look.overview import Status
+from cli.look.standing import Standing, span
+from cli.terminal import Table, printable, say
+from cli.text import reaches
+from cli.text.plan import summary, write_minded
 from core.explain.reasons import REASONS
 
 MARKS_SHOWN: Final = 20
@@ -17,37 +17,31 @@ ALWAYS: Final = ("nodes", "removable now", "marked", "being deleted")
 """Counts that are shown even where they are 0."""
 
 
-def text(status: Status) -> str:
-    """Write the status for standard output."""
-    return written(lambda out: _print(status, out))
-
-
-def _print(status: Status, out: Console) -> None:
-    out.print(_head(status))
-    out.print()
-    if status.minded:
-        print_lines(out, caveats_text.lines(status.minded))
-        out.print()
-    out.print(_counts(status))
-    out.print()
-    out.print(plan_table.summary(status.plan))
+def write(status: Status, out: Console) -> None:
+    """Write the status."""
+    say(out, _head(status))
+    say(out)
+    write_minded(status.minded, out)
+    say(out, _counts(status))
+    say(out)
+    say(out, summary(status.plan))
     if status.plan.reaches:
-        out.print()
-        print_lines(out, reaches.lines(status.plan.reaches, out.width))
+        say(out)
+        reaches.write(status.plan.reaches, out)
     if status.marked:
-        out.print()
-        out.print(_marks(status))
+        say(out)
+        say(out, _marks(status))
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
-            out.print(f"and {more:,} more; -o json has them all")
+            say(out, f"and {more:,} more; -o json has them all")
     if status.reasons:
-        out.print()
-        out.print(_reasons(status))
+        say(out)
+        say(out, _reasons(status))
 
 
 def _head(status: Status) -> Table:
     found = status.found
-    rows = table("", "", left=(0, 1))
+    rows = Table("", "", left=(0, 1))
     rows.add_row("seen in", printable(found.where))
     built_in = "built-in defaults (give the programs' own with --config)"
     rows.add_row("judged by", printable(found.config_from or built_in))
@@ -89,7 +83,7 @@ def _ages(status: Status) -> str:
 
 
 def _counts(status: Status) -> Table:
-    rows = table("nodes that are", "count")
+    rows = Table("nodes that are", "count")
     for name, count in status.counts:
         if count or name in ALWAYS:
             rows.add_row("all" if name == "nodes" else name, f"{count:,}")
@@ -97,7 +91,7 @@ def _counts(status: Status) -> Table:
 
 
 def _marks(status: Status) -> Table:
-    rows = table("marked", "node", "age", "deadline", "pods left", "guard", left=(0, 1, 3, 5))
+    rows = Table("marked", "node", "age", "deadline", "pods left", "guard", left=(0, 1, 3, 5))
     for one in status.marked[:MARKS_SHOWN]:
         rows.add_row(
             str(one.mark),
@@ -117,7 +111,7 @@ def _deadline(one: Standing, now_seconds: int) -> str:
 
 
 def _reasons(status: Status) -> Table:
-    rows = table("nodes stay because", "nodes", "that is", left=(0, 2))
+    rows = Table("nodes stay because", "nodes", "that is", left=(0, 2))
     for code, count in status.reasons:
         rows.add_row(code, f"{count:,}", REASONS[code].meaning)
     return rows

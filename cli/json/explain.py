@@ -1,9 +1,9 @@
-"""Explanations as JSON: a contract; fields are added, never renamed."""
+"""Explanations as JSON."""
 
 from typing import Any
 
-from cli.plan_json import DIGITS
-from cli.standing import Standing
+from cli.json.plan import DIGITS
+from cli.look.standing import Standing
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.explain.explainer import NodeAnswer, PodAnswer

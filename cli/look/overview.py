@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from cli.found import Found
-from cli.standing import Guard, Standing, standings
+from cli.look.found import Found
+from cli.look.standing import Guard, Standing, standings
 from core.engine import step
 from core.engine.plan import Plan
 from core.explain.caveats import Caveat, caveats
@@ -19,7 +19,7 @@ class Status:
     marked: tuple[Standing, ...]
     """Nodes with a mark that are not leaving yet, the oldest mark first."""
     going: int
-    """Nodes that are leaving (core.model.leaving)."""
+    """Nodes that are leaving (core.leaving)."""
     reasons: tuple[tuple[str, int], ...]
     """(code, nodes that stay for it), most first; a node with several codes counts in each."""
     stray: tuple[str, ...]

@@ -1,30 +1,28 @@
-"""The plan as JSON: a contract; fields are added, never renamed."""
+"""The plan as JSON."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from cli import caveats_text
+from cli.answers import Money, Planned
+from cli.json import caveats
 from core.capacity.usable import Amount, Share, Totals, Usability
-from core.config.settings import API_VERSION, Config
+from core.config.settings import API_VERSION
+from core.config.thresholds import Thresholds
 from core.engine.plan import Plan, ReachSums
-from core.explain.caveats import Caveat
 from core.reason import Blocker
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
 
 
-def document(plan: Plan, config: Config, minded: Sequence[Caveat]) -> dict[str, Any]:
+def document(answer: Planned) -> dict[str, Any]:
     """Return the plan in the form that orjson writes."""
+    plan = answer.plan
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
         "policy": plan.policy,
-        "thresholds": {
-            "cpu": float(config.thresholds.cpu),
-            "memory": float(config.thresholds.memory),
-        },
+        "thresholds": _limits(answer.config.thresholds),
         "usability": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
@@ -43,7 +41,16 @@ def document(plan: Plan, config: Config, minded: Sequence[Caveat]) -> dict[str, 
             for kept in plan.kept
         ],
         "markedInfeasible": list(plan.marked_infeasible),
-        "warnings": caveats_text.document(minded),
+        "warnings": caveats.document(answer.minded),
+        "prices": _money(answer.money) if answer.money else None,
+    }
+
+
+def _money(money: Money) -> dict[str, float]:
+    return {
+        "before": round(float(money.before), DIGITS),
+        "after": round(float(money.after), DIGITS),
+        "removed": round(float(money.removed), DIGITS),
     }
 
 
@@ -64,7 +71,7 @@ def _reach(one: ReachSums) -> dict[str, Any]:
     }
 
 
-def _limits(share: Share) -> dict[str, float]:
+def _limits(share: Share | Thresholds) -> dict[str, float]:
     return {"cpu": float(share.cpu), "memory": float(share.memory)}
 
 

@@ -6,57 +6,67 @@ from fractions import Fraction
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from cli import caveats_text, reaches
-from cli.terminal import print_lines, printable, table, written
+from cli.answers import Money, Planned
+from cli.caveats import message
+from cli.terminal import Table, printable, say
+from cli.text import reaches
 from core.capacity.sums import percent
 from core.capacity.usable import Totals, Usability
-from core.config.settings import Config
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
 
 TARGETS_SHOWN: Final = 3
-GAP: Final = 2
-"""Between two columns."""
 
 
-def text(plan: Plan, config: Config, minded: Sequence[Caveat]) -> str:
-    """Write the plan for standard output: with colour for a terminal, without for a pipe."""
-    return written(lambda out: _print(plan, config, minded, out))
-
-
-def _print(plan: Plan, config: Config, minded: Sequence[Caveat], out: Console) -> None:
-    if minded:
-        print_lines(out, caveats_text.lines(minded))
-        out.print()
-    out.print(summary(plan))
-    out.print()
+def write(answer: Planned, out: Console) -> None:
+    """Write the plan."""
+    plan, limits = answer.plan, answer.config.thresholds
+    write_minded(answer.minded, out)
+    say(out, summary(plan))
+    say(out)
     if plan.reaches:
-        print_lines(out, reaches.lines(plan.reaches, out.width))
-        out.print()
-    limits = f"cpu {_share(config.thresholds.cpu)}, memory {_share(config.thresholds.memory)}"
-    out.print(f"At most {limits} of usable capacity may be requested. {_usability(plan)}")
+        reaches.write(plan.reaches, out)
+        say(out)
+    at_most = f"cpu {_share(limits.cpu)}, memory {_share(limits.memory)}"
+    say(out, f"At most {at_most} of usable capacity may be requested. {_usability(plan)}")
     if plan.pending:
         pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
-        out.print(f"Waiting for a node, or on one that leaves, placed first: {pods}.")
+        say(out, f"Waiting for a node, or on one that leaves, placed first: {pods}.")
     if plan.marked_infeasible:
         names = ", ".join(plan.marked_infeasible)
-        out.print(f"Marked, but can not go any more: {printable(names)}")
-    out.print()
-    if plan.removals:
-        out.print(_removals(plan.removals, out.width))
-    else:
-        out.print("No node can go.")
+        say(out, f"Marked, but can not go any more: {printable(names)}")
+    if answer.money:
+        say(out, _prices(answer.money))
+    say(out)
+    say(out, _removals(plan.removals, out.width) if plan.removals else "No node can go.")
     if plan.kept:
-        out.print()
-        out.print(_kept(plan.kept))
+        say(out)
+        say(out, _kept(plan.kept))
+
+
+def write_minded(minded: Sequence[Caveat], out: Console) -> None:
+    """Write what the look cannot tell, a line each, if there is anything."""
+    for one in minded:
+        say(out, f"Mind: {message(one)}")
+    if minded:
+        say(out)
+
+
+def _prices(money: Money) -> str:
+    before, after, less = (
+        f"{float(one):,.6g}" for one in (money.before, money.after, money.removed)
+    )
+    return (
+        f"By the configured prices the nodes cost {before} together, and {after} without those "
+        f"that can go: {less} less."
+    )
 
 
 def summary(plan: Plan) -> Table:
     """Return the sums before the plan and after it."""
-    rows = table("nodes that pods can reach", "before", "after")
+    rows = Table("nodes that pods can reach", "before", "after")
     before, after = plan.before, plan.after
     rows.add_row("nodes", str(before.nodes), str(after.nodes))
     for number, name, unit, write in (
@@ -81,20 +91,18 @@ def _utilization(totals: Totals, resource: int) -> str:
     return percent(totals.requests[resource], whole) if whole else "-"
 
 
-def _removals(removals: tuple[Removal, ...], width: int) -> Table:
+def _removals(removals: Sequence[Removal], width: int) -> Table:
     """Where two names side by side would be too wide, what the pods fit on stands below."""
-    headings = ("order", "node that can go", "pods", "would fit on")
-    found = [(removal, list(_targets(removal))) for removal in removals]
-    longest = max(len(target) for _, targets in found for target in [*targets, headings[3]])
-    names = max(len(removal.node) for removal in removals)
-    beside = names + longest + 2 * GAP + len(headings[0]) + len(headings[2]) + GAP <= width
-    rows = table(*(headings if beside else headings[:3]), left=(1, 3))
-    for removal, targets in found:
+    headings = "order", "node that can go", "pods"
+    beside, below = Table(*headings, "would fit on", left=(1, 3)), Table(*headings, left=(1,))
+    for removal in removals:
         cells = str(removal.order), removal.node, str(len(removal.placements))
-        rows.add_row(*cells, *([", ".join(targets) or "-"] if beside else []))
-        for target in [] if beside else targets:
-            rows.add_row("", f" -> {target}", "")
-    return rows
+        targets = list(_targets(removal))
+        beside.add_row(*cells, ", ".join(targets) or "-")
+        below.add_row(*cells)
+        for target in targets:
+            below.add_row("", f" -> {target}", "")
+    return beside if beside.width <= width else below
 
 
 def _targets(removal: Removal) -> Iterator[str]:
@@ -117,7 +125,7 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
                 members.append(node.node)
             about = f"{blocker.pod}: " if blocker.pod else ""
             example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
-    rows = table("nodes stay because", "nodes", "for example", left=(0, 2))
+    rows = Table("nodes stay because", "nodes", "for example", left=(0, 2))
     for code, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
         rows.add_row(code, str(len(members)), printable(example[code]))
     return rows

@@ -5,11 +5,11 @@ from itertools import groupby
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from cli.found import Found
-from cli.standing import Standing, moment
-from cli.terminal import printable, table, written
+from cli.answers import NodeExplained, PodExplained
+from cli.look.found import Found
+from cli.look.standing import Standing, moment
+from cli.terminal import Table, printable, say
 from core.capacity.sums import percent
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
@@ -26,62 +26,53 @@ NO_DELAY: Final = (
 )
 
 
-def node(answer: NodeAnswer, standing: Standing, found: Found, now_seconds: int) -> str:
+def write_node(explained: NodeExplained, out: Console) -> None:
     """Write all about a node."""
-
-    def write(out: Console) -> None:
-        out.print(_facts(_node_facts(answer, standing, found, now_seconds)))
-        if answer.blockers:
-            out.print()
-            out.print(reasons("stays for", answer.blockers, answer.node.name))
-        for title, others in (
-            ("waits for", answer.held),
-            ("stays soft for", answer.against_hard),
-            ("empties late for", answer.lingers),
-        ):
-            if others:
-                out.print()
-                out.print(reasons(title, others, answer.node.name))
-        if answer.placements or answer.homeless:
-            out.print()
-            out.print(_moves(answer))
-        out.print()
-        out.print(NO_DELAY)
-
-    return written(write)
+    answer = explained.answer
+    say(out, _facts(_node_facts(explained)))
+    for title, blockers in (
+        ("stays for", answer.blockers),
+        ("waits for", answer.held),
+        ("stays soft for", answer.against_hard),
+        ("empties late for", answer.lingers),
+    ):
+        _write_reasons(title, blockers, answer.node.name, out)
+    if answer.placements or answer.homeless:
+        say(out)
+        say(out, _moves(answer))
+    say(out)
+    say(out, NO_DELAY)
 
 
-def pod(answer: PodAnswer, found: Found) -> str:
+def write_pod(explained: PodExplained, out: Console) -> None:
     """Write all about a pod."""
+    answer = explained.answer
+    say(out, _facts(_pod_facts(answer, explained.found)))
+    _write_reasons("not movable for", answer.blockers, answer.pod.node or "", out)
+    _write_reasons("its nature", answer.nature, answer.pod.node or "", out)
+    if answer.refusals:
+        say(out)
+        rows = Table("refused by", "nodes")
+        for rule, count in answer.refusals:
+            rows.add_row(printable(rule), f"{count:,}")
+        say(out, rows)
 
-    def write(out: Console) -> None:
-        out.print(_facts(_pod_facts(answer, found)))
-        if answer.blockers:
-            out.print()
-            out.print(reasons("not movable for", answer.blockers, answer.pod.node or ""))
-        if answer.nature:
-            out.print()
-            out.print(reasons("its nature", answer.nature, answer.pod.node or ""))
-        if answer.refusals:
-            out.print()
-            rows = table("refused by", "nodes")
-            for rule, count in answer.refusals:
-                rows.add_row(printable(rule), f"{count:,}")
-            out.print(rows)
 
-    return written(write)
+def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
+    if blockers:
+        say(out)
+        say(out, reasons(title, blockers, node))
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Table:
-    rows = table("", "", left=(0, 1))
+    rows = Table("", "", left=(0, 1))
     for name, text in facts:
         rows.add_row(name, printable(text))
     return rows
 
 
-def _node_facts(
-    answer: NodeAnswer, standing: Standing, found: Found, now_seconds: int
-) -> list[tuple[str, str]]:
+def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
+    answer = explained.answer
     with_it = sum(one.stays_with_node for one in answer.pods)
     rank = (
         f"price {float(answer.price):g}, {answer.to_move} pods to move, "
@@ -90,11 +81,11 @@ def _node_facts(
     return [
         ("node", answer.node.name),
         ("verdict", _verdict(answer)),
-        *_mark_facts(standing, now_seconds),
+        *_mark_facts(explained.standing, explained.now_seconds),
         ("tried by", rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
         ("reaches", _reaches(answer)),
-        *_origin(found),
+        *_origin(explained.found),
     ]
 
 
@@ -154,7 +145,7 @@ def _origin(found: Found) -> list[tuple[str, str]]:
 
 def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
     """Write every blocker, and once for each code what it means and what helps."""
-    rows = table(title, "", "", left=(0, 1, 2))
+    rows = Table(title, "", "", left=(0, 1, 2))
     # Stable: codes stay in the order in which the engine gave them first.
     order = list(dict.fromkeys(blocker.code for blocker in blockers))
     ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
@@ -174,7 +165,7 @@ def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
 
 def _moves(answer: NodeAnswer) -> Table:
     when = "its place in the plan" if answer.order is not None else "it alone went now"
-    rows = table(f"pod, if {when}", "would fit on", left=(0, 1))
+    rows = Table(f"pod, if {when}", "would fit on", left=(0, 1))
     for key, to in answer.placements:
         rows.add_row(key, to)
     for key, why in answer.homeless:

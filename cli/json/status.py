@@ -1,10 +1,11 @@
-"""The status as JSON: a contract; fields are added, never renamed."""
+"""The status as JSON."""
 
 from typing import Any
 
-from cli import caveats_text, explain_json, plan_json
-from cli.found import Leader
-from cli.overview import Status
+from cli.json import caveats, explain
+from cli.json import plan as plan_json
+from cli.look.found import Leader
+from cli.look.overview import Status
 from core.config.settings import API_VERSION
 
 
@@ -22,14 +23,14 @@ def document(status: Status) -> dict[str, Any]:
         "after": plan_json.totals(plan.after),
         "reaches": plan_json.reaches(plan),
         "marks": [
-            {"node": one.node, **explain_json.mark(one), "podsLeft": one.pods_left}
+            {"node": one.node, **explain.mark(one), "podsLeft": one.pods_left}
             for one in status.marked
         ],
         "leftOverTaints": list(status.stray),
         "podsThatWait": {"all": status.waiting, "findNoPlace": status.stuck},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
-        "warnings": caveats_text.document(status.minded),
+        "warnings": caveats.document(status.minded),
         "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
     }
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
-from cli.found import Leader, tell_refused
+from cli.look.found import Leader, tell_refused
 from core.edge.clock import SystemClock
 from core.edge.kube import wire
 from core.edge.kube.client import ApiError, Client
@@ -31,22 +31,25 @@ Lists = dict[str, list[Any]]
 
 
 def read(
-    kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
+    kubeconfig: str | None,
+    context: str | None,
+    lease: tuple[str, str] | None,
+    progress: TextIO,
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
-    return asyncio.run(_read(kubeconfig, lease, progress))
+    return asyncio.run(_read(Client.connect(kubeconfig, context), lease, progress))
 
 
 async def _read(
-    kubeconfig: str | None, lease: tuple[str, str] | None, progress: TextIO
+    connecting: Awaitable[Client], lease: tuple[str, str] | None, progress: TextIO
 ) -> tuple[Cluster, Leader | None]:
     lists = _lists()
     refused: list[str] = []
-    async with await Client.connect(kubeconfig) as client, told(lists, progress):
+    async with await connecting as client, told(lists, progress):
         cluster = await listed(client, lists, refused)
         leader = await _leader(client, *lease) if lease else None
     tell_refused(refused, progress)

@@ -1,0 +1,1 @@
+"""One command of `ebb` a module: its options, and what it does."""

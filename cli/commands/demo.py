@@ -1,0 +1,38 @@
+"""`ebb demo`: the same load four times in virtual time, as a table and a picture."""
+
+from typing import Final
+
+import click
+
+DAYS_MAX: Final = 60
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= DAYS_MAX:
+        raise click.BadParameter(f"{text!r} is not a number of days, 1 to {DAYS_MAX}")
+    return int(text)
+
+
+@click.command("demo")
+@click.option(
+    "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
+)
+@click.option("--days", type=_days, default="2", metavar="N", help="default 2")
+@click.option("--seed", type=int, default=1, metavar="N", help="default 1")
+@click.option(
+    "--wire/--no-wire",
+    default=True,
+    help="ask both programs over HTTP and HTTPS on loopback (default), or call their code",
+)
+@click.option(
+    "--output",
+    type=click.Path(),
+    default="ebb-demo.png",
+    metavar="FILE",
+    help="the picture; default ebb-demo.png",
+)
+def command(trace: str | None, days: int, seed: int, *, wire: bool, output: str) -> None:
+    """Play two days of a cluster in virtual time, four ways."""
+    from cli import playing  # noqa: PLC0415 the simulation and its picture take long
+
+    playing.play(playing.Asked(trace=trace, days=days, seed=seed, wire=wire, picture=output))

@@ -1,0 +1,72 @@
+"""`ebb explain node` and `ebb explain pod`: everything that decides about one of them."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from cli import output
+from cli.answers import NodeExplained, PodExplained
+from cli.look import source
+from cli.look.found import Found
+from cli.look.standing import standings
+from core.edge.clock import SystemClock
+from core.engine import step
+from core.errors import InvalidInputError
+from core.explain.explainer import Explainer
+
+NEAR_MAX: Final = 3
+
+
+@click.group("explain")
+def command() -> None:
+    """Tell why a node stays or goes, why a pod is where; nothing is written."""
+
+
+@command.command("node")
+@click.argument("name")
+@source.options
+@output.option(NodeExplained)
+@click.pass_obj
+def node(environment: source.Environment, /, name: str, form: str, **where: Any) -> None:  # noqa: ANN401 as `read` takes them
+    """Tell everything that decides about one node."""
+    found = source.read(environment, **where)
+    now = SystemClock().unix_seconds()
+    answer = _explainer(found, now).node(name)
+    if answer is None:
+        raise _unknown("node", name, [node.name for node in found.cluster.nodes])
+    every = standings(found.cluster, found.config.taint_key, now)
+    (standing,) = (one for one in every if one.node == name)
+    explained = NodeExplained(answer=answer, standing=standing, found=found, now_seconds=now)
+    output.put(explained, form)
+
+
+@command.command("pod")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@source.options
+@output.option(PodExplained)
+@click.pass_obj
+def pod(environment: source.Environment, /, name: str, form: str, **where: Any) -> None:  # noqa: ANN401 as `read` takes them
+    """Tell everything that decides about one pod."""
+    found = source.read(environment, **where)
+    answer = _explainer(found, SystemClock().unix_seconds()).pod(name)
+    if answer is None:
+        raise _unknown("pod", name, [pod.key for pod in found.cluster.pods])
+    output.put(PodExplained(answer=answer, found=found), form)
+
+
+def _explainer(found: Found, now_seconds: int) -> Explainer:
+    plan = step.plan(found.cluster, found.config, now_seconds=now_seconds)
+    return Explainer(found.cluster, found.config, plan, now_seconds)
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:
+    """Name what was asked for and what comes near: what contains it, then what is like it."""
+    names = list(known)
+    near = sorted(one for one in names if name and name in one)[:NEAR_MAX]
+    like = difflib.get_close_matches(name, names, n=NEAR_MAX, cutoff=0.6)
+    near += [one for one in like if one not in near][: NEAR_MAX - len(near)]
+    hint = f"near: {', '.join(near)}" if near else f"none of the {len(names):,} comes near"
+    looked = " among the unfinished" if what == "pod" else ""
+    return InvalidInputError(f"{what} {name}", f"there is none of that name{looked}; {hint}")

@@ -1,0 +1,85 @@
+"""`ebb plan`: which nodes of a cluster could go together, and why the others stay."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import click
+
+from cli import output
+from cli.answers import Money, Planned
+from cli.look import source
+from core.config.fields import parse_share
+from core.config.settings import Config
+from core.edge.clock import SystemClock
+from core.engine import step
+from core.engine.plan import Plan
+from core.errors import ConfigError
+from core.explain.caveats import caveats
+from core.model.cluster import Cluster
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise click.BadParameter(f"{text!r}; allowed: a whole number from 0 to 999999999")
+    return int(text)
+
+
+def _share(text: str) -> Fraction:
+    try:
+        return parse_share(text, "")
+    except ConfigError as fault:
+        raise click.BadParameter(fault.faults[0].removeprefix(": ")) from fault
+
+
+AT_MOST = "requests over usable capacity afterwards, at most"
+
+
+@click.command("plan")
+@source.options
+@click.option("--max-removals", type=_count, metavar="N", help="at most N nodes go")
+@click.option("--max-cpu", type=_share, metavar="80%", help=f"cpu {AT_MOST}")
+@click.option("--max-memory", type=_share, metavar="80%", help=f"memory {AT_MOST}")
+@output.option(Planned)
+@click.pass_obj
+def command(
+    environment: source.Environment,
+    /,
+    max_removals: int | None,
+    max_cpu: Fraction | None,
+    max_memory: Fraction | None,
+    form: str,
+    **where: Any,  # noqa: ANN401 as `read` takes them
+) -> None:
+    """Tell which nodes could go, and why the others stay; nothing is written."""
+    found = source.read(environment, **where)
+    # The delay counts as elapsed: the engine alone knows it.
+    config = _limited(found.config, max_cpu, max_memory)
+    now = SystemClock().unix_seconds()
+    plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
+    answer = Planned(
+        plan=plan,
+        config=config,
+        minded=caveats(found.cluster, found.kinds),
+        money=_money(found.cluster, config, plan),
+    )
+    output.put(answer, form)
+
+
+def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
+    """Take the limits of the command line; those for leaving follow, as where none are given."""
+    own = config.thresholds
+    thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
+    return (
+        config
+        if thresholds == own
+        else replace(config, thresholds=thresholds, leave_thresholds=None)
+    )
+
+
+def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:
+    if not config.prices:
+        return None
+    prices = {node.name: config.price_of(node.labels) for node in cluster.nodes}
+    removed = (prices[removal.node] for removal in plan.removals)
+    return Money(sum(prices.values(), Fraction()), sum(removed, Fraction()))

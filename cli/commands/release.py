@@ -1,0 +1,51 @@
+"""`ebb release`: takes everything of Ebb's off nodes and pods; the only command that writes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from cli.look import source
+from core.config.settings import Config
+from core.edge import files
+from core.errors import InvalidInputError
+
+
+@click.command("release")
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option("--all", "everything", is_flag=True, help="all nodes and pods")
+@click.option("--dry-run", is_flag=True, help="only say what would be written")
+@source.live_options
+@click.pass_obj
+def command(  # noqa: PLR0913 one for each option
+    environment: source.Environment,
+    /,
+    *,
+    nodes: Sequence[str],
+    everything: bool,
+    dry_run: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+) -> None:
+    """Take away what Ebb has written on nodes and pods, and nothing else.
+
+    A running engine in mode enforce marks nodes again: set mode: observe first, or uninstall.
+    """
+    if bool(nodes) == everything:
+        raise InvalidInputError("release", "name nodes, or say --all")
+    judged_by = files.read_config(config) if config else Config()
+    path = source.kubeconfig_of(kubeconfig, environment)
+    # The client's packages take long.
+    from cli import sweep  # noqa: PLC0415
+    from core.edge.kube.client import Client  # noqa: PLC0415
+
+    would = "would be released" if dry_run else "released"
+
+    def tell(name: str, what: str) -> None:
+        print(f"{name}  {would}: {what}", flush=True)
+
+    names = None if everything else frozenset(nodes)
+    connecting = Client.connect(path, context)
+    done = asyncio.run(sweep.release(connecting, names, judged_by, tell, dry_run=dry_run))
+    print(f"{done.nodes} nodes and {done.pods} pods {would}")

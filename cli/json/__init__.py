@@ -1,0 +1,28 @@
+"""Answers as JSON: a contract; fields are added, never renamed."""
+
+from typing import Any
+
+import orjson
+
+from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons
+from cli.json import explain, plan, reasons, status
+from cli.look.overview import Status
+
+
+def text(answer: Answer) -> str:
+    """Write an answer for programs."""
+    return orjson.dumps(_document(answer), option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _document(answer: Answer) -> dict[str, Any] | list[Any]:
+    match answer:
+        case Planned():
+            return plan.document(answer)
+        case NodeExplained():
+            return explain.node(answer.answer, answer.standing)
+        case PodExplained():
+            return explain.pod(answer.answer)
+        case Status():
+            return status.document(answer)
+        case Reasons():
+            return reasons.document(answer)

@@ -1,0 +1,1 @@
+"""Which cluster a command looks at, and what of Ebb's own stands there."""

@@ -1,0 +1,114 @@
+"""Which cluster a command looks at: one that answers, or dumps of one."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cli.look.found import Found, tell_refused
+from core.config.settings import Config
+from core.edge import files
+from core.edge.decode.dumps import HOW_TO, from_dumps
+from core.errors import InvalidInputError
+
+DUMP: Final = HOW_TO.removeprefix("make it with: ")
+IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+"""A variable that every container of a pod has."""
+FILE: Final = click.Path(allow_dash=True)
+"""Shells complete it; whether it is there is seen when it is read."""
+Environment = Mapping[str, str]
+Command = Callable[..., Any]
+
+
+def options(command: Command) -> Command:
+    """Add the options that say which cluster, and by which configuration it is judged.
+
+    The command hands what they say to `read`.
+    """
+    told = f"a dump, as `{DUMP}` writes it: plain, gzipped, or - ; repeat it for several"
+    from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
+    return from_file(live_options(command))
+
+
+def live_options(command: Command) -> Command:
+    """Add the options of a command that needs a cluster that answers."""
+    for name, metavar, told in (
+        ("--config", "FILE", "an EbbConfiguration, as YAML; default: built in"),
+        ("--context", "NAME", "the kubeconfig's context; default: its current one"),
+        (
+            "--kubeconfig",
+            "FILE",
+            "ask a live cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's own)",
+        ),
+    ):
+        kind = FILE if metavar == "FILE" else None
+        command = click.option(name, type=kind, metavar=metavar, help=told)(command)
+    return command
+
+
+def read(
+    environment: Environment,
+    *,
+    from_file: Sequence[str],
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    lease: tuple[str, str] | None = None,
+) -> Found:
+    """Read the cluster that the command line names; of a live one *lease* too, if it is given.
+
+    Raises: EbbError in one of its forms, UsageError for options that contradict each other.
+    """
+    live_only = [f"--{name}" for name, given in
+                 (("kubeconfig", kubeconfig), ("context", context)) if given]  # fmt: skip
+    if from_file and live_only:
+        raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
+    judged_by = files.read_config(config) if config else Config()
+    if from_file:
+        return _dumped(from_file, judged_by, config)
+    path = kubeconfig_of(kubeconfig, environment)
+    from cli.look import live  # noqa: PLC0415 the client's packages take longer than a whole plan
+
+    cluster, leader = live.read(path, context, lease, sys.stderr)
+    return Found(
+        cluster=cluster,
+        config=judged_by,
+        where=f"live, {path or 'as a pod of the cluster'}"
+        + (f", context {context}" if context else ""),
+        config_from=config,
+        leader=leader,
+    )
+
+
+def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Found:
+    dumps = [(_shown(path), files.read_dump(path)) for path in paths]
+    refused: list[str] = []
+    cluster, kinds = from_dumps(dumps, refused)
+    tell_refused(refused, sys.stderr)
+    where = ", ".join(name for name, _ in dumps)
+    return Found(cluster=cluster, config=config, where=where, config_from=config_from, kinds=kinds)
+
+
+def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
+    """Return the kubeconfig to use, by kubectl's rules; None: that of the pod.
+
+    Raises: InvalidInputError when there is nothing to go by.
+    """
+    if named := given or environment.get("KUBECONFIG", ""):
+        return named
+    usual = Path(environment.get("HOME", "/nowhere"), ".kube", "config")
+    if usual.is_file():
+        return str(usual)
+    if environment.get(IN_CLUSTER):
+        return None
+    raise InvalidInputError(
+        "no cluster to look at",
+        f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod; "
+        f"or give --from-file a dump, as `{DUMP}` writes it",
+    )
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else path

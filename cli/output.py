@@ -1,0 +1,48 @@
+"""The one door for answers: a command gives its answer here, and a form writes it."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import click
+
+from cli.answers import Answer, Reasons
+
+
+class Form(NamedTuple):
+    """A way to write answers; `text` in its module takes one and returns what is printed."""
+
+    name: str
+    module: str
+    """Imported when the form is asked for."""
+    told: str
+    of: tuple[type, ...] = ()
+    """The answers that it writes; none: all."""
+
+
+FORMS: Final = (
+    Form("table", "cli.text", "table for people (the default)"),
+    Form("json", "cli.json", "json for programs"),
+    Form("markdown", "cli.markdown", "markdown for docs/reasons.md", of=(Reasons,)),
+)
+"""The first is what is written when no other is asked for."""
+
+
+def option(answer: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the option that says in which form its *answer* is written."""
+    forms = [form for form in FORMS if not form.of or answer in form.of]
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice([form.name for form in forms]),
+        default=forms[0].name,
+        help=", ".join(form.told for form in forms),
+    )
+
+
+def put(answer: Answer, form: str) -> None:
+    """Write an answer to standard output, in the form of that name."""
+    module = next(one.module for one in FORMS if one.name == form)
+    sys.stdout.write(import_module(module).text(answer))

@@ -1,0 +1,46 @@
+"""The reaches that matter, for people: how full each is, before the plan and after it."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+
+from cli.terminal import Table, printable, say
+from core.capacity.sums import percent
+from core.capacity.usable import Share, Totals
+from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
+
+
+def write(reaches: Sequence[ReachSums], out: Console) -> None:
+    """Write those that come nearest to their limits."""
+    say(out, table(tightest(reaches, REACHES_SHOWN)))
+    if len(reaches) > REACHES_SHOWN:
+        say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json has them all")
+
+
+def table(reaches: Iterable[ReachSums]) -> Table:
+    """Return a row for each; the names are long."""
+    rows = Table("reach", "nodes", "cpu", "memory", "at most", names_above=True)
+    for one in reaches:
+        rows.add_row(*_row(one))
+    return rows
+
+
+def _row(one: ReachSums) -> tuple[str, ...]:
+    nodes = _change(str(one.before.nodes), str(one.after.nodes))
+    cpu, memory = (_change(_used(one.before, n), _used(one.after, n)) for n in (0, 1))
+    return printable(one.name), nodes, cpu, memory, limits(one.enter)
+
+
+def limits(share: Share) -> str:
+    """Write one limit where both are the same."""
+    cpu, memory = (percent(part.numerator, part.denominator) for part in share)
+    return cpu if cpu == memory else f"{cpu}, {memory}"
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def _used(totals: Totals, resource: int) -> str:
+    whole = totals.usable[resource]
+    return percent(totals.requests[resource], whole) if whole else "-"
