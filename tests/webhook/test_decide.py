@@ -92,6 +92,8 @@ POD = Pod(namespace="a", name="p", node="n1")
 DAEMON = Pod(namespace="a", name="d", node="n1", daemon=True)
 MIRROR = Pod(namespace="a", name="m", node="n1", mirror=True)
 FILLER = Pod(namespace="a", name="f", node="n1", priority=-11)
+LEAST = Pod(namespace="a", name="l", node="n1", priority=-10)
+"""The lowest priority that Cluster Autoscaler does not take for none."""
 
 
 def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
@@ -121,6 +123,15 @@ CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, 
     ),
     ("handed over, still empty", marked(), (DAEMON,), True, None, {}),
     ("handed over, a pod arrives", marked(), (POD,), True, WriteKind.GUARD, GUARDED),
+    (
+        "handed over, a pod of the least priority",
+        marked(),
+        (LEAST,),
+        True,
+        WriteKind.GUARD,
+        GUARDED,
+    ),
+    ("marked, a pod of the least priority", marked(**GUARDED), (LEAST,), True, None, {}),
     ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE, RELEASED),
     ("handed over, infeasible", marked(), (), False, WriteKind.RELEASE, RELEASED),
     (

@@ -7,7 +7,16 @@ import pytest
 
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind
 from tests.support.admission import Json, node_json
@@ -95,6 +104,35 @@ async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> 
     assert world.api.log == [("patch", "n000")]
     assert world.written(WriteKind.MARK) == ["n000"]
     assert world.count("outdated") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "changed"),
+    [
+        ("labels", {MARK_LABEL: "hard"}),
+        ("annotations", {DETAILS_ANNOTATION: "{}"}),
+        ("annotations", {GUARD_ANNOTATION: "true"}),
+        ("annotations", {GUARD_OURS_ANNOTATION: "marked"}),
+        ("annotations", {KEEP_ANNOTATION: "false"}),
+        ("annotations", {KARPENTER_KEEP_ANNOTATION: "true"}),
+        ("annotations", {BACKOFF_ANNOTATION: "1 5"}),
+    ],
+)
+@pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])
+@pytest.mark.parametrize("kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR])
+async def test_nothing_is_written_where_what_it_rests_on_has_changed(
+    kind: WriteKind, told: bool, where: str, changed: dict[str, str]
+) -> None:
+    """The version alone would not say so: the write would be tried on the new one."""
+    world = World()
+    writes = world.writes(kind, NAMES[:1])
+    world.api.nodes["n000"]["metadata"][where] |= changed
+    world.api.versions["n000"] = 9
+    if told:
+        world.heard["n000"] = world.api.node("n000")
+    batch = await world.carry_out(writes)
+    assert world.api.log == ([] if told else [("get", "n000")])
+    assert (batch.failed, world.told, world.count("outdated")) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
