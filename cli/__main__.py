@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final
 
 import click
-from click.shell_completion import CompletionItem, shell_complete
+from click.shell_completion import shell_complete
 
 from core.errors import EbbError
 
@@ -16,7 +16,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "why a node stays or goes, why a pod is where",
     "status": "nodes, marks, reasons and who leads, in one look",
     "reasons": "all codes by which nodes stay, and what helps",
-    "release": "take marks, taints, guards and deletion costs away; the only command that writes",
+    "release": "take off what Ebb has written; the only command that writes",
     "demo": "two days of a cluster in virtual time, four ways",
 }
 """In the order in which the help lists them; each is `command` in the module cli.commands.NAME."""
@@ -28,28 +28,16 @@ INTERRUPTED: Final = 130
 
 
 class _Commands(click.Group):
-    """The commands, each imported when it is run: their help stands here."""
+    """The commands, each imported when it is run; until then its name and one line do."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
-        return list(COMMANDS)
+    def list_commands(self, _: click.Context) -> list[str]:
+        return list(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's
-        if cmd_name not in COMMANDS:
-            return None
-        found: click.Command = import_module(f"cli.commands.{cmd_name}").command
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 click's
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        named = [
-            CompletionItem(name, help=told)
-            for name, told in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return named + click.Command.shell_complete(self, ctx, incomplete)
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known, others = super().resolve_command(ctx, args)
+        return name, known and import_module(f"cli.commands.{name}").command, others
 
 
 def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 click's
@@ -67,8 +55,9 @@ def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None: 
 @click.command(
     "ebb",
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    commands={name: click.Command(name, short_help=told) for name, told in COMMANDS.items()},
     no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version,
@@ -91,14 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv), os.environ)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _leave_output()  # whoever read it has seen enough
-        return 0
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as fault:
-        told = fault.strerror or str(fault)
-        return _fault(f"standard output: {told}" if _leave_output() else str(fault))
+    except OSError as fault:  # other files' faults have been named where they were read
+        # Keep Python from writing at its exit what could not be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        enough = isinstance(fault, BrokenPipeError)  # whoever read it has seen enough
+        return 0 if enough else _fault(f"standard output: {fault.strerror or fault}")
     return status
 
 
@@ -115,16 +103,6 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     except EbbError as fault:
         return _fault(str(fault))
     return 0
-
-
-def _leave_output() -> bool:
-    """Keep Python from writing at its exit what could not be written; say whether there is any."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 def _refused(fault: click.UsageError) -> int:

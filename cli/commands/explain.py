@@ -19,7 +19,7 @@ from core.explain.explainer import Explainer
 NEAR_MAX: Final = 3
 
 
-@click.group("explain")
+@click.group("explain", no_args_is_help=False)
 def command() -> None:
     """Tell why a node stays or goes, why a pod is where; nothing is written."""
 

@@ -1,6 +1,5 @@
 """`ebb release`: takes everything of Ebb's off nodes and pods; the only command that writes."""
 
-import asyncio
 from collections.abc import Sequence
 
 import click
@@ -37,6 +36,8 @@ def command(  # noqa: PLR0913 one for each option
     judged_by = files.read_config(config) if config else Config()
     path = source.kubeconfig_of(kubeconfig, environment)
     # The client's packages take long.
+    import asyncio  # noqa: PLC0415
+
     from cli import sweep  # noqa: PLC0415
     from core.edge.kube.client import Client  # noqa: PLC0415
 

@@ -1,0 +1,168 @@
+"""The command itself: what it imports, how a shell completes it, outputs that take nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb
+
+HEAVY = {"aiohttp", "asyncio", "kubernetes", "matplotlib", "numpy", "prometheus_client", "sim"}
+IMPORTED = """
+import sys
+from cli.__main__ import main
+status = main(sys.argv[1:])
+print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*ITEMS))
+    return str(file)
+
+
+def imported(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *arguments], capture_output=True, cwd=ROOT, check=True
+    )
+    return set(done.stderr.decode().split())
+
+
+class TestImports:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--help"],
+            ["--version"],
+            *([name, "--help"] for name in ("plan", "status", "reasons", "release", "demo")),
+            ["explain", "node", "--help"],
+            ["reasons"],
+            ["reasons", "-o", "json"],
+        ],
+        ids=" ".join,
+    )
+    def test_no_client_simulation_or_plotting(self, arguments: list[str]) -> None:
+        found = imported(*arguments)
+        assert "click" in found  # or the names are not told
+        assert not found & HEAVY
+
+    @pytest.mark.parametrize("command", [["plan"], ["status"], ["explain", "pod", "shop/c1"]])
+    def test_none_for_a_dump_either(self, command: list[str], path: str) -> None:
+        found = imported(*command, "--from-file", path)
+        assert "msgspec" in found
+        assert not found & HEAVY
+
+    def test_help_imports_no_command_and_nothing_to_print_or_decode_with(self) -> None:
+        assert not imported("--help") & {"core.engine", "msgspec", "orjson", "rich", "yaml"}
+
+
+class TestOutputsThatTakeNothing:
+    COMMANDS = (
+        ["--help"],
+        ["plan", "--help"],
+        ["plan", "--from-file", "DUMP"],
+        ["plan", "--from-file", "DUMP", "-o", "json"],
+        ["explain", "pod", "shop/c1", "--from-file", "DUMP"],
+        ["status", "--from-file", "DUMP"],
+        ["reasons", "-o", "markdown"],
+        ["demo"],
+    )
+
+    @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+    def test_a_full_one_is_one_line(self, arguments: list[str], path: str) -> None:
+        with Path("/dev/full").open("wb") as full:
+            done = run(arguments, path, stdout=full)
+        told = b"ebb: standard output: No space left on device\n"
+        assert (done.returncode, done.stderr) == (2, told)
+
+    @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+    def test_a_closed_one_is_one_line(self, arguments: list[str], path: str) -> None:
+        done = run(["-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments], path, command=("sh",))
+        assert (done.returncode, done.stderr) == (2, b"ebb: standard output: it is closed\n")
+
+    @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=" ".join)
+    def test_a_broken_pipe_is_silent(self, arguments: list[str], path: str) -> None:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        with os.fdopen(theirs, "wb") as pipe:
+            done = run(arguments, path, stdout=pipe)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_a_fault_with_nowhere_to_go_is_an_exit_code(self, path: str) -> None:
+        script = ["-c", 'exec "$@" 2>&-', "sh", *COMMAND, "plan", "--from-file", "/no/such"]
+        done = run(script, path, command=("sh",), stdout=subprocess.PIPE)
+        assert (done.returncode, done.stdout) == (2, b"")
+
+
+def run(
+    arguments: list[str],
+    path: str,
+    *,
+    command: tuple[str, ...] = COMMAND,
+    stdout: int | IO[bytes] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    given = [*command, *(path if one == "DUMP" else one for one in arguments)]
+    error = subprocess.PIPE
+    return subprocess.run(given, stdout=stdout, stderr=error, cwd=ROOT, check=False, timeout=60)
+
+
+COMPLETED = """
+eval "$(_EBB_COMPLETE=bash_source ebb)"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_ebb_completion ebb
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+class TestCompletion:
+    @pytest.mark.parametrize(
+        ("words", "offered"),
+        [
+            (["re"], ["reasons", "release"]),
+            (["explain", ""], ["node", "pod"]),
+            (["plan", "--max-"], ["--max-removals", "--max-cpu", "--max-memory"]),
+            (["reasons", "-o", ""], ["table", "json", "markdown"]),
+            (["plan", "-o", "j"], ["json"]),
+        ],
+    )
+    def test_bash_completes(self, words: list[str], offered: list[str], tmp_path: Path) -> None:
+        program = tmp_path / "ebb"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
+        program.chmod(0o755)
+        done = subprocess.run(
+            ["bash", "--norc", "-c", COMPLETED, "bash", "ebb", *words],
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            check=True,
+        )
+        assert (done.stdout.decode().split(), done.stderr) == (offered, b"")
+
+    def test_a_shell_that_is_not_known_is_refused(self) -> None:
+        assert ebb(_EBB_COMPLETE="dash_source").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "ebb: error: Missing command."),
+        (["plam"], "ebb: error: No such command 'plam'. Did you mean 'plan'?"),
+        (["explain"], "ebb explain: error: Missing command."),
+        (["explain", "node"], "ebb explain node: error: Missing argument 'NAME'."),
+        (["plan", "--from-file", "f", "--context", "c"],
+         "ebb plan: error: --context: not allowed with --from-file"),
+        (["plan", "--max-cpu", "0%"], "ebb plan: error: Invalid value for '--max-cpu': '0%'; "),
+    ],
+)  # fmt: skip
+def test_a_command_line_that_is_refused(arguments: list[str], problem: str) -> None:
+    done = ebb(*arguments)
+    usage, told = done.stderr.decode().splitlines()
+    assert usage.startswith("Usage: ebb")
+    assert told.startswith(problem)
+    assert (done.returncode, done.stdout) == (2, b"")
