@@ -55,13 +55,15 @@ def write_minded(minded: Sequence[Caveat], out: Console) -> None:
 
 
 def _prices(money: Money) -> str:
-    before, after, less = (
-        f"{float(one):,.6g}" for one in (money.before, money.after, money.removed)
-    )
+    before, after, less = map(_price, (money.before, money.after, money.removed))
     return (
         f"By the configured prices the nodes cost {before} together, and {after} without those "
         f"that can go: {less} less."
     )
+
+
+def _price(amount: Fraction) -> str:
+    return f"{float(amount):,.4f}".rstrip("0").rstrip(".")
 
 
 def summary(plan: Plan) -> Table:

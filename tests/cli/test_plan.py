@@ -13,6 +13,7 @@ from core.marks.keys import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
     A,
+    B,
     C,
     D,
     dump,
@@ -229,3 +230,49 @@ class TestEnds:
                 process.send_signal(signal.SIGINT)
                 assert process.stderr.read() == b""
         assert process.returncode == 130
+
+
+PRICES = """\
+apiVersion: kube-ebb.io/v1alpha1
+kind: EbbConfiguration
+prices:
+- {nodeSelector: {size: small}, price: "0.0961"}
+- {nodeSelector: {size: large}, price: "1200.50"}
+"""
+
+
+class TestPrices:
+    """Four nodes, one of them of a size without a price; C can go."""
+
+    @pytest.fixture
+    def priced(self, tmp_path: Path) -> list[str]:
+        file, config = tmp_path / "priced.json", tmp_path / "prices.yaml"
+        sizes = {A: "small", B: "huge", C: "small", D: "large"}
+        items = [
+            {**one, "metadata": {**one["metadata"], "labels": {"size": sizes[name]}}}
+            if (name := one["metadata"]["name"]) in sizes
+            else one
+            for one in ITEMS
+        ]
+        file.write_bytes(dump(*items))
+        config.write_text(PRICES)
+        return ["--from-file", str(file), "--config", str(config)]
+
+    def test_as_money(self, priced: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", *priced]) == 0
+        assert (
+            "By the configured prices the nodes cost 1,200.6922 together, and 1,200.5961 without "
+            "those that can go: 0.0961 less.\n"
+        ) in capsys.readouterr().out
+
+    def test_in_json(self, priced: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        money = {"before": 1200.6922, "after": 1200.5961, "removed": 0.0961}
+        assert plan_of(capsys, *priced)["prices"] == money
+        assert plan_of(capsys, *priced, "--max-removals", "0")["prices"]["removed"] == 0
+
+    def test_nothing_where_none_are_configured(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert plan_of(capsys, "--from-file", path)["prices"] is None
+        assert main(["plan", "--from-file", path]) == 0
+        assert "price" not in capsys.readouterr().out

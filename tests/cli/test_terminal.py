@@ -1,0 +1,101 @@
+"""Tables: whole words at any width, whatever stands beside them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.terminal import TEXT_CHARS_MIN, Table
+from tests.support.plan_cli import dump, node, on_terminal, pod
+
+LABEL = "n" * 63
+NAME = ".".join(("a" * 63, "b" * 63, "c" * 63, "d" * 61))
+TEXT = "one of the many words that make a sentence which is longer than its column"
+
+
+def made(*rows: tuple[str, ...], left: tuple[int, ...] = (0, 2)) -> Table:
+    table = Table("name", "number", "text", left=left)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def test_a_text_gives_way() -> None:
+    assert list(made(("node-a", "7", TEXT)).lines(45)) == [
+        "name    number  text",
+        "node-a       7  one of the many words that",
+        "                make a sentence which is",
+        "                longer than its column",
+    ]
+
+
+def test_a_name_is_whole_and_the_text_beside_it_keeps_a_width() -> None:
+    lines = list(made((NAME, "7", TEXT), ("short", "8", TEXT)).lines(80))
+    assert sum(line.startswith(f"{NAME}       7  ") for line in lines) == 1
+    assert max(map(len, lines)) == len(NAME) + len("  number  ") + TEXT_CHARS_MIN
+
+
+def test_a_name_in_a_text_makes_its_own_line_longer_and_no_other() -> None:
+    lines = list(made(("a", "7", f"node {NAME} is full"), ("b", "8", TEXT)).lines(60))
+    assert [line.strip() for line in lines if len(line) > 60] == [NAME]
+
+
+def test_with_all_the_room_a_row_is_a_line() -> None:
+    rows = [(LABEL, "7", TEXT), (NAME, "8", TEXT)]
+    assert len(list(made(*rows).lines(10_000))) == 3
+
+
+def test_a_name_above_its_row() -> None:
+    table = Table("reach", "nodes", names_above=True)
+    table.add_row("a name of several words", "12")
+    assert list(table.lines(20)) == ["reach  nodes", "a name of several words", "          12"]
+    assert len(list(table.lines(40))) == 2
+
+
+WORDS = st.lists(st.text("abc-./:", min_size=1, max_size=90), min_size=1, max_size=6)
+ROWS = st.lists(st.tuples(WORDS, st.integers(0, 10**6), WORDS), min_size=1, max_size=5)
+
+
+@given(ROWS, st.integers(20, 250))
+def test_every_word_stands_whole_once_in_its_order(
+    rows: list[tuple[list[str], int, list[str]]], width: int
+) -> None:
+    table = made(*((" ".join(a), str(n), " ".join(b)) for a, n, b in rows))
+    written = sorted(" ".join(list(table.lines(width))[1:]).split())
+    assert written == sorted(word for a, n, b in rows for word in (*a, str(n), *b))
+
+
+LONG = [
+    node(NAME),
+    node(LABEL, spec={"unschedulable": True}),
+    node("third"),
+    pod("p" * 200, NAME, "1500m"),
+    pod("q" * 63, LABEL),
+    pod("r" * 63, "third", nodeSelector={"kubernetes.io/hostname": NAME}),
+]
+"""A node of 253 characters, the most that the API allows, and one of 63."""
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan"],
+        ["status"],
+        ["explain", "node", NAME],
+        ["explain", "node", LABEL],
+        ["explain", "pod", f"shop/{'r' * 63}"],
+    ],
+    ids=lambda command: " ".join(command)[:20],
+)
+def test_no_command_breaks_a_name(command: list[str], columns: str, tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*LONG))
+    text = on_terminal(*command, "--from-file", str(file), COLUMNS=columns, TERM="xterm")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    runs = re.findall(r"(([a-dn-r])\2{19,})", plain)
+    assert runs
+    assert {len(run) for run, letter in runs if letter not in "dp"} <= {63}
+    assert {len(run) for run, letter in runs if letter in "dp"} <= {61, 200}
