@@ -12,7 +12,7 @@ from core.config.settings import Config
 from core.engine.plan import Plan
 from core.explain.caveats import Caveat
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.guards.pod_reasons import Reason
+from core.reason import Reason
 
 
 class Money(NamedTuple):

@@ -1,12 +1,33 @@
-"""Why: one reason with its code."""
+"""Why: what there is to know about a reason, and one case of it."""
 
 from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """What there is to know about a code; {node}, {namespace} and {name} stand for names.
+
+    It stands beside the rule that gives it; core.explain.reasons has the list of all.
+    """
+
+    code: str
+    """A contract: it stands in plans, metrics and Events; add, never rename."""
+    meaning: str
+    """One sentence."""
+    fix: str
+    """The cheapest thing that a person can do; a command is given as it is typed."""
+    lifted: str
+    """Completes: it ends when ..."""
 
 
 class Blocker(NamedTuple):
     """One reason why a node stays."""
 
-    code: str
+    reason: Reason
     message: str
     pod: str | None = None
     """namespace/name of the pod that it is about, if it is about one."""
+
+    @property
+    def code(self) -> str:
+        """Return what it is called in outputs and metrics."""
+        return self.reason.code

@@ -5,14 +5,63 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.config.budgets import Budget
-from core.engine.memory import Pace
+from core.engine.memory import COOLDOWN, PODS_PENDING, Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
 from core.marks.mark import mark_of
 from core.model.node import Node
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 _CLUSTER: Final = "the cluster"
+
+NO_POOL: Final = Reason(
+    "no-pool",
+    "Pools are configured and the node is in none of them; such nodes never go.",
+    "add a pool whose nodeSelector matches the node's labels to `pools`",
+    "a configured pool selects the node",
+)
+MIN_NODES: Final = Reason(
+    "min-nodes",
+    "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
+    "set `minNodes` lower in the configuration, if the minimum is not meant",
+    "the cluster or pool has more nodes than `minNodes`, not counting those that go",
+)
+ZONE_BALANCE: Final = Reason(
+    "zone-balance",
+    "The node's zone would fall behind another zone by more than one node.",
+    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
+    "no zone has more nodes than the node's own, not counting those that go",
+)
+BUDGET_MARKED: Final = Reason(
+    "budget-marked",
+    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
+    "wait for marked nodes to empty and go; or raise `maxMarked`",
+    "fewer nodes are marked than `maxMarked`",
+)
+BUDGET_WINDOW: Final = Reason(
+    "budget-window",
+    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
+    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
+    "fewer marks than `maxInWindow` are younger than `budgets.window`",
+)
+BACKOFF: Final = Reason(
+    "backoff",
+    "The node was marked before and did not empty before its deadline, so it is left alone "
+    "for a time that doubles with each such failure.",
+    "see what kept pods on it: ebb explain node {node}; to try again at once: "
+    "kubectl annotate node {node} kube-ebb.io/backoff-",
+    "the time in its annotation kube-ebb.io/backoff has passed",
+)
+REASONS: Final = (
+    NO_POOL,
+    MIN_NODES,
+    ZONE_BALANCE,
+    BUDGET_MARKED,
+    BUDGET_WINDOW,
+    COOLDOWN,
+    PODS_PENDING,
+    BACKOFF,
+)
 
 
 @dataclass(slots=True)
@@ -94,15 +143,15 @@ class Brakes:
         """Return everything that holds the node back; a marked one is past most of it."""
         found = []
         if self._budgets.pools and len(self._scopes[node.name]) == 1:
-            found.append(Blocker("no-pool", "it is in none of the configured pools"))
+            found.append(Blocker(NO_POOL, "it is in none of the configured pools"))
         for scope, count in self._judging[node.name]:
             left = count.nodes - count.gone - 1
             if left < scope.budget.min_nodes:
                 message = f"{scope.name} would have {left} nodes, fewer than minNodes"
-                found.append(Blocker("min-nodes", f"{message}: {scope.budget.min_nodes}"))
+                found.append(Blocker(MIN_NODES, f"{message}: {scope.budget.min_nodes}"))
         if mark_of(node.labels) is None:
             if self._zones and (why := self._zones.refusal(node)):
-                found.append(Blocker("zone-balance", why))
+                found.append(Blocker(ZONE_BALANCE, why))
             if self._pace is not None:
                 found += self._pace.frozen
                 found += self._spent(node, self._pace)
@@ -111,15 +160,15 @@ class Brakes:
     def _spent(self, node: Node, pace: Pace) -> Iterable[Blocker]:
         if until := pace.backing_off.get(node.name):
             message = f"it did not empty in time: it is left alone until {until} (unix seconds)"
-            yield Blocker("backoff", message)
+            yield Blocker(BACKOFF, message)
         for scope, count in self._judging[node.name]:
             marked, window = scope.budget.max_marked, scope.budget.max_in_window
             if marked is not None and count.marked >= marked.of(count.nodes):
                 message = f"{scope.name} has {count.marked} marked nodes, maxMarked is {marked}"
-                yield Blocker("budget-marked", message)
+                yield Blocker(BUDGET_MARKED, message)
             if window is not None and count.in_window >= window.of(count.nodes):
                 message = f"{scope.name} had {count.in_window} marks in the window"
-                yield Blocker("budget-window", f"{message}, maxInWindow is {window}")
+                yield Blocker(BUDGET_WINDOW, f"{message}, maxInWindow is {window}")
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""

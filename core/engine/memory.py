@@ -3,14 +3,28 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.capacity.usable import Amount
 from core.config.settings import Config
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of, mark_of, marked_since
-from core.reason import Blocker
+from core.reason import Blocker, Reason
+
+COOLDOWN: Final = Reason(
+    "cooldown",
+    "A node was added a short time ago: while the cluster grows, nothing is marked.",
+    "wait; or set `cooldown.afterNodeAdd` shorter",
+    "no node has been added for `cooldown.afterNodeAdd`",
+)
+PODS_PENDING: Final = Reason(
+    "pods-pending",
+    "A pod turned unschedulable a short time ago that some node would admit: while room is "
+    "short, nothing is marked.",
+    "wait; or set `cooldown.afterPending` shorter",
+    "no pod has turned unschedulable for `cooldown.afterPending`",
+)
 
 
 class Marking(NamedTuple):
@@ -134,9 +148,9 @@ def _frozen(memory: Memory, config: Config, now_seconds: int) -> Iterable[Blocke
     if memory.added is not None:
         left = memory.added + cooldown.after_node_add_seconds - now_seconds
         if left > 0:
-            yield Blocker("cooldown", f"a node was added: nothing is marked for {left} s more")
+            yield Blocker(COOLDOWN, f"a node was added: nothing is marked for {left} s more")
     if memory.waited is not None:
         left = memory.waited + cooldown.after_pending_seconds - now_seconds
         if left > 0:
             message = f"a pod turned unschedulable: nothing is marked for {left} s more"
-            yield Blocker("pods-pending", message)
+            yield Blocker(PODS_PENDING, message)

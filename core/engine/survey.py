@@ -15,7 +15,7 @@ from core.config.thresholds import Thresholds
 from core.guards.disruption import Facts
 from core.guards.lingering import sticky_pods
 from core.guards.nodes import node_blockers
-from core.guards.pods import pod_blockers
+from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.leaving import going
@@ -27,7 +27,7 @@ from core.packing.groups import alike
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
 from core.policies.policy import Look, Policy
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 """No pool selects them: what holds for them holds for the cluster."""
@@ -35,6 +35,13 @@ Shapes = Counter[tuple[int, int]]
 """How many pods ask for so many millicores and bytes."""
 WHOLE: Final = ""
 """Stands for the whole where things are kept by a reach's key."""
+
+UNREACHED: Final = Reason(
+    "unreached",
+    "Only pods that Ebb cannot evaluate could use the node, so no threshold would protect them.",
+    "see those pods' own reasons: ebb explain pod; or mark nothing here",
+    "a pod that Ebb can evaluate could use the node, or none that it cannot",
+)
 
 
 class Survey:
@@ -105,7 +112,7 @@ class Survey:
         message = "asks for nodes of its own, beyond as many sets as are told apart"
         aside = [members for members in self.movable if plain(members[0].placing) in beyond]
         for pod in (pod for members in aside for pod in members):
-            self._fix(pod, [Blocker("asks-too-much", message, pod.key)])
+            self._fix(pod, [Blocker(ASKS_TOO_MUCH, message, pod.key)])
         self.movable = [m for m in self.movable if plain(m[0].placing) not in beyond]
 
     def _look_at_unreached(self) -> None:
@@ -114,7 +121,7 @@ class Survey:
         for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
             blockers = self.blockers[self.ground.nodes[number].name]
             if not blockers:
-                blockers.append(Blocker("unreached", message))
+                blockers.append(Blocker(UNREACHED, message))
 
     @cached_property
     def sticky(self) -> Mapping[str, int]:

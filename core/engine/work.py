@@ -18,10 +18,44 @@ from core.engine.survey import Survey
 from core.marks.mark import mark_of, mark_order
 from core.packing.packer import Attempt
 from core.policies.policy import Order
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 REROUTES_MAX: Final = 3
 """How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
+
+DELAY: Final = Reason(
+    "delay",
+    "The node is a candidate, but has not been one for longer than the configured delay.",
+    "wait; or set `delay` lower in the configuration",
+    "it has been a candidate without a break for longer than `delay`",
+)
+NO_ROOM: Final = Reason(
+    "no-room",
+    "A pod of the node finds no place on the nodes that stay.",
+    "ebb explain pod {namespace}/{name} (says which rule refuses which nodes)",
+    "another node admits the pod and has room for it, beside all other pods that must move",
+)
+HEADROOM: Final = Reason(
+    "headroom",
+    "Without the node there would be no room for pods as large as the largest, for which "
+    "room must be left.",
+    "set `headroom` lower in the configuration, or lower what the largest pods ask for",
+    "that many pods of that size find a place on the nodes that stay",
+)
+TIME_BOX: Final = Reason(
+    "time-box",
+    "The pass had no time left for the node, because the cluster asks much of it or because "
+    "something came up that could not wait; what else speaks against it was not looked for.",
+    "nothing to do: the next pass judges it; if that goes on, "
+    "ebb_engine_pass_timeouts_total grows, and the engine needs a faster processor",
+    "a pass reaches the node in time",
+)
+LIMIT: Final = Reason(
+    "limit",
+    "As many other nodes go in this plan as may go at a time.",
+    "wait for those to go; or allow more (`ebb plan --max-removals`)",
+    "fewer nodes are chosen before it than may go",
+)
 
 
 class _Route(NamedTuple):
@@ -242,14 +276,14 @@ class Work:
             return blockers
         if not self._is_due(name):
             message = f"it has not been a candidate for longer than {self._delay_seconds} s yet"
-            blockers.append(Blocker("delay", message))
+            blockers.append(Blocker(DELAY, message))
         blockers += self._brakes.refusals(self.packer.nodes[node])
         marked = name in self.marked
         nominated = self._policy.nominated(node, marked=marked)
         if not nominated:
             blockers.append(self._policy.why_not(node, marked=marked))
         if not self._has_time(name):
-            return [*blockers, Blocker("time-box", "the pass had no time left to try it")]
+            return [*blockers, Blocker(TIME_BOX, "the pass had no time left to try it")]
         if not nominated:
             # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
             attempt = self.packer.attempt(self.packer.on[node], node)
@@ -259,17 +293,17 @@ class Work:
             route = self._route(node)
         blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
         blockers += (self._policy.why_exceeded(one, marked=marked) for one in route.over)
-        return blockers or [Blocker("limit", "as many nodes go already as may go in one plan")]
+        return blockers or [Blocker(LIMIT, "as many nodes go already as may go in one plan")]
 
     def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
         if pod in self.packer.spare:
             message = "no room would be left for one more pod as large as the largest"
-            return Blocker("headroom", message)
+            return Blocker(HEADROOM, message)
         if self.packer.spared(pod, node):
             message = "the room that would be left for it is kept for pods as large as the largest"
-            return Blocker("headroom", message, self.packer.pods[pod].key)
+            return Blocker(HEADROOM, message, self.packer.pods[pod].key)
         why = self.packer.why_not(pod, node, attempt)
-        return Blocker("no-room", why, self.packer.pods[pod].key)
+        return Blocker(NO_ROOM, why, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked

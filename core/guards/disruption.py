@@ -1,8 +1,7 @@
 """May a pod be disturbed, and will it leave by itself: an ordered tuple of named rules.
 
 What follows from it for a node stands in core.guards.lingering. Pods that have ended are in no
-Cluster, and what a pod's volumes ask stands in core.model.volumes. Codes are a contract: add,
-never rename.
+Cluster, and what a pod's volumes ask stands in core.model.volumes.
 Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
 descheduler's DefaultEvictor; the eviction API for what several budgets say about one pod.
 """
@@ -15,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from core.model.pod import Pod
+from core.reason import Reason
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -22,7 +22,6 @@ DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
 """The annotations that the rules read: Ties.notes."""
-BUDGET_CODE: Final = "pod-budget"
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on are the classes system-cluster-critical and system-node-critical."""
@@ -34,6 +33,9 @@ KNOWN_OWNERS: Final = frozenset({"ReplicaSet", "ReplicationController", "Job", S
 DURATION_CHARS_MAX: Final = 64
 DURATION_NANOS_MAX: Final = 2**63 - 1
 """Of Go's durations; what is longer is none."""
+
+
+_LEAVE_IT: Final = "nothing to do: Ebb evicts nothing, and the pod is waited for"
 
 
 class Verdict(StrEnum):
@@ -86,12 +88,36 @@ def _note(pod: Pod, key: str) -> str | None:
     )
 
 
+MIRROR: Final = Reason(
+    "pod-mirror",
+    "The pod is a static pod's image: it lives and goes with its node.",
+    "nothing to do",
+    "the static pod's file is gone from the node",
+)
+
+
 def _mirror(pod: Pod, _: Facts) -> Finding | None:
     return Finding(Verdict.IGNORED, "a static pod") if pod.mirror else None
 
 
+DAEMON: Final = Reason(
+    "pod-daemon",
+    "The pod is a DaemonSet's: it lives and goes with its node.",
+    "nothing to do",
+    "the DaemonSet does not want it on the node any more",
+)
+
+
 def _daemon(pod: Pod, _: Facts) -> Finding | None:
     return Finding(Verdict.IGNORED, "a DaemonSet's pod") if pod.daemon else None
+
+
+LONG_TERMINATING: Final = Reason(
+    "pod-long-terminating",
+    "The pod should have ended long ago, so it counts for nothing.",
+    "see what holds it: kubectl -n {namespace} get pod {name} -o yaml (finalizers)",
+    "the pod is gone",
+)
 
 
 def _long_terminating(pod: Pod, facts: Facts) -> Finding | None:
@@ -101,19 +127,51 @@ def _long_terminating(pod: Pod, facts: Facts) -> Finding | None:
     return Finding(Verdict.IGNORED, "should have been gone long ago")
 
 
+EXPENDABLE: Final = Reason(
+    "pod-expendable",
+    "The pod's priority is so low that autoscalers take its node without asking.",
+    "nothing to do; or give it a higher priority class",
+    "its priority is not below the autoscaler's cutoff",
+)
+
+
 def _expendable(pod: Pod, facts: Facts) -> Finding | None:
     below = pod.priority < facts.expendable_below
     return Finding(Verdict.IGNORED, f"priority {pod.priority} is expendable") if below else None
+
+
+TERMINATING: Final = Reason(
+    "pod-terminating",
+    "The pod is being deleted already and leaves by itself.",
+    "nothing to do: it is waited for",
+    "the pod is gone",
+)
 
 
 def _terminating(pod: Pod, _: Facts) -> Finding | None:
     return Finding(Verdict.LEAVING, "is being deleted") if pod.terminating else None
 
 
+ON_COMPLETION: Final = Reason(
+    "pod-on-completion",
+    "The pod's owner asks that its own end be waited for.",
+    "nothing to do: it is waited for",
+    "the pod has finished, or its annotation is gone",
+)
+
+
 def _on_completion(pod: Pod, _: Facts) -> Finding | None:
     if _note(pod, SAFE_TO_EVICT) != "on-completion":
         return None
     return Finding(Verdict.LEAVING, f"annotation {SAFE_TO_EVICT}: its end is waited for")
+
+
+NOT_TO_DISRUPT: Final = Reason(
+    "pod-do-not-disrupt",
+    "Karpenter's annotation forbids to disturb the pod, for good or for a time.",
+    f"{_LEAVE_IT}; or take the annotation karpenter.sh/do-not-disrupt from its template",
+    "the annotation is gone, or its time is over",
+)
 
 
 def _do_not_disrupt(pod: Pod, facts: Facts) -> Finding | None:
@@ -131,10 +189,26 @@ def _do_not_disrupt(pod: Pod, facts: Facts) -> Finding | None:
     return Finding(Verdict.STICKY, f"annotation {DO_NOT_DISRUPT}: {note!r}")
 
 
+PREFERS_NO_EVICTION: Final = Reason(
+    "pod-prefer-no-eviction",
+    "The descheduler's annotation asks not to evict the pod; it leaves as any other.",
+    _LEAVE_IT,
+    "the annotation is gone",
+)
+
+
 def _prefer_no_eviction(pod: Pod, _: Facts) -> Finding | None:
     if _note(pod, PREFER_NO_EVICTION) is None:
         return None
     return Finding(Verdict.GUARDED, f"annotation {PREFER_NO_EVICTION}")
+
+
+SAFE: Final = Reason(
+    "pod-safe-to-evict",
+    "The pod's owner says that it may be evicted, whatever else speaks against it.",
+    "nothing to do",
+    "the annotation is gone",
+)
 
 
 def _safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
@@ -143,10 +217,26 @@ def _safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
     return Finding(Verdict.EVICTABLE, f"annotation {SAFE_TO_EVICT}")
 
 
+BARE: Final = Reason(
+    "pod-bare",
+    "No controller owns the pod: nothing would bring it back, and nothing replaces it.",
+    f"{_LEAVE_IT}; or delete it if it is not needed: kubectl -n {{namespace}} delete pod {{name}}",
+    "the pod has finished, or is gone",
+)
+
+
 def _bare(pod: Pod, _: Facts) -> Finding | None:
     if pod.owner_kind:
         return None
     return Finding(Verdict.STICKY, "no controller owns it: nothing would bring it back")
+
+
+OWNER_MISSING: Final = Reason(
+    "pod-owner-missing",
+    "The pod's controller is gone: nothing would bring it back.",
+    "kubectl -n {namespace} delete pod {name}, if it is not needed",
+    "the pod is gone",
+)
 
 
 def _owner_missing(pod: Pod, facts: Facts) -> Finding | None:
@@ -157,16 +247,40 @@ def _owner_missing(pod: Pod, facts: Facts) -> Finding | None:
     return Finding(Verdict.STICKY, f"{gone} is gone: nothing would bring it back")
 
 
+CUSTOM_CONTROLLER: Final = Reason(
+    "pod-custom-controller",
+    "The pod belongs to a controller of which Ebb does not know whether it replaces pods.",
+    _LEAVE_IT,
+    "the pod has finished, or its controller has replaced it",
+)
+
+
 def _custom_controller(pod: Pod, _: Facts) -> Finding | None:
     if not pod.owner_kind or pod.owner_kind in KNOWN_OWNERS:
         return None
     return Finding(Verdict.STICKY, f"who knows what {pod.owner_kind} {pod.owner_name} does")
 
 
+OF_STATEFUL_SET: Final = Reason(
+    "pod-stateful-set",
+    "A StatefulSet keeps its pods: they leave at updates and scale-downs only.",
+    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset NAME",
+    "the pod has been replaced on another node",
+)
+
+
 def _stateful_set(pod: Pod, _: Facts) -> Finding | None:
     if pod.owner_kind != STATEFUL_SET:
         return None
     return Finding(Verdict.STICKY, f"StatefulSet {pod.owner_name} keeps its pods")
+
+
+SYSTEM: Final = Reason(
+    "pod-system",
+    "The pod is of kube-system, or of a system-critical priority class.",
+    f"{_LEAVE_IT}; or restart its owner at a quiet time",
+    "the pod has been replaced on another node",
+)
 
 
 def _system(pod: Pod, _: Facts) -> Finding | None:
@@ -177,10 +291,27 @@ def _system(pod: Pod, _: Facts) -> Finding | None:
     return None
 
 
+NOT_SAFE_TO_EVICT: Final = Reason(
+    "pod-not-safe-to-evict",
+    "Cluster Autoscaler's annotation says that the pod must not be evicted.",
+    f"{_LEAVE_IT}; or take the annotation from its template",
+    "the pod is gone, or its annotation does not say so any more",
+)
+
+
 def _not_safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
     if _note(pod, SAFE_TO_EVICT) != "false":
         return None
     return Finding(Verdict.STICKY, f"annotation {SAFE_TO_EVICT}: 'false'")
+
+
+LOCAL_STORAGE: Final = Reason(
+    "pod-local-storage",
+    "The pod has data on the node itself, which an eviction would lose.",
+    "name volumes that may be lost in its template's annotation "
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "the pod is gone, or all such volumes are named",
+)
 
 
 def _local_storage(pod: Pod, _: Facts) -> Finding | None:
@@ -194,41 +325,52 @@ def _local_storage(pod: Pod, _: Facts) -> Finding | None:
     return Finding(Verdict.STICKY, f"data on the node itself: volumes {', '.join(lost)}")
 
 
+BUDGET: Final = Reason(
+    "pod-budget",
+    "PodDisruptionBudgets do not allow to evict the pod now.",
+    "kubectl -n {namespace} get pdb (see ALLOWED DISRUPTIONS); let one budget alone be about "
+    "the pod",
+    "its one budget allows a disruption",
+)
+
+
 def _budget(pod: Pod, facts: Facts) -> Finding | None:
     why = facts.denied.get(pod.key)
     return Finding(Verdict.GUARDED, why) if why else None
 
 
-RULES: Final[tuple[tuple[str, Rule], ...]] = (
-    ("pod-mirror", _mirror),
-    ("pod-daemon", _daemon),
-    ("pod-long-terminating", _long_terminating),
-    ("pod-expendable", _expendable),
-    ("pod-terminating", _terminating),
-    ("pod-on-completion", _on_completion),
-    ("pod-do-not-disrupt", _do_not_disrupt),
-    ("pod-prefer-no-eviction", _prefer_no_eviction),
-    ("pod-safe-to-evict", _safe_to_evict),
-    ("pod-bare", _bare),
-    ("pod-owner-missing", _owner_missing),
-    ("pod-custom-controller", _custom_controller),
-    ("pod-stateful-set", _stateful_set),
-    ("pod-system", _system),
-    ("pod-not-safe-to-evict", _not_safe_to_evict),
-    ("pod-local-storage", _local_storage),
-    (BUDGET_CODE, _budget),
+RULES: Final[tuple[tuple[Reason, Rule], ...]] = (
+    (MIRROR, _mirror),
+    (DAEMON, _daemon),
+    (LONG_TERMINATING, _long_terminating),
+    (EXPENDABLE, _expendable),
+    (TERMINATING, _terminating),
+    (ON_COMPLETION, _on_completion),
+    (NOT_TO_DISRUPT, _do_not_disrupt),
+    (PREFERS_NO_EVICTION, _prefer_no_eviction),
+    (SAFE, _safe_to_evict),
+    (BARE, _bare),
+    (OWNER_MISSING, _owner_missing),
+    (CUSTOM_CONTROLLER, _custom_controller),
+    (OF_STATEFUL_SET, _stateful_set),
+    (SYSTEM, _system),
+    (NOT_SAFE_TO_EVICT, _not_safe_to_evict),
+    (LOCAL_STORAGE, _local_storage),
+    (BUDGET, _budget),
 )
 """In the order in which they are asked."""
+REASONS: Final = tuple(reason for reason, _ in RULES)
+"""They block nothing: nothing is evicted."""
 LAST: Final = (Verdict.IGNORED, Verdict.LEAVING)
 
 
-def findings(pod: Pod, facts: Facts = NO_FACTS) -> list[tuple[str, Finding]]:
-    """Return what the rules say of the pod, with their codes, up to one that ends the search."""
-    found: list[tuple[str, Finding]] = []
-    for code, rule in RULES:
+def findings(pod: Pod, facts: Facts = NO_FACTS) -> list[tuple[Reason, Finding]]:
+    """Return what the rules say of the pod, with their reasons, up to one that ends the search."""
+    found: list[tuple[Reason, Finding]] = []
+    for reason, rule in RULES:
         finding = rule(pod, facts)
         if finding is not None:
-            found.append((code, finding))
+            found.append((reason, finding))
             if finding.verdict in LAST:
                 break
     return found

@@ -13,7 +13,7 @@ from typing import Final
 
 from core.fit.rules import Finder
 from core.guards.disruption import (
-    BUDGET_CODE,
+    BUDGET,
     CRITICAL_PRIORITY,
     LAST,
     NO_FACTS,
@@ -26,7 +26,7 @@ from core.guards.disruption import (
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import UNTIED
 from core.model.pod import Pod
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 PLAIN_OWNER: Final = "ReplicaSet"
 """The commonest by far."""
@@ -36,9 +36,9 @@ NOT_EVICTED: Final = (Verdict.LEAVING, Verdict.STICKY, Verdict.GUARDED)
 def stickiness(pods: Iterable[Pod], facts: Facts = NO_FACTS) -> list[Blocker]:
     """Return every reason why one of the pods rarely leaves by itself; it blocks nothing."""
     return [
-        Blocker(code, found.message, pod.key)
+        Blocker(reason, found.message, pod.key)
         for pod in pods
-        for code, found in findings(pod, facts)
+        for reason, found in findings(pod, facts)
         if found.verdict is Verdict.STICKY
     ]
 
@@ -77,21 +77,21 @@ def eviction_blockers(
     blockers: list[Blocker] = []
     for pod in pods:
         blockers += (
-            Blocker(code, one.message, pod.key)
-            for code, one in _in_force(findings(pod, facts))
+            Blocker(reason, one.message, pod.key)
+            for reason, one in _in_force(findings(pod, facts))
             if one.verdict in NOT_EVICTED
         )
     return blockers
 
 
-def _in_force(found: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+def _in_force(found: list[tuple[Reason, Finding]]) -> list[tuple[Reason, Finding]]:
     """Leave out what the owner's word for evictions overrules: all after it but budgets."""
     overruled = False
     kept = []
-    for code, one in found:
+    for reason, one in found:
         overruled = overruled or one.verdict is Verdict.EVICTABLE
-        if not overruled or code == BUDGET_CODE:
-            kept.append((code, one))
+        if not overruled or reason is BUDGET:
+            kept.append((reason, one))
     return kept
 
 

@@ -1,8 +1,4 @@
-"""Who may not go: an ordered tuple of named rules for nodes, another for pods.
-
-Each rule answers None or why not. The names are codes: they stand in plans, metrics and Events;
-add, never rename.
-"""
+"""Who may not go: an ordered tuple of rules, each with its reason; a rule says None or why not."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -11,7 +7,7 @@ from typing import Final
 from core.marks.optouts import opted_out
 from core.model.leaving import why_leaving
 from core.model.node import Node
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -29,12 +25,40 @@ CONTROL_PLANE_ROLES: Final = (
 )
 
 
+UNREADABLE: Final = Reason(
+    "unreadable",
+    "The Node could not be read, or its status has neither allocatable nor capacity, so "
+    "nobody knows what it could hold: it stays and takes nothing.",
+    "kubectl get node {node} -o yaml (the field is in the message); a kubelet that is "
+    "restarted writes its status anew",
+    "the field in the message is what the API says it must be",
+)
+
+
 def _unreadable(node: Node) -> str | None:
     return f"it could not be read: {node.unreadable}" if node.unreadable else None
 
 
+VIRTUAL_NODE: Final = Reason(
+    "virtual-node",
+    "The node stands for no machine (a virtual kubelet, Fargate): there is nothing to save, "
+    "so it never goes, takes no pods in a plan and is in no sum.",
+    "nothing to do; if it is a machine, take away the label or taint that says otherwise",
+    "neither its labels, nor its taints, nor its providerID say that it is virtual",
+)
+
+
 def _virtual(node: Node) -> str | None:
     return "it is a virtual node: it stands for no machine" if node.virtual else None
+
+
+OPTED_OUT: Final = Reason(
+    "opted-out",
+    "An annotation keeps the node: Ebb's own, Karpenter's, or Cluster Autoscaler's "
+    "scale-down-disabled written by somebody else than Ebb.",
+    "kubectl annotate node {node} KEY- (the key is in the message)",
+    "the annotation is gone",
+)
 
 
 def _kept(node: Node) -> str | None:
@@ -42,12 +66,36 @@ def _kept(node: Node) -> str | None:
     return f"annotation {key}: {node.annotations[key]!r} keeps it" if key else None
 
 
+CORDONED: Final = Reason(
+    "cordoned",
+    "The node is unschedulable: somebody is working on it, and Ebb keeps its hands off.",
+    "kubectl uncordon {node}",
+    "the node is schedulable again",
+)
+
+
 def _cordoned(node: Node) -> str | None:
     return "it is cordoned: somebody is working on it" if node.unschedulable else None
 
 
+NOT_READY: Final = Reason(
+    "not-ready",
+    "The node's condition Ready is not True, so nothing about it can be relied on.",
+    "kubectl describe node {node} (see Conditions)",
+    "the kubelet reports Ready",
+)
+
+
 def _not_ready(node: Node) -> str | None:
     return None if node.ready else "it is not Ready"
+
+
+CONTROL_PLANE: Final = Reason(
+    "control-plane",
+    "The node carries a control-plane label, and such nodes never go.",
+    "nothing to do; if it is no control-plane node, remove the label that the message names",
+    "the label is gone",
+)
 
 
 def _control_plane(node: Node) -> str | None:
@@ -57,18 +105,29 @@ def _control_plane(node: Node) -> str | None:
     return f"it belongs to the control plane (label {label})" if label else None
 
 
-NODE_RULES: Final[tuple[tuple[str, Callable[[Node], str | None]], ...]] = (
-    ("virtual-node", _virtual),
-    ("being-deleted", why_leaving),
-    ("opted-out", _kept),
-    ("cordoned", _cordoned),
-    ("not-ready", _not_ready),
-    ("control-plane", _control_plane),
-    ("unreadable", _unreadable),
+BEING_DELETED: Final = Reason(
+    "being-deleted",
+    "The node is leaving: its object is being deleted, or an autoscaler, a notice of the "
+    "cloud or a person has tainted it. Ebb counts it as gone and places its pods first.",
+    "nothing to do: somebody is at work; if it is stuck, whoever set the taint in the message "
+    "says why in its own log",
+    "the node is gone, or the taint has been taken back",
 )
+
+NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], str | None]], ...]] = (
+    (VIRTUAL_NODE, _virtual),
+    (BEING_DELETED, why_leaving),
+    (OPTED_OUT, _kept),
+    (CORDONED, _cordoned),
+    (NOT_READY, _not_ready),
+    (CONTROL_PLANE, _control_plane),
+    (UNREADABLE, _unreadable),
+)
+REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in NODE_RULES))))
+"""As they are told: what soon ends by itself comes first."""
 
 
 def node_blockers(node: Node) -> list[Blocker]:
     """Return every reason that the node itself gives for staying."""
-    verdicts = ((code, rule(node)) for code, rule in NODE_RULES)
-    return [Blocker(code, message) for code, message in verdicts if message is not None]
+    verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
+    return [Blocker(reason, message) for reason, message in verdicts if message is not None]

@@ -4,13 +4,49 @@ Source: thesis 4.4 (candidate_check) and 4.5. A node that is not marked goes if 
 the thresholds for entering; one that is marked stays marked within those for leaving.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from core.capacity.account import Trial
 from core.capacity.sums import Exceeded, excess
 from core.capacity.usable import Amount
 from core.policies.policy import Look, Order
-from core.reason import Blocker
+from core.reason import Blocker, Reason
+
+LAST_NODE: Final = Reason(
+    "last-node",
+    "No other node would be left that pods can use.",
+    "nothing to do",
+    "the cluster has another node that counts",
+)
+THRESHOLD: Final = Reason(
+    "threshold",
+    "Without the node, the cluster's requests would exceed a threshold of its capacity.",
+    "wait for requests to fall, lower what pods ask for beyond their use, or raise "
+    "`thresholds` in the configuration",
+    "requests without the node are within `thresholds` of the capacity without it",
+)
+PEAK_DEMAND: Final = Reason(
+    "peak-demand",
+    "Requests of now would do without the node, but those of the busiest moment in the "
+    "window that is looked back on would not.",
+    "wait; or set `peakWindow` shorter in the configuration",
+    "the busiest moment has left the window, or would be within `thresholds` too",
+)
+USABLE_THRESHOLD: Final = Reason(
+    "usable-threshold",
+    "Capacity without the node would do in sum, but too much of it is in pieces that no pod "
+    "can use.",
+    "raise `thresholds`, or see whether `usability` describes your pods: the plan prints it",
+    "requests are within `thresholds` of the usable capacity without the node",
+)
+REACH_THRESHOLD: Final = Reason(
+    "reach-threshold",
+    "The nodes that some of the cluster's pods can use would be too full: other nodes, behind "
+    "taints or other labels, are of no use to them.",
+    "wait for requests there to fall, give those nodes' pods a wider choice, or raise "
+    "`thresholds`; docs/reaches.md explains reaches",
+    "requests on the reach's nodes are within its thresholds of their usable capacity",
+)
 
 
 class ClusterThreshold:
@@ -48,15 +84,15 @@ class ClusterThreshold:
     def why_not(self, node: int, *, marked: bool) -> Blocker:
         """Say what the cluster would be over."""
         if self._account.is_last(node):
-            return Blocker("last-node", "no other node would be left")
+            return Blocker(LAST_NODE, "no other node would be left")
         whole = self._account.whole
         requests, capacity = self._account.without(node)
         thresholds = whole.leave if marked else whole.enter
         if over := excess(requests, capacity, thresholds):
-            return Blocker("threshold", f"without it the cluster would have {over}")
+            return Blocker(THRESHOLD, f"without it the cluster would have {over}")
         over = excess(requests.plus(whole.reserve), capacity, thresholds)
         message = f"without it the window's busiest moment would have had {over}"
-        return Blocker("peak-demand", message)
+        return Blocker(PEAK_DEMAND, message)
 
     def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:
         """Ask thesis 4.5 of the whole and of every reach that loses the node or gains pods."""
@@ -73,7 +109,7 @@ class ClusterThreshold:
         if not over:
             over = excess(requests.plus(sums.reserve), usable, thresholds)
             message = f"without it the window's busiest moment would have had {over} of {where}"
-            return Blocker("peak-demand", message)
+            return Blocker(PEAK_DEMAND, message)
         if sums.reach is None:
-            return Blocker("usable-threshold", f"of what would be usable without it, {over}")
-        return Blocker("reach-threshold", f"without it {where} would have {over}")
+            return Blocker(USABLE_THRESHOLD, f"of what would be usable without it, {over}")
+        return Blocker(REACH_THRESHOLD, f"without it {where} would have {over}")

@@ -20,7 +20,7 @@ from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 DAEMON_SET: Final = "DaemonSet"
 PAUSE_SECONDS: Final = 300
@@ -29,6 +29,40 @@ waits at least that often, and marks must not change with every pod."""
 SHAPES_MAX: Final = 256
 """Different placings, or pods that wait, of which each is looked at; with more all marks stay
 soft."""
+
+HARD_DAEMONSET: Final = Reason(
+    "hard-daemonset",
+    "A DaemonSet of the node does not tolerate the taint, so its pod would not come back "
+    "there once it ends, or after an update.",
+    "add a toleration for the key in the message to the DaemonSet of pod {name} in "
+    "{namespace}; or leave the mark soft",
+    "all DaemonSets with a pod on the node tolerate the taint",
+)
+HARD_SPREAD: Final = Reason(
+    "hard-spread",
+    "Pods that must be spread evenly would count the node's domain although none of them "
+    "could enter it, and others of them would wait.",
+    "set `nodeTaintsPolicy: Honor` in those topologySpreadConstraints; or leave the mark soft",
+    "the domain has a node without a mark, or all such constraints honor taints",
+)
+HARD_WAITING: Final = Reason(
+    "hard-waiting",
+    "A pod waits that a hard mark may be keeping from the node: Ebb cannot judge all that the "
+    "pod asks for, or found it a place that the scheduler does not give it. The mark stays "
+    "soft while the pod waits, and five minutes longer.",
+    "see why the scheduler refuses it: kubectl -n {namespace} describe pod {name}",
+    "no such pod has waited for five minutes",
+)
+HARD_PREEMPTION: Final = Reason(
+    "hard-preemption",
+    "A pod like the largest of its kind would find no room on the nodes without a mark. As "
+    "its priority is above the lowest, the scheduler would evict others for it, because it "
+    "does not look at a node with a hard mark, be it empty.",
+    "leave the mark soft; or let fewer nodes go (`thresholds`, `maxMarked`), so that unmarked "
+    "ones have room for a pod like {name} in {namespace}",
+    "an unmarked node that admits such a pod has had room for it for five minutes",
+)
+REASONS: Final = (HARD_DAEMONSET, HARD_SPREAD, HARD_WAITING, HARD_PREEMPTION)
 
 Against = Mapping[str, tuple[Blocker, ...]]
 """By marked node: why its mark must not be hard."""
@@ -58,18 +92,18 @@ def refusals(
     found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
     for name, message, pod in _daemons(cluster, taint_key):
         if name in found:
-            found[name].append(Blocker("hard-daemonset", message, pod))
+            found[name].append(Blocker(HARD_DAEMONSET, message, pod))
     for name, message in _domains_closed(cluster, marked):
-        found[name].append(Blocker("hard-spread", message))
+        found[name].append(Blocker(HARD_SPREAD, message))
     ground = _Ground(cluster, taint_key, [without_our_taint(node, taint_key) for node in marked])
     for name, message, key in _kept_waiting(ground, stuck):
-        found[name].append(Blocker("hard-waiting", message, key))
+        found[name].append(Blocker(HARD_WAITING, message, key))
     for name, message, key in _preempting(ground):
-        found[name].append(Blocker("hard-preemption", message, key))
+        found[name].append(Blocker(HARD_PREEMPTION, message, key))
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-PASSING: Final = ("hard-waiting", "hard-preemption")
+PASSING: Final = (HARD_WAITING, HARD_PREEMPTION)
 """What comes and goes with single pods."""
 
 
@@ -82,7 +116,7 @@ def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tupl
     }
     for name, blockers in found.items():
         for blocker in blockers:
-            if blocker.code in PASSING:
+            if blocker.reason in PASSING:
                 kept[name] = now_seconds, blocker
     return kept
 

@@ -10,7 +10,7 @@ from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
-from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.memory import COOLDOWN, PODS_PENDING, Memory, Pace, pace, remember
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
 from core.marks.keys import BACKOFF_ANNOTATION
@@ -83,8 +83,8 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
             1,
             "budget-window",
         ),
-        (SIX, {}, Pace(frozen=(Blocker("cooldown", "x"),)), 0, "cooldown"),
-        (SOME_MARKED, {}, Pace(frozen=(Blocker("pods-pending", "x"),)), 2, "pods-pending"),
+        (SIX, {}, Pace(frozen=(Blocker(COOLDOWN, "x"),)), 0, "cooldown"),
+        (SOME_MARKED, {}, Pace(frozen=(Blocker(PODS_PENDING, "x"),)), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
         (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),

@@ -13,7 +13,15 @@ from core.model.constraints import Company, Placing, PodSelector, SpreadConstrai
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.reason import Blocker
-from core.writes.harden import PAUSE_SECONDS, SHAPES_MAX, refusals, remember, wanted, with_pause
+from core.writes.harden import (
+    HARD_WAITING,
+    PAUSE_SECONDS,
+    SHAPES_MAX,
+    refusals,
+    remember,
+    wanted,
+    with_pause,
+)
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
@@ -184,6 +192,6 @@ def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
 
 
 def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
-    spoken = {"gone": (100, Blocker("hard-waiting", "it waits"))}
+    spoken = {"gone": (100, Blocker(HARD_WAITING, "it waits"))}
     assert remember(spoken, {"n": ()}, 101) == {}
     assert with_pause({"n": ()}, spoken, 101) == {"n": ()}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.guards.disruption import (
     DO_NOT_DISRUPT,
+    NO_FACTS,
     NOTES,
     PREFER_NO_EVICTION,
     RULES,
@@ -52,6 +53,10 @@ def data(*volumes: str, safe: str | None = None) -> Pod:
 
 def terminating(overdue: int | None) -> Pod:
     return like(terminating=True, ties=Ties(overdue_seconds=overdue))
+
+
+def codes(pod: Pod, facts: Facts = NO_FACTS) -> list[str]:
+    return [reason.code for reason, _ in findings(pod, facts)]
 
 
 TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
@@ -110,32 +115,32 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
 @pytest.mark.parametrize(("pod", "expected"), TABLE)
 def test_what_the_rules_say(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
     found = findings(pod, replace(ONES, owners=None))
-    assert [(code, one.verdict) for code, one in found] == expected
+    assert [(reason.code, one.verdict) for reason, one in found] == expected
     assert all(one.message for _, one in found)
 
 
 def test_every_rule_is_in_the_table() -> None:
     told = {code for _, expected in TABLE for code, _ in expected}
-    assert told | {"pod-owner-missing", "pod-budget"} == {code for code, _ in RULES}
+    assert told | {"pod-owner-missing", "pod-budget"} == {reason.code for reason, _ in RULES}
 
 
 def test_an_owner_that_is_gone_is_as_none() -> None:
     orphan = like(owner_name="gone")
     assert findings(orphan) == []
-    assert [code for code, _ in findings(orphan, ONES)] == ["pod-owner-missing"]
+    assert codes(orphan, ONES) == ["pod-owner-missing"]
     assert findings(PLAIN, ONES) == []
-    assert [code for code, _ in findings(like(owner_kind=""), ONES)] == ["pod-bare"]
+    assert codes(like(owner_kind=""), ONES) == ["pod-bare"]
 
 
 def test_without_a_clock_no_time_has_passed() -> None:
-    assert [code for code, _ in findings(noted(0, disrupt="1s"))] == ["pod-do-not-disrupt"]
-    assert [code for code, _ in findings(terminating(0))] == ["pod-terminating"]
+    assert codes(noted(0, disrupt="1s")) == ["pod-do-not-disrupt"]
+    assert codes(terminating(0)) == ["pod-terminating"]
 
 
 def test_the_cutoff_is_configurable() -> None:
-    assert [code for code, _ in findings(like(priority=4), Facts(expendable_below=5))] == [
-        "pod-expendable"
-    ]
+    assert [
+        reason.code for reason, _ in findings(like(priority=4), Facts(expendable_below=5))
+    ] == ["pod-expendable"]
 
 
 @pytest.mark.parametrize(

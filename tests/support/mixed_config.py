@@ -9,7 +9,7 @@ from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.engine.memory import Pace
+from core.engine.memory import COOLDOWN, Pace
 from core.reason import Blocker
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
@@ -81,7 +81,7 @@ def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
     """Return what holds back at a moment, *keys* are those of reaches; None: nothing."""
     if chance.random() < 0.6:
         return None
-    cooldown = Blocker("cooldown", "a node was added")
+    cooldown = Blocker(COOLDOWN, "a node was added")
     return Pace(
         frozen=(cooldown,) if chance.random() < 0.1 else (),
         in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
