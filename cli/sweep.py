@@ -2,23 +2,21 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from cli.look import live
 from core.config.settings import Config
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.pods import PodStore
-from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
+from core.errors import InvalidInputError, UnavailableError
 from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
 from core.writes.cleanup import Cleanup, cleanup
-from core.writes.costs import CostWrite, decide_costs
-from webhook.engine.scalein import write_as_seen
+from core.writes.costs import decide_costs
+from core.writes.write import Write
 from webhook.engine.taint_keys import KEYS_ANNOTATION, keys_before
 from webhook.names import LEASE, NAMESPACE
-
-TRIES_MAX: Final = 5
-"""How often one object is tried that others change at the same time."""
 
 Tell = Callable[[str, str], None]
 """Takes a node or pod and what is taken off it."""
@@ -58,10 +56,9 @@ async def release(
                     await _clean_node(client, node.name, key, before)
                 tell(f"node {node.name}", _what(found))
                 done.nodes += 1
-        store = PodStore(client)
         for write in _costs(cluster, names):
             if not dry_run:
-                await write_as_seen(store, write)
+                await write_as_decided(pods(client), write.key, write.if_as_seen)
             tell(f"pod {write.key}", "deletion cost")
             done.pods += 1
     return done
@@ -76,30 +73,23 @@ async def _keys_before(client: Client, key: str) -> frozenset[str]:
     return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
 
 
-def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[CostWrite]:
-    where = {pod.key: pod.node for pod in cluster.pods}
+def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[Write[Pod]]:
     for write in decide_costs(cluster, enabled=False):
-        if names is None or where[write.key] in names:
+        if names is None or write.before.node in names:
             yield write
 
 
 async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:
     """Write the metadata, then the taints that are left if no webhook has taken ours away."""
-    for _ in range(TRIES_MAX):
-        node, version = await client.get_node(name)
+
+    def decide(node: Node) -> Write[Node] | None:
         found = cleanup(node, key, before)
-        if found is None:
+        return None if found is None else found.write(node)
+
+    for _ in range(TRIES_MAX):
+        if await write_as_decided(nodes(client), name, decide) is None:
             return
-        try:
-            if found.labels or found.annotations:
-                await client.patch_node(name, found.merge_patch(version))
-            else:
-                await client.replace_taints(name, found.taints, version)
-        except ConflictError:
-            continue
-    node, _ = await client.get_node(name)
-    if cleanup(node, key, before) is not None:
-        raise UnavailableError(f"node {name}: somebody else writes it all the time")
+    raise UnavailableError(f"node {name}: somebody else writes it all the time")
 
 
 def _what(found: Cleanup) -> str:

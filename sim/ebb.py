@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from core.config.settings import Config
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
-from core.model.node import Node, Taint
+from core.model.node import Node
 from core.model.pod import Pod
+from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
 from sim.cluster import State
@@ -111,38 +112,15 @@ class Ebb:
 
     # The API server, as the controller sees it
 
-    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
-        """Merge-patch a Node's labels and annotations."""
-        node, _ = await self.get_node(name)
-        metadata = patch["metadata"]
-        self._store(
-            replace(
-                node,
-                labels=_merged(node.labels, metadata.get("labels", {})),
-                annotations=_merged(node.annotations, metadata.get("annotations", {})),
-            )
-        )
-        return await self.get_node(name)
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
+    async def get(self, key: str) -> tuple[Node, str]:
         """Return a Node as stored; there is one writer at a time, so versions do not matter."""
-        place = self._state.places.get(name)
+        place = self._state.places.get(key)
         if place is None:
-            raise UnavailableError(f"no node {name}")
+            raise UnavailableError(f"no node {key}")
         return place.node, "1"
 
-    async def replace_taints(
-        self,
-        name: str,
-        taints: Sequence[Taint],
-        resource_version: str,  # noqa: ARG002
-    ) -> tuple[Node, str]:
-        """Write the whole list of taints."""
-        node, _ = await self.get_node(name)
-        self._store(replace(node, taints=tuple(taints)))
-        return await self.get_node(name)
-
-
-def _merged(old: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
-    merged: dict[str, str | None] = {**old, **patch}
-    return {key: value for key, value in merged.items() if value is not None}
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:  # noqa: ARG002
+        """Write a Node's labels and annotations, or the whole list of its taints."""
+        node, _ = await self.get(write.key)
+        self._store(applied(write, node))
+        return await self.get(write.key)

@@ -14,9 +14,9 @@ from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import SteadyClock, SystemClock
 from core.edge.kube.client import Client
+from core.edge.kube.stores import objects
 from core.edge.kube.stores.events import Events
 from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.pods import PodStore
 from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
@@ -72,18 +72,20 @@ class _Webhook:
         self._events = Events(client, self._clock, self._metrics, name)
         self._controller = Controller(
             config,
-            client,
+            objects.nodes(client),
             owner=name,
             metrics=self._metrics,
             tell=self._events.tell,
-            scale_in=ScaleIn(config, PodStore(client), self._metrics),
+            scale_in=ScaleIn(config, objects.pods(client), self._metrics),
         )
         # What is judged by the time must not end because somebody sets a clock.
         steady = SteadyClock(self._clock)
         self._loop = Loop(
             self._view, self._controller, steady, self._metrics, lambda: self._elector.leading
         )
-        self._taint_keys = TaintKeys(leases, client, self._view, steady, config.taint_key)
+        self._taint_keys = TaintKeys(
+            leases, objects.nodes(client), self._view, steady, config.taint_key
+        )
         self._metrics.clock_off.set_function(steady.off_seconds)
         for resource in RESOURCES:
             age = partial(self._age_seconds, resource)

@@ -1,15 +1,11 @@
 """By which annotation a node is kept, and whose it is."""
 
 from core.marks.keys import (
-    BACKOFF_ANNOTATION,
-    DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
     KEEP_ANNOTATION,
-    MARK_LABEL,
 )
-from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node
 
 
@@ -31,23 +27,3 @@ def opted_out(node: Node) -> str | None:
     if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
         return GUARD_ANNOTATION
     return None
-
-
-def traces(node: Node) -> tuple[str | None, ...]:
-    """Return everything on the node that a decision about its mark or guard rests on."""
-    annotations = node.annotations
-    return (
-        node.labels.get(MARK_LABEL),
-        *(
-            annotations.get(key)
-            for key in (
-                DETAILS_ANNOTATION,
-                GUARD_ANNOTATION,
-                GUARD_OURS_ANNOTATION,
-                KEEP_ANNOTATION,
-                KARPENTER_KEEP_ANNOTATION,
-                BACKOFF_ANNOTATION,
-            )
-        ),
-        "being deleted" if being_deleted(node) else why_leaving(node),
-    )

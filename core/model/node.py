@@ -48,3 +48,8 @@ class Node:
     """Its object has a deletionTimestamp, and a finalizer that still holds it."""
     virtual: bool = False
     """It stands for no machine (core.model.virtual): it never goes and takes nothing."""
+
+    @property
+    def key(self) -> str:
+        """Return the name, unique in a cluster."""
+        return self.name

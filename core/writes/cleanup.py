@@ -4,8 +4,7 @@ The guard goes at once, without the time that a release leaves it: nobody is lef
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -16,8 +15,10 @@ from core.marks.keys import (
     TAINT_KEY,
 )
 from core.marks.optouts import guarded_by_us
-from core.marks.taints import of_keys_before
+from core.marks.taints import desired_taints, of_keys_before
+from core.model.leaving import being_deleted
 from core.model.node import Node, Taint
+from core.writes.write import Write, WriteKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,12 @@ class Cleanup:
     tainted: bool
     """A taint of ours is among those that the node has now."""
 
-    def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the patch of the metadata on a resourceVersion; null removes a key."""
-        metadata: dict[str, Any] = {"resourceVersion": version}
-        for field, keys in (("labels", self.labels), ("annotations", self.annotations)):
-            if keys:
-                metadata[field] = dict.fromkeys(keys)
-        return {"metadata": metadata}
+    def write(self, node: Node) -> Write[Node]:
+        """Return the next write: of the metadata, then of the taints if no webhook took ours."""
+        fields = {"labels": self.labels, "annotations": self.annotations}
+        gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
+        taints = None if gone else self.taints
+        return Write(WriteKind.RELEASE, node, gone, "everything of ours goes", taints)
 
 
 def cleanup(
@@ -55,6 +55,19 @@ def cleanup(
         tainted=left != node.taints,
     )
     return found if found.labels or found.annotations or found.tainted else None
+
+
+def rekeyed(node: Node, keys_before: Collection[str], taint_key: str) -> Write[Node] | None:
+    """Return the write that puts our taint in the place of those of other keys, if there are any.
+
+    On a node that is being deleted nothing is written.
+    """
+    gone = of_keys_before(node, keys_before)
+    if not gone or being_deleted(node):
+        return None
+    bare = replace(node, taints=tuple(one for one in node.taints if one not in gone))
+    note = f"took taints of keys before away: {', '.join(sorted({taint.key for taint in gone}))}"
+    return Write(WriteKind.REPAIR, node, {}, note, desired_taints(bare, taint_key))
 
 
 def _ours(node: Node) -> tuple[str, ...]:

@@ -8,15 +8,14 @@ to write it seldom: here it is once for each pod and mark.
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.mark import mark_of, marked_since
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.writes.write import CostKind, Keys, Write
 
 OWNER_KIND: Final = "ReplicaSet"
 """No other controller of Kubernetes reads the cost."""
@@ -30,35 +29,6 @@ COSTS_A_STEP: Final = 256
 """Nodes of one age still get costs of their own, so that one empties before the next."""
 
 
-class CostKind(StrEnum):
-    """What a write is for; a metric's label."""
-
-    SET = "set"
-    CLEAR = "clear"
-
-
-@dataclass(frozen=True, slots=True)
-class CostWrite:
-    """One merge patch of one Pod's annotations."""
-
-    kind: CostKind
-    namespace: str
-    name: str
-    seen: tuple[str | None, ...]
-    """What stood on the pod when this was decided (cost_traces)."""
-    annotations: Mapping[str, str | None]
-
-    @property
-    def key(self) -> str:
-        """Return namespace/name."""
-        return f"{self.namespace}/{self.name}"
-
-    def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the patch on a resourceVersion; null removes a key."""
-        annotations = dict(self.annotations)
-        return {"metadata": {"resourceVersion": version, "annotations": annotations}}
-
-
 def cost_of(node: Node) -> int:
     """Return the cost of a marked node's pods: below every default, older marks lower."""
     age_steps = marked_since(node) // COST_STEP_SECONDS
@@ -66,20 +36,7 @@ def cost_of(node: Node) -> int:
     return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
 
 
-def cost_traces(pod: Pod) -> tuple[str | None, ...]:
-    """Return everything on the pod that a decision about its cost rests on."""
-    going = "terminating" if pod.terminating else None
-    return (
-        pod.uid,
-        pod.node,
-        pod.owner_kind,
-        pod.deletion_cost,
-        pod.deletion_cost_ours,
-        going,
-    )
-
-
-def decide_costs(cluster: Cluster, *, enabled: bool) -> tuple[CostWrite, ...]:
+def decide_costs(cluster: Cluster, *, enabled: bool) -> tuple[Write[Pod], ...]:
     """Return the writes that bring the pods' costs to where the marks want them.
 
     What is to be taken away comes first, by pod; then the pods of the oldest marks. All follows
@@ -120,20 +77,19 @@ def _goes_by_cost(pod: Pod) -> bool:
     return pod.owner_kind == OWNER_KIND and not pod.stays_with_node
 
 
-def _clear(pod: Pod) -> CostWrite:
-    annotations: dict[str, str | None] = {COST_OURS_ANNOTATION: None}
-    if pod.deletion_cost == pod.deletion_cost_ours:
-        annotations[COST_ANNOTATION] = None
-    return CostWrite(CostKind.CLEAR, pod.namespace, pod.name, cost_traces(pod), annotations)
+def _clear(pod: Pod) -> Write[Pod]:
+    ours = pod.deletion_cost == pod.deletion_cost_ours
+    costs: Keys = {COST_ANNOTATION: None} if ours else {}
+    return Write.of(CostKind.CLEAR, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
 
 
-def _sets(pods: Iterable[Pod], marked: Mapping[str, Node]) -> list[CostWrite]:
+def _sets(pods: Iterable[Pod], marked: Mapping[str, Node]) -> list[Write[Pod]]:
     costs = {name: cost_of(node) for name, node in marked.items()}
     found = ((costs[pod.node or ""], pod) for pod in pods)
     ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
     return [_set(pod, cost) for cost, pod in ordered]
 
 
-def _set(pod: Pod, cost: int) -> CostWrite:
+def _set(pod: Pod, cost: int) -> Write[Pod]:
     annotations = {COST_ANNOTATION: str(cost), COST_OURS_ANNOTATION: str(cost)}
-    return CostWrite(CostKind.SET, pod.namespace, pod.name, cost_traces(pod), annotations)
+    return Write.of(CostKind.SET, pod, {}, annotations, "")

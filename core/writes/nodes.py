@@ -32,14 +32,13 @@ from core.marks.mark import (
     seconds_of,
 )
 from core.marks.optouts import guarded_by_us
-from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node
 from core.writes import harden
 from core.writes.cleanup import cleanup
 from core.writes.emptiness import busy, occupied
-from core.writes.write import PRESSING, Write, WriteKind
+from core.writes.write import PRESSING, Write, WriteKind, repair
 
 TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
@@ -79,7 +78,7 @@ def decide(
     now_seconds: int,
     owner: str,
     watch: Watch | None = None,
-) -> tuple[Write, ...]:
+) -> tuple[Write[Node], ...]:
     """Return the writes that bring the Nodes to where the plan wants them.
 
     First what keeps pods from waiting and from being evicted, hard marks before soft ones, then
@@ -92,16 +91,16 @@ def decide(
     writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = sorted(
         (write for write in writes if write.kind is WriteKind.MARK),
-        key=lambda write: maker.order[write.node],
+        key=lambda write: maker.order[write.key],
     )
     others = sorted((write for write in writes if write.kind is not WriteKind.MARK), key=_place)
     return (*others, *found[:MARKS_A_PASS_MAX])
 
 
-def _place(write: Write) -> tuple[int, bool, str]:
+def _place(write: Write[Node]) -> tuple[int, bool, str]:
     pressing = write.kind in PRESSING
     place = PRESSING.index(write.kind) if pressing else len(PRESSING)
-    return place, mark_of(write.before.labels) is not Mark.HARD, write.node
+    return place, mark_of(write.before.labels) is not Mark.HARD, write.key
 
 
 class _Moment(NamedTuple):
@@ -124,14 +123,14 @@ class _Maker:
         self._occupied = occupied(cluster.pods)
         self._busy = busy(cluster, config.hand_over.utilization)
 
-    def of(self, node: Node) -> Iterable[Write]:
+    def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for one Node; none on one that an autoscaler is deleting."""
         why = why_leaving(node)
         if why is None:
             return self._judged(node)
         return () if being_deleted(node) else self._let_go(node, why)
 
-    def _judged(self, node: Node) -> Iterable[Write]:
+    def _judged(self, node: Node) -> Iterable[Write[Node]]:
         mark = mark_of(node.labels)
         wanted = node.name in self.order
         if mark is None:
@@ -140,7 +139,7 @@ class _Maker:
             # In mode observe a mark is only told: it takes nothing over that a release has left.
             if not wanted or self._config.mode is Mode.OBSERVE:
                 yield from self._expire(node)
-                yield from _repair(node, self._config)
+                yield from self._repair(node)
         elif self._config.mode is Mode.OBSERVE:
             yield self._release(node, "mode: observe")
         elif not wanted:
@@ -154,9 +153,9 @@ class _Maker:
             else:
                 yield from self._change(node, mark)
             yield from _hand_over(node, occupied=node.name in self._occupied)
-            yield from _repair(node, self._config)
+            yield from self._repair(node)
 
-    def _mark(self, node: Node, mark: Mark) -> Write:
+    def _mark(self, node: Node, mark: Mark) -> Write[Node]:
         since = self._now
         if mark_of(node.labels) is not None:  # adopt a mark whose details are lost, or no times
             since = min(marked_since(node, self._config.taint_key) or since, since)
@@ -171,9 +170,9 @@ class _Maker:
         annotations: dict[str, str | None] = {DETAILS_ANNOTATION: encode_details(details)}
         if _may_guard(node):
             annotations |= _GUARDED
-        return Write(WriteKind.MARK, node, {MARK_LABEL: mark.value}, annotations, REASON)
+        return Write.of(WriteKind.MARK, node, {MARK_LABEL: mark.value}, annotations, REASON)
 
-    def _change(self, node: Node, mark: Mark) -> Iterable[Write]:
+    def _change(self, node: Node, mark: Mark) -> Iterable[Write[Node]]:
         """Make a soft mark hard, or a hard one soft again."""
         age = max(0, self._now - marked_since(node, self._config.taint_key))
         against = self._watch.against_hard.get(node.name, ())
@@ -183,19 +182,19 @@ class _Maker:
             return
         labels = {MARK_LABEL: wanted.value}
         if wanted is Mark.HARD:
-            yield Write(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
+            yield Write.of(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
         else:
             why = "; ".join(f"{one.code}: {one.message}" for one in against)
-            yield Write(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
+            yield Write.of(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
 
-    def _release(self, node: Node, why: str, backoff: Backoff | None = None) -> Write:
+    def _release(self, node: Node, why: str, backoff: Backoff | None = None) -> Write[Node]:
         annotations: dict[str, str | None] = {DETAILS_ANNOTATION: None}
         if _may_guard(node):
             until = str(self._now + self._config.hand_over.guard_seconds)
             annotations |= {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
         if backoff is not None:
             annotations[BACKOFF_ANNOTATION] = str(backoff)
-        return Write(WriteKind.RELEASE, node, {MARK_LABEL: None}, annotations, why)
+        return Write.of(WriteKind.RELEASE, node, {MARK_LABEL: None}, annotations, why)
 
     def _dated(self, node: Node) -> bool:
         """Say whether the times of a mark are such as a leader of about our time has written."""
@@ -207,7 +206,7 @@ class _Maker:
             and details.deadline <= latest + self._config.deadline_seconds
         )
 
-    def _let_go(self, node: Node, why: str) -> Iterable[Write]:
+    def _let_go(self, node: Node, why: str) -> Iterable[Write[Node]]:
         """Take mark and guard off a node that leaves by itself: whoever collects it may at once.
 
         If it comes back it is judged like any other.
@@ -217,11 +216,11 @@ class _Maker:
             return
         annotations = dict.fromkeys(one for one in found.annotations if one != BACKOFF_ANNOTATION)
         if found.labels:
-            yield Write(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
+            yield Write.of(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
         elif annotations:
-            yield Write(WriteKind.UNGUARD, node, {}, annotations, why)
+            yield Write.of(WriteKind.UNGUARD, node, {}, annotations, why)
         else:
-            yield from _repair(node, self._config)
+            yield from self._repair(node)
 
     def _overdue(self, node: Node) -> bool:
         details = decode_details(node.annotations)
@@ -237,7 +236,12 @@ class _Maker:
         times = min(before.times + 1 if before else 1, TIMES_MAX)
         return Backoff(times, self._now + self._config.budgets.backoff.seconds(times))
 
-    def _expire(self, node: Node) -> Iterable[Write]:
+    def _repair(self, node: Node) -> Iterable[Write[Node]]:
+        """Ask for the taint where the webhook has not set it."""
+        write = repair(node, self._config.taint_key, "its taints are not those of its mark")
+        return () if write is None else (write,)
+
+    def _expire(self, node: Node) -> Iterable[Write[Node]]:
         """Take away what was left on a node without a mark, when its time has come."""
         if DETAILS_ANNOTATION in node.annotations:
             yield self._release(node, OTHERS_RELEASE)
@@ -250,16 +254,16 @@ class _Maker:
             ended = ended or not rules.possible(backoff.until, self._now)
             if ended or self._config.mode is Mode.OBSERVE:
                 gone = {BACKOFF_ANNOTATION: None}
-                yield Write(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
+                yield Write.of(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
 
-    def _expire_guard(self, node: Node) -> Iterable[Write]:
+    def _expire_guard(self, node: Node) -> Iterable[Write[Node]]:
         until = node.annotations.get(GUARD_OURS_ANNOTATION)
         if until is None:
             return
         seconds = self._config.hand_over.guard_seconds
         if until == GUARD_WHILE_MARKED and guarded_by_us(node):
             later = _GUARDED | {GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield Write(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
+            yield Write.of(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
             return
         end = seconds_of(until)
         left = end - self._now if end is not None else None
@@ -267,7 +271,7 @@ class _Maker:
             yield _unguard(node, "the guard itself is gone")
         elif left is None or left > seconds:
             anew = _GUARDED | {GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield Write(WriteKind.GUARD, node, {}, anew, "its end was set by a wrong clock")
+            yield Write.of(WriteKind.GUARD, node, {}, anew, "its end was set by a wrong clock")
         elif left <= 0:
             if self._watch.long(seconds):
                 yield _unguard(node, "released long enough ago")
@@ -286,22 +290,16 @@ def _may_guard(node: Node) -> bool:
     return GUARD_ANNOTATION not in node.annotations or guarded_by_us(node)
 
 
-def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write]:
+def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write[Node]]:
     """Lift the guard of an empty node; put it on one that is not."""
     if occupied and not guarded_by_us(node) and _may_guard(node):
-        yield Write(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
+        yield Write.of(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
     if not occupied and guarded_by_us(node):
         yield _unguard(node, "marked and empty: the autoscaler may take it")
 
 
-def _unguard(node: Node, why: str) -> Write:
+def _unguard(node: Node, why: str) -> Write[Node]:
     lifted: dict[str, str | None] = {GUARD_OURS_ANNOTATION: None}
     if guarded_by_us(node):
         lifted[GUARD_ANNOTATION] = None
-    return Write(WriteKind.UNGUARD, node, {}, lifted, why)
-
-
-def _repair(node: Node, config: Config) -> Iterable[Write]:
-    """Ask for the taint where the webhook has not set it."""
-    if desired_taints(node, config.taint_key) != node.taints:
-        yield Write(WriteKind.REPAIR, node, {}, {}, "its taints are not those of its mark")
+    return Write.of(WriteKind.UNGUARD, node, {}, lifted, why)

@@ -18,6 +18,7 @@ from core.marks.keys import (
 from core.marks.mark import Mark
 from core.model.node import Effect, Node, Taint
 from core.writes.cleanup import cleanup
+from core.writes.write import applied
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
 
@@ -67,18 +68,10 @@ def test_only_ours_goes(
 
 
 def cleaned(found: Node) -> Node:
-    """Apply the patch as the API server does."""
-    what = cleanup(found)
-    if what is None:
-        return found
-    metadata = what.merge_patch("1")["metadata"]
-    gone = {*metadata.get("labels", {}), *metadata.get("annotations", {})}
-    return replace(
-        found,
-        labels={key: value for key, value in found.labels.items() if key not in gone},
-        annotations={key: value for key, value in found.annotations.items() if key not in gone},
-        taints=what.taints,
-    )
+    """Apply the writes as the API server does."""
+    while (what := cleanup(found)) is not None:
+        found = applied(what.write(found), found)
+    return found
 
 
 @given(nodes(0), st.sampled_from(Mark))

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from core.edge.kube.client import CALL_TRIES_MAX, NODES, Client
+from core.edge.kube.client import CALL_TRIES_MAX, NODES, PATHS, Client
+from core.edge.kube.stores.objects import nodes
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from core.marks.keys import MARK_LABEL
-from core.model.node import Taint
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 from tests.support.following import Waits, opened
@@ -20,44 +19,17 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_patch_returns_the_node_as_stored(api: FakeApi) -> None:
-    api.put(NODES, node_object("n", labels={"old": "1"}))
-    async with opened(api) as client:
-        patch = {"metadata": {"labels": {MARK_LABEL: "soft", "old": None}}}
-        node, version = await client.patch_node("n", patch)
-        assert node.labels == {MARK_LABEL: "soft"}
-        assert await client.get_node("n") == (node, version)
-        assert version == str(api.version)
-
-
-async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeApi) -> None:
-    stored = node_object("n")
-    stored["spec"]["taints"] = [
-        {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
-    ]
-    api.put(NODES, stored)
-    async with opened(api) as client:
-        node, version = await client.get_node("n")
-        wanted = (*node.taints, Taint("ours", "1", "PreferNoSchedule"))
-        changed, _ = await client.replace_taints("n", wanted, version)
-        assert changed.taints == wanted
-        theirs = api.objects[NODES]["n"]["spec"]["taints"][0]
-        assert theirs["timeAdded"] == "2026-01-01T00:00:00Z"
-        with pytest.raises(ConflictError):
-            await client.replace_taints("n", (), version)
-
-
 async def test_a_throttled_call_is_made_again_within_bounds(api: FakeApi) -> None:
     api.put(NODES, node_object("n"))
     waits = Waits()
     async with opened(api, waits=waits) as client:
         api.fail_next("patch", 429, headers={"Retry-After": "3"})
         api.fail_next("patch", 429, headers={"Retry-After": "3600"})
-        await client.patch_node("n", {"metadata": {"labels": {"a": "b"}}})
+        await client.ask("PATCH", f"{PATHS[NODES]}/n", {"metadata": {"labels": {"a": "b"}}})
         assert waits.seconds == [3, 10]
         api.fail_next("get", 429, times=CALL_TRIES_MAX)
         with pytest.raises(UnavailableError, match="answered 429"):
-            await client.get_node("n")
+            await nodes(client).get("n")
         assert api.count("get") == CALL_TRIES_MAX
 
 
@@ -66,7 +38,7 @@ async def test_a_refusal_is_one_line_with_status_and_reason(api: FakeApi, status
     async with opened(api) as client:
         api.fail_next("patch", status)
         with pytest.raises(UnavailableError) as caught:
-            await client.patch_node("n", {})
+            await client.ask("PATCH", f"{PATHS[NODES]}/n", {})
         assert str(caught.value) == f"API server answered {status}: the fake API says {status}"
         assert isinstance(caught.value, ConflictError) == (status == 409)
 
@@ -75,7 +47,7 @@ async def test_a_proxys_page_is_cut_to_one_line(api: FakeApi) -> None:
     async with opened(api) as client:
         api.answer_next("get", b"<html>\n<h1>Bad\n gateway</h1>" + b"x" * 5000, status=502)
         with pytest.raises(UnavailableError) as caught:
-            await client.get_node("n")
+            await nodes(client).get("n")
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 300
 
@@ -85,14 +57,14 @@ async def test_an_answer_that_is_no_node_is_a_fault_with_a_name(api: FakeApi, bo
     async with opened(api) as client:
         api.answer_next("get", body)
         with pytest.raises(UnavailableError, match="not a Node"):
-            await client.get_node("n")
+            await nodes(client).get("n")
 
 
 async def test_nobody_listening_is_a_fault_with_a_name(api: FakeApi) -> None:
     async with opened(api) as client:
         await api.stop()
         with pytest.raises(UnavailableError, match=r"API server: ClientConnector"):
-            await client.get_node("n")
+            await nodes(client).get("n")
         await api.start(api.port)
 
 
@@ -101,7 +73,7 @@ async def test_a_kubeconfig_is_read_and_its_token_sent(api: FakeApi, tmp_path: P
     file.write_text(KUBECONFIG.format(url=api.url))
     api.put(NODES, node_object("n"))
     async with await Client.connect(str(file)) as client:
-        await client.get_node("n")
+        await nodes(client).get("n")
     assert api.calls[-1].headers["Authorization"].lower() == "bearer a-token"
 
 

@@ -12,6 +12,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from core.edge import tls
 from core.edge.kube import token
 from core.edge.kube.client import BEARER, NODES, Client
+from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving
 from core.errors import UnavailableError
 from tests.support.fake_api import FakeApi
@@ -33,18 +34,18 @@ async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_pat
         text = KUBECONFIG.format(url=server.make_url("/")).replace("token: a-", "tokenFile: ")
         kubeconfig.write_text(text)
         async with await Client.connect(str(kubeconfig)) as client:
-            await client.get_node("n")
+            await nodes(client).get("n")
             wanted = "second"
             with pytest.raises(UnavailableError, match="401"):
-                await client.get_node("n")
+                await nodes(client).get("n")
             swapped = tmp_path / "new"
             swapped.write_text(wanted)
             swapped.rename(file)
-            await client.get_node("n")
+            await nodes(client).get("n")
             file.write_text("")  # being written
-            await client.get_node("n")
+            await nodes(client).get("n")
             file.unlink()  # and gone
-            await client.get_node("n")
+            await nodes(client).get("n")
 
 
 @pytest.mark.parametrize("found", [b"", b"\n", b"\xff\xfe", b"a\nb", b"a\x00"])
@@ -92,9 +93,9 @@ async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:
     loader.load_and_set(settings)  # type: ignore[no-untyped-call]
     token.follow(tmp_path / "token", BEARER, settings)
     async with Client(package.ApiClient(settings)) as client:
-        await client.get_node("n")
+        await nodes(client).get("n")
         (tmp_path / "token").write_text("second")
-        await client.get_node("n")
+        await nodes(client).get("n")
     await api.stop()
     sent = [call.headers["Authorization"] for call in api.calls]
     assert sent == ["Bearer first", "Bearer second"]

@@ -17,11 +17,10 @@ from core.writes.costs import (
     COST_MAX,
     COST_MIN,
     COST_STEP_SECONDS,
-    CostKind,
-    CostWrite,
     cost_of,
     decide_costs,
 )
+from core.writes.write import CostKind, Write
 from tests.support.builders import node, pod
 
 NOW = 1_767_225_600
@@ -58,7 +57,7 @@ def a_pod(
 
 def decided(
     *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED), enabled: bool = True
-) -> list[CostWrite]:
+) -> list[Write[Pod]]:
     return list(decide_costs(Cluster.of(nodes, pods), enabled=enabled))
 
 
@@ -132,13 +131,13 @@ def test_clears_come_first_then_the_pods_of_the_oldest_mark() -> None:
         replace(a_pod("unmarked", cost="-1", ours="-1"), name="z"),
     ]
     found = decided(*pods, nodes=nodes)
-    assert [(write.kind.value, write.name) for write in found] == [
+    assert [(write.kind.value, write.before.name) for write in found] == [
         ("clear", "z"),
         ("set", "b"),
         ("set", "c"),
         ("set", "a"),
     ]
-    assert [write.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
+    assert [write.before.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
 
 
 @given(st.lists(st.integers(0, SECONDS_MAX), min_size=2), st.text("abcdef-", min_size=1))
@@ -188,7 +187,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster.of(nodes, pods)
 
 
-def applied(cluster: Cluster, writes: Iterable[CostWrite]) -> Cluster:
+def applied(cluster: Cluster, writes: Iterable[Write[Pod]]) -> Cluster:
     pods = {pod.key: pod for pod in cluster.pods}
     for write in writes:
         pod, new = pods[write.key], write.annotations

@@ -284,7 +284,7 @@ async def test_a_released_node_carries_nothing_of_ours(
     words = annotations | {"late": "yes"} | ({KEEP_ANNOTATION: "true"} if cause == "keep" else {})
     assert world.carried() == (labels, words, [late, *taints], cause == "cordon")
     writes = (await world.tick(100)).writes
-    assert all(write.node != "n1" or write.kind is WriteKind.MARK for write in writes)
+    assert all(write.key != "n1" or write.kind is WriteKind.MARK for write in writes)
 
 
 # No oscillation.

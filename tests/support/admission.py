@@ -1,17 +1,17 @@
 """What an API server does with patches, as far as Nodes need it."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 import orjson
 
 from core.edge.decode import decode
-from core.edge.kube.client import taint_json
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
-from core.model.node import Node, Taint
+from core.model.node import Node
+from core.writes.write import Write
 from webhook.admission import wire
 
 Json = dict[str, Any]
@@ -95,27 +95,21 @@ class NodeApi:
     def node(self, name: str) -> Node:
         return decode.node(orjson.dumps(self.nodes[name]))
 
-    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
-        self.log.append(("patch", name))
+    async def get(self, key: str) -> tuple[Node, str]:
+        return self.node(key), str(self.versions[key])
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        name = write.key
+        self.log.append(("patch" if write.taints is None else "taints", name))
         if name in self.down:
             raise UnavailableError("no answer")
-        return self.store(name, merge(self.nodes[name], patch))
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
-        return self.node(name), str(self.versions[name])
-
-    async def replace_taints(
-        self, name: str, taints: Sequence[Taint], resource_version: str
-    ) -> tuple[Node, str]:
-        self.log.append(("taints", name))
-        if name in self.down:
-            raise UnavailableError("no answer")
-        if self.between:
+        if write.taints is not None and self.between:
             self.store(name, merge(self.nodes[name], self.between.pop(0)))
-        if resource_version != str(self.versions[name]):
+        if write.taints is not None and version != str(self.versions[name]):
             raise ConflictError("the object has been modified")
-        raw = [taint_json(taint) for taint in taints]
-        return self.store(name, merge(self.nodes[name], {"spec": {"taints": raw}}))
+        patch = write.merge_patch(version)
+        patch["metadata"].pop("resourceVersion")
+        return self.store(name, merge(self.nodes[name], patch))
 
     def store(self, name: str, wanted: Json) -> tuple[Node, str]:
         old = self.nodes[name]

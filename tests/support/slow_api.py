@@ -1,18 +1,18 @@
 """Nodes behind an API server whose every answer the test lets through."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from core.errors import ConflictError
-from core.model.node import Node, Taint
+from core.model.node import Node
+from core.writes.write import Write
 from tests.support.admission import Json, NodeApi
 
 
 class SlowApi(NodeApi):
-    """Calls begin at once, and end when the gate is open; implements writers.NodeWriter."""
+    """Calls begin at once, and end when the gate is open; implements objects.Objects."""
 
     def __init__(self, *nodes: Json) -> None:
         super().__init__(*nodes)
@@ -52,19 +52,13 @@ class SlowApi(NodeApi):
             self.most = max(self.most, self.calls)
             self._news.notify_all()
 
-    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
+    async def get(self, key: str) -> tuple[Node, str]:
+        self.log.append(("get", key))
         await self._through()
-        if patch["metadata"]["resourceVersion"] != str(self.versions[name]):
+        return await super().get(key)
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        await self._through()
+        if version != str(self.versions[write.key]):
             raise ConflictError("the object has been modified")
-        return await super().patch_node(name, patch)
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
-        self.log.append(("get", name))
-        await self._through()
-        return await super().get_node(name)
-
-    async def replace_taints(
-        self, name: str, taints: Sequence[Taint], resource_version: str
-    ) -> tuple[Node, str]:
-        await self._through()
-        return await super().replace_taints(name, taints, resource_version)
+        return await super().write(write, version)

@@ -69,7 +69,7 @@ class World:
         self.api.nodes["n1"]["metadata"] |= metadata
 
     def kinds(self, report: TickReport) -> list[tuple[str, str]]:
-        return [(write.kind.value, write.node) for write in report.writes]
+        return [(write.kind.value, write.key) for write in report.writes]
 
 
 def a_pod(name: str, node: str | None, cpu_millis: int = 500) -> Pod:
@@ -173,11 +173,11 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
         world.api.versions[name] = 1
     world.api.down = {"n4"}
     report = await world.until_marked()
-    assert [write.node for write in report.writes] == ["n4", "n5", "n1"]
+    assert [write.key for write in report.writes] == ["n4", "n5", "n1"]
     assert report.failed == 1
     assert world.api.log == [("patch", "n4")]
     report = await world.tick(1)
-    written = {write.node for write in report.writes}
+    written = {write.key for write in report.writes}
     assert written >= {"n5", "n1"}
     assert "n4" not in written
     assert report.failed == 0
@@ -229,7 +229,7 @@ async def test_a_person_who_opts_out_is_obeyed(annotation: str) -> None:
     world = World()
     world.change(annotations={annotation: "true"})
     report = await world.until_marked()
-    assert [write for write in report.writes if write.node == "n1"] == []
+    assert [write for write in report.writes if write.key == "n1"] == []
     assert world.metadata()["annotations"] == {annotation: "true"}
 
 
@@ -260,7 +260,7 @@ async def test_a_node_that_is_being_deleted_is_never_touched() -> None:
     world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     world.api.log.clear()
     report = await world.tick(world.config.deadline_seconds)
-    assert [write for write in report.writes if write.node == "n1"] == []
+    assert [write for write in report.writes if write.key == "n1"] == []
     assert [entry for entry in world.api.log if entry[1] == "n1"] == []
     assert world.taints() == [GOING]
 

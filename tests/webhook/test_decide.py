@@ -81,7 +81,7 @@ def a_plan(wanted: bool, feasible: bool = True) -> Plan:
     )
 
 
-def write(one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+def write(one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
     infeasible = MARK_LABEL in one.labels and not wanted
     plan = a_plan(wanted, feasible=not infeasible)
     cluster = Cluster.of([one], pods)
@@ -257,7 +257,7 @@ def test_releases_come_first() -> None:
     )
     plan = a_plan(wanted=True)
     found = decide(Cluster.of([node(), late], []), plan, CONFIG, now_seconds=NOW, owner="me")
-    assert [(one.kind, one.node) for one in found] == [
+    assert [(one.kind, one.key) for one in found] == [
         (WriteKind.RELEASE, "n2"),
         (WriteKind.MARK, "n1"),
     ]
@@ -285,7 +285,7 @@ def test_a_node_that_cannot_be_guarded_is_not_marked() -> None:
     assert blocker.code == "opted-out"
 
 
-def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
     plan = a_plan(wanted, feasible=wanted)
     return list(decide(Cluster.of([one], pods), plan, config, now_seconds=NOW, owner="me"))
 
@@ -364,7 +364,7 @@ def test_a_pass_marks_a_first_part_of_the_plan() -> None:
     plan = replace(a_plan(wanted=False), removals=removals)
     cluster = Cluster.of([replace(node(), name=name) for name in names], [])
     found = decide(cluster, plan, CONFIG, now_seconds=NOW, owner="me")
-    assert [one.node for one in found] == names[:0:-1]
+    assert [one.key for one in found] == names[:0:-1]
 
 
 # What another leader's clock wrote.
@@ -374,7 +374,7 @@ DAY = CLOCKS_APART_SECONDS_MAX
 SECONDS = CONFIG.hand_over.guard_seconds
 
 
-def watched(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write]:
+def watched(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
     """Decide as a leader that has looked on for so long."""
     plan, cluster = a_plan(wanted, feasible=wanted), Cluster.of([one], pods)
     watch = Watch(seconds, {})
@@ -487,7 +487,7 @@ def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() 
     plan = replace(a_plan(wanted=False), removals=removals)
     pods = [replace(POD, name=one.name, node=one.name) for one in found]
     writes = decide(Cluster.of(found, pods), plan, CONFIG, now_seconds=NOW, owner="me")
-    assert [(write.kind, write.node) for write in writes] == [
+    assert [(write.kind, write.key) for write in writes] == [
         (WriteKind.RELEASE, "z"),
         (WriteKind.RELEASE, "a"),
         (WriteKind.SOFTEN, "d"),

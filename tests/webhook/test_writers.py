@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from core.edge.kube.stores.objects import TRIES_MAX
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.marks.keys import (
@@ -23,7 +24,6 @@ from tests.support.admission import Json, node_json
 from tests.support.slow_api import SlowApi
 from webhook.engine.writers import (
     PRESSING_WRITERS_MAX,
-    TRIES_MAX,
     WRITERS_MAX,
     Batch,
     Sight,
@@ -47,15 +47,15 @@ class World:
     def tell(self, node: Node, reason: str, _: str) -> None:
         self.told.append(f"{reason} {node.name}")
 
-    def write(self, kind: WriteKind, name: str) -> Write:
+    def write(self, kind: WriteKind, name: str) -> Write[Node]:
         labels = {MARK_LABEL: None if kind is WriteKind.RELEASE else "soft"}
-        return Write(kind, self.api.node(name), labels, {"on": kind.value}, "because")
+        return Write.of(kind, self.api.node(name), labels, {"on": kind.value}, "because")
 
-    def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write]:
+    def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write[Node]]:
         return [self.write(kind, name) for name in names]
 
     async def carry_out(
-        self, writes: list[Write], halted: Callable[[], str | None] = lambda: None
+        self, writes: list[Write[Node]], halted: Callable[[], str | None] = lambda: None
     ) -> Batch:
         sight = Sight(halted, self.heard.get)
         return await self.writers.carry_out(writes, TAINT_KEY, sight)
@@ -184,7 +184,7 @@ async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> No
     world.api.down = {"n003"}
     batch = await world.carry_out(world.writes(kind, NAMES), lambda: "urgent")
     assert world.written(kind) == [name for name in NAMES if name != "n003"]
-    assert [write.node for write in batch.failed] == ["n003"]
+    assert [write.key for write in batch.failed] == ["n003"]
 
 
 async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped() -> None:
@@ -213,7 +213,7 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
 class Broken(SlowApi):
     """Answers what nobody expects."""
 
-    async def patch_node(self, *_: object) -> tuple[Node, str]:
+    async def write(self, *_: object) -> tuple[Node, str]:
         raise ZeroDivisionError
 
 
@@ -229,9 +229,9 @@ async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) 
 class Racing(SlowApi):
     """Others write to the node before every write of ours."""
 
-    async def patch_node(self, name: str, patch: object) -> tuple[Node, str]:
-        self.versions[name] += 1
-        return await super().patch_node(name, patch)  # type: ignore[arg-type]
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        self.versions[write.key] += 1
+        return await super().write(write, version)
 
 
 async def test_races_end() -> None:
@@ -281,4 +281,4 @@ async def test_the_node_api_that_is_away_is_no_exception() -> None:
     batch = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES))
     assert len(batch.failed) == len(NAMES)
     with pytest.raises(UnavailableError):
-        await world.api.patch_node("n000", {"metadata": {"resourceVersion": "1"}})
+        await world.api.write(world.write(WriteKind.MARK, "n000"), "1")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.capacity.sums import RESOURCE_NAMES
-from core.config.settings import Config, Mode
+from core.config.settings import Config
+from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.engine import step, waiting
@@ -16,12 +17,12 @@ from core.engine.work import always
 from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.node import Node
+from core.model.pod import Pod
 from core.writes import harden
-from core.writes.costs import CostWrite
 from core.writes.nodes import Watch, decide
-from core.writes.write import Write, WriteKind, softened
+from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
-from webhook.engine.writers import BLIND, NodeWriter, Sight, Tell, Writers
+from webhook.engine.writers import BLIND, Sight, Tell, Writers
 
 log = logging.getLogger("ebb.controller")
 
@@ -35,10 +36,10 @@ class TickReport:
     plan: Plan
     candidates: Mapping[str, int]
     pace: Pace
-    writes: tuple[Write, ...]
+    writes: tuple[Write[Node], ...]
     """In observe mode marks are among them that are only told."""
     failed: int
-    costs: tuple[CostWrite, ...] = ()
+    costs: tuple[Write[Pod], ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Controller:
     def __init__(
         self,
         config: Config,
-        writer: NodeWriter,
+        nodes: Objects[Node],
         *,
         owner: str,
         metrics: Metrics,
@@ -69,7 +70,7 @@ class Controller:
     ) -> None:
         self.config = config
         """In use; swapped by `configure` alone."""
-        self._writers = Writers(writer, metrics, tell)
+        self._writers = Writers(nodes, metrics, tell)
         self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
         self.begin()
 
@@ -135,13 +136,11 @@ class Controller:
 
         In mode observe no node is marked: all other writes take away what another mode has left.
         """
-        observed = report.config.mode is Mode.OBSERVE
-        told = [write for write in report.writes if observed and write.kind is WriteKind.MARK]
+        wanted, told = split(report.writes, report.config.mode)
         for write in told:
-            log.info("would write", extra=fields(node=write.node, reason=write.note))
-        wanted = [write for write in report.writes if write not in told]
+            log.info("would write", extra=fields(node=write.key, reason=write.note))
         batch = await self._writers.carry_out(wanted, report.config.taint_key, sight)
-        self._unmarked.update(write.node for write in batch.failed if write.kind is WriteKind.MARK)
+        self._unmarked.update(write.key for write in batch.failed if write.kind is WriteKind.MARK)
         failed = len(batch.failed)
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, batch.why_not)

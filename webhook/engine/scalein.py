@@ -6,17 +6,19 @@ In mode observe costs are only told: what stands on pods from another mode is ta
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
-from core.config.settings import Config, Mode, ScaleInOrder
+from core.config.settings import Config, ScaleInOrder
+from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.errors import ConflictError, UnavailableError
+from core.errors import UnavailableError
 from core.model.cluster import Cluster
 from core.model.pod import Pod
-from core.writes.costs import CostKind, CostWrite, cost_traces, decide_costs
+from core.writes.costs import decide_costs
+from core.writes.write import Write, split
 
 WRITES_MAX: Final = 200
 """Pods a pass; the others wait for the next one."""
@@ -28,21 +30,11 @@ BEGIN_SECONDS_MAX: Final = 0.5
 log = logging.getLogger("ebb.scalein")
 
 
-class PodWriter(Protocol):
-    """How pods are read anew and written; the API server, or a test's."""
-
-    async def get_pod(self, namespace: str, name: str) -> tuple[Pod, str] | None:
-        """Return a Pod and its resourceVersion, None when it has finished or is gone."""
-
-    async def patch_pod(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
-        """Merge-patch a Pod. Raises: ConflictError when it has changed or is gone."""
-
-
 @dataclass(slots=True)
 class _Pass:
     """A batch while it is being written."""
 
-    waiting: Iterator[CostWrite]
+    waiting: Iterator[Write[Pod]]
     end: float
     """When the last write may begin, by the event loop's clock."""
     halted: Callable[[], str | None]
@@ -52,30 +44,29 @@ class _Pass:
 class ScaleIn:
     """Writes deletion costs. All it remembers is which pods were refused; they are tried last."""
 
-    def __init__(self, config: Config, writer: PodWriter, metrics: Metrics) -> None:
+    def __init__(self, config: Config, pods: Objects[Pod], metrics: Metrics) -> None:
         self.configure(config)
-        self._writer, self._metrics = writer, metrics
+        self._pods, self._metrics = pods, metrics
         self._refused: set[str] = set()
 
     def configure(self, config: Config) -> None:
         """Go on with another configuration."""
         self._enabled = config.scale_in_order is ScaleInOrder.ENABLED
-        self._enforced = config.mode is Mode.ENFORCE
+        self._mode = config.mode
 
-    def judge(self, cluster: Cluster) -> tuple[CostWrite, ...]:
+    def judge(self, cluster: Cluster) -> tuple[Write[Pod], ...]:
         """Decide what to write; no I/O. Turned off, that is to take away what is ours."""
         return decide_costs(cluster, enabled=self._enabled)
 
     async def carry_out(
-        self, writes: Sequence[CostWrite], halted: Callable[[], str | None] = lambda: None
+        self, writes: Sequence[Write[Pod]], halted: Callable[[], str | None] = lambda: None
     ) -> int:
         """Write a batch, until there is a reason to look again first; return how many failed.
 
         A write that fails ends the batch, since the next would most likely fail as well; the next
         pass begins with the others, so that a pod that is always refused holds nobody up.
         """
-        told = [write for write in writes if write.kind is CostKind.SET and not self._enforced]
-        wanted = [write for write in writes if write.kind is CostKind.CLEAR or self._enforced]
+        wanted, told = split(writes, self._mode)
         _tell("would write deletion costs", told)
         _tell("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}
@@ -97,11 +88,9 @@ class ScaleIn:
             if running.failed or clock.time() >= running.end:
                 return
 
-    async def _carry_out(self, write: CostWrite) -> bool:
+    async def _carry_out(self, write: Write[Pod]) -> bool:
         try:
-            done = await write_as_seen(self._writer, write)
-        except ConflictError:
-            done = False
+            done = await write_as_decided(self._pods, write.key, write.if_as_seen)
         except UnavailableError as fault:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels("failed").inc()
@@ -111,18 +100,6 @@ class ScaleIn:
         return True
 
 
-async def write_as_seen(writer: PodWriter, write: CostWrite) -> bool:
-    """Write if the pod still is as it was when this was decided; say whether it was.
-
-    Raises: ConflictError when it changes at that moment.
-    """
-    found = await writer.get_pod(write.namespace, write.name)
-    if found is None or cost_traces(found[0]) != write.seen:
-        return False
-    await writer.patch_pod(write.namespace, write.name, write.merge_patch(found[1]))
-    return True
-
-
-def _tell(what: str, writes: Sequence[CostWrite]) -> None:
+def _tell(what: str, writes: Sequence[Write[Pod]]) -> None:
     if writes:
         log.info(what, extra=fields(**Counter(write.kind.value for write in writes)))

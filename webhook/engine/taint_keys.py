@@ -8,16 +8,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from core.edge.clock import Clock
 from core.edge.kube.stores.lease import Lease
+from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.errors import EbbError
 from core.marks.keys import TAINT_KEY
-from core.marks.taints import desired_taints, of_keys_before
-from core.model.leaving import being_deleted
-from core.model.node import Node, Taint
+from core.marks.taints import of_keys_before
+from core.model.node import Node
+from core.writes.cleanup import rekeyed
 from webhook.engine.election import Leases
 from webhook.view.view import ClusterView
 
@@ -30,18 +32,6 @@ FORGET_SECONDS: Final = 3600.0
 """A key that no node has carried for so long is forgotten: no replica uses it any more."""
 
 log = logging.getLogger("ebb.taint-keys")
-
-
-class NodeTaints(Protocol):
-    """How the taints of a Node are written."""
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
-        """Return a Node as stored, and its resourceVersion."""
-
-    async def replace_taints(
-        self, name: str, taints: Sequence[Taint], resource_version: str
-    ) -> tuple[Node, str]:
-        """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
 
 
 def keys_of(annotation: str) -> list[str]:
@@ -58,7 +48,7 @@ class TaintKeys:
     """Keeps the list of keys; on the leader takes the taints of the ones before away."""
 
     def __init__(
-        self, leases: Leases, nodes: NodeTaints, view: ClusterView, clock: Clock, key: str
+        self, leases: Leases, nodes: Objects[Node], view: ClusterView, clock: Clock, key: str
     ) -> None:
         self._leases, self._nodes, self._view = leases, nodes, view
         self._clock, self._key = clock, key
@@ -100,13 +90,15 @@ class TaintKeys:
         Raises: UnavailableError.
         """
         lease, now = await self.note(), self._clock.monotonic_seconds()
+        decide = partial(rekeyed, keys_before=self._before, taint_key=self._key)
         nodes = sorted(self._view.nodes.values(), key=lambda node: node.name in self._refused)
         for node in nodes:
             found = of_keys_before(node, self._before)
             self._last_seen |= dict.fromkeys((taint.key for taint in found), now)
-            if found and not being_deleted(node):
+            if decide(node) is not None:
                 self._refused.add(node.name)
-                await self._write(node.name)
+                if done := await write_as_decided(self._nodes, node.name, decide):
+                    log.info(done.write.note, extra=fields(node=node.name))
                 self._refused.discard(node.name)
         over = {
             key
@@ -117,16 +109,6 @@ class TaintKeys:
             noted = keys_of(lease.annotations.get(KEYS_ANNOTATION, ""))
             if not over.isdisjoint(noted):
                 await self._write_keys(lease, [key for key in noted if key not in over])
-
-    async def _write(self, name: str) -> None:
-        """Take the others' away and put ours in their place in one write, as it is stored now."""
-        node, version = await self._nodes.get_node(name)
-        gone = of_keys_before(node, self._before)
-        if gone and not being_deleted(node):
-            bare = replace(node, taints=tuple(one for one in node.taints if one not in gone))
-            await self._nodes.replace_taints(name, desired_taints(bare, self._key), version)
-            keys = sorted({taint.key for taint in gone})
-            log.info("took taints of keys before away", extra=fields(node=name, keys=keys))
 
     async def _write_keys(self, lease: Lease, keys: Sequence[str]) -> Lease:
         annotation = ",".join(keys[-KEYS_MAX:])

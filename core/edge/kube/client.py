@@ -5,7 +5,7 @@ are not used, because they cost seconds and gigabytes in a large cluster.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,12 +17,9 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
-from core.edge.decode import decode
 from core.edge.decode.depth import decoded
-from core.edge.decode.objects import NODE_DECODER
 from core.edge.kube import token
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from core.model.node import Node, Taint
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64
@@ -65,7 +62,7 @@ class ApiError(UnavailableError):
     def __init__(
         self, status: int, problem: str, retry_after_seconds: float | None = None
     ) -> None:
-        super().__init__(f"API server answered {status}: {_one_line(problem)}")
+        super().__init__(f"API server answered {status}: {one_line(problem)}")
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
@@ -113,7 +110,7 @@ class Client:
                 token.follow(file, BEARER, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:
-            raise InvalidInputError(where, _one_line(str(fault))) from fault
+            raise InvalidInputError(where, one_line(str(fault))) from fault
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,22 +145,6 @@ class Client:
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
             seconds = WATCH_SECONDS + CALL_SECONDS_MAX
             return await self._call("GET", PATHS[resource], query=query, seconds_max=seconds)
-
-    async def get_node(self, name: str) -> tuple[Node, str]:
-        """Return a Node and its resourceVersion."""
-        return _node(await self.ask("GET", f"{PATHS[NODES]}/{name}"))
-
-    async def patch_node(self, name: str, patch: Mapping[str, Any]) -> tuple[Node, str]:
-        """Merge-patch a Node; return it as stored, and its resourceVersion."""
-        return _node(await self.ask("PATCH", f"{PATHS[NODES]}/{name}", patch))
-
-    async def replace_taints(
-        self, name: str, taints: Sequence[Taint], resource_version: str
-    ) -> tuple[Node, str]:
-        """Write the whole list of taints. Raises: ConflictError when the Node has changed."""
-        written = [taint_json(taint) for taint in taints]
-        metadata = {"resourceVersion": resource_version}
-        return await self.patch_node(name, {"metadata": metadata, "spec": {"taints": written}})
 
     async def ask(
         self,
@@ -221,19 +202,8 @@ class Client:
         problem = _message(await _read(response))
         after = response.headers.get("Retry-After", "")
         if response.status == 409:
-            raise ConflictError(f"API server answered 409: {_one_line(problem)}")
+            raise ConflictError(f"API server answered 409: {one_line(problem)}")
         raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
-
-
-def taint_json(taint: Taint) -> dict[str, str]:
-    """Write a taint as the API has it; what is empty is left out."""
-    written = {
-        "key": taint.key,
-        "value": taint.value,
-        "effect": taint.effect,
-        "timeAdded": taint.time_added,
-    }
-    return {name: value for name, value in written.items() if value}
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -245,14 +215,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         response.release()
 
 
-def _node(raw: bytes) -> tuple[Node, str]:
-    try:
-        found = decoded(NODE_DECODER.decode, raw)
-        return decode.node_of(found), found.metadata.resource_version
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInputError) as fault:
-        raise UnavailableError(f"API server: not a Node: {_one_line(str(fault))}") from fault
-
-
 def _message(body: bytes) -> str:
     """Return what a v1 Status says, or what a proxy on the way wrote in its place."""
     try:
@@ -261,14 +223,15 @@ def _message(body: bytes) -> str:
         return body.decode(errors="replace")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return what somebody else has written in one short line."""
     return f"{' '.join(text.split()):.200}"
 
 
 def _unreachable(fault: BaseException) -> UnavailableError:
     if isinstance(fault, TimeoutError):
         return UnavailableError("API server: no answer in time")
-    return UnavailableError(f"API server: {type(fault).__name__} {_one_line(str(fault))}")
+    return UnavailableError(f"API server: {type(fault).__name__} {one_line(str(fault))}")
 
 
 class _Status(msgspec.Struct):

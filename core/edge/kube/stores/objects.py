@@ -1,0 +1,136 @@
+"""One Node or Pod at a time: read, decided on, and written on the version that was read."""
+
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, Protocol
+
+import msgspec
+
+from core.edge.decode import decode
+from core.edge.decode.depth import decoded
+from core.edge.decode.objects import NODE_DECODER
+from core.edge.kube.client import NODES, PATHS, ApiError, Client, one_line
+from core.edge.kube.wire import FAULTS, VersionedPod, strictly
+from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.write import Object, Write
+
+TRIES_MAX: Final = 5
+"""How often one object is tried that others change at the same time."""
+_POD_DECODER: Final = msgspec.json.Decoder(VersionedPod)
+
+Versioned = tuple[Object, str]
+"""An object, and its resourceVersion."""
+
+
+class Written(NamedTuple, Generic[Object]):
+    """A write that was done."""
+
+    write: Write[Object]
+    stored: Versioned[Object]
+    """What the API server made of it."""
+
+
+class Objects(Protocol[Object]):
+    """How objects of one kind are read and written: the API server, or a simulated one."""
+
+    async def get(self, key: str) -> Versioned[Object] | None:
+        """Return an object as stored; None when it is gone, or a Pod has finished.
+
+        Raises: UnavailableError.
+        """
+
+    async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
+        """Write on a resourceVersion; return the object as stored.
+
+        Raises: ConflictError when it has changed or is gone, UnavailableError.
+        """
+
+
+class Store(Generic[Object]):
+    """The API server's objects of one kind."""
+
+    def __init__(
+        self,
+        client: Client,
+        path: Callable[[str], str],
+        read: Callable[[bytes], Versioned[Object] | None],
+    ) -> None:
+        self._client, self._path, self._read = client, path, read
+
+    async def get(self, key: str) -> Versioned[Object] | None:
+        """Return an object as stored; None when it is gone, or a Pod has finished."""
+        try:
+            raw = await self._client.ask("GET", self._path(key))
+        except ApiError as fault:
+            if fault.status == 404:
+                return None
+            raise
+        return self._read(raw)
+
+    async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
+        """Write on a resourceVersion; return the object as stored."""
+        path, patch = self._path(write.key), write.merge_patch(version)
+        try:
+            raw = await self._client.ask("PATCH", path, patch)
+        except ApiError as fault:
+            if fault.status == 404:
+                raise ConflictError(str(fault)) from fault
+            raise
+        if (stored := self._read(raw)) is None:
+            raise ConflictError(f"{write.key} has finished")
+        return stored
+
+
+def nodes(client: Client) -> Store[Node]:
+    """Return the Nodes, by name."""
+    return Store(client, lambda name: f"{PATHS[NODES]}/{name}", _node)
+
+
+def pods(client: Client) -> Store[Pod]:
+    """Return the Pods, by namespace/name."""
+    return Store(client, lambda key: "/api/v1/namespaces/{}/pods/{}".format(*key.split("/")), _pod)
+
+
+async def write_as_decided(
+    objects: Objects[Object],
+    key: str,
+    decide: Callable[[Object], Write[Object] | None],
+    heard: Callable[[], Versioned[Object] | None] = lambda: None,
+) -> Written[Object] | None:
+    """Write what is decided on the object as it stands; if others change it meanwhile, once more.
+
+    *decide* is asked before each try, and says None when there is nothing to write. *heard* is the
+    object as it was heard of last, which saves a call. Returns: None if nothing was written.
+    Raises: UnavailableError, also when others change the object all the time.
+    """
+    tried = {""}
+    for _ in range(TRIES_MAX):
+        found = heard()
+        if found is None or found[1] in tried:
+            found = await objects.get(key)
+        write = decide(found[0]) if found else None
+        if found is None or write is None:
+            return None
+        try:
+            return Written(write, await objects.write(write, found[1]))
+        except ConflictError:
+            tried.add(found[1])
+    raise UnavailableError(f"{key}: somebody else writes it all the time")
+
+
+def _node(raw: bytes) -> Versioned[Node]:
+    try:
+        found = decoded(NODE_DECODER.decode, raw)
+        return decode.node_of(found), found.metadata.resource_version
+    except (*FAULTS, InvalidInputError) as fault:
+        raise UnavailableError(f"API server: not a Node: {one_line(str(fault))}") from fault
+
+
+def _pod(raw: bytes) -> Versioned[Pod] | None:
+    found: VersionedPod = strictly(_POD_DECODER, raw)
+    try:
+        pod = decode.pod_of(found)
+    except InvalidInputError as fault:
+        raise UnavailableError(f"API server: not a Pod: {one_line(str(fault))}") from fault
+    return None if pod is None else (pod, found.metadata.resource_version)
