@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from core.capacity.usable import Amount
 from core.config.settings import Config
+from core.engine.harden import Spoken
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of, mark_of, marked_since
@@ -41,6 +43,10 @@ class Marking(NamedTuple):
 class Memory:
     """What has happened; a program that starts anew knows nothing, and waits the delay anyway."""
 
+    first: int | None = None
+    """Unix seconds of the first look; None: there was none."""
+    candidates: Mapping[str, int] = field(default_factory=dict)
+    """Since when each node has been a candidate without a break."""
     nodes: frozenset[str] = frozenset()
     added: int | None = None
     """Unix seconds of the last node that came; None: none since the first look."""
@@ -52,6 +58,14 @@ class Memory:
     """Marks within the window."""
     demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By reach, requests within the peak window: one entry a look that no later one exceeds."""
+    placed: Mapping[str, int] = field(default_factory=dict)
+    """Since when pods wait for which there was a place (core.engine.waiting)."""
+    spoken: Spoken = field(default_factory=dict)
+
+    def forgetting(self, nodes: AbstractSet[str]) -> "Memory":
+        """Return the memory in which these nodes have not been candidates yet."""
+        kept = {name: at for name, at in self.candidates.items() if name not in nodes}
+        return replace(self, candidates=kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +100,9 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
                 pool = budgets.pool_of(node.labels)
                 reached = survey.reaches_node(node.name)
                 marked[node.name] = Marking(since, pool.name if pool else "", reached)
-    return Memory(
+    return replace(
+        memory,
+        first=now_seconds if memory.first is None else memory.first,
         nodes=names,
         added=now_seconds if new else memory.added,
         waiting=waiting,

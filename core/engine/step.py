@@ -5,16 +5,74 @@ Pure: same cluster, same configuration, same answer. The steps are those of thes
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
-from core.engine.memory import Pace
+from core.engine import harden, waiting
+from core.engine.memory import Memory, Pace, pace, remember
 from core.engine.plan import Plan, ReachSums
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass has found."""
+
+    memory: Memory
+    plan: Plan
+    pace: Pace
+    against_hard: harden.Against
+    """Empty where no mark is to become hard."""
+    watched_seconds: int
+    """Since the first look."""
+
+
+def step(
+    cluster: Cluster,
+    config: Config,
+    memory: Memory,
+    now_seconds: int,
+    *,
+    in_time: InTime = always,
+) -> Pass:
+    """Judge the cluster as it stands at *now_seconds* (unix), given what has been seen before.
+
+    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`).
+    """
+    survey = Survey(cluster, config, now_seconds)
+    candidates = _candidates(survey, memory.candidates, now_seconds)
+    seen = replace(remember(memory, survey, now_seconds), candidates=candidates)
+    held = pace(seen, survey, now_seconds)
+    due = frozenset(
+        name for name, since in candidates.items() if now_seconds - since > config.delay_seconds
+    )
+    found = judge(survey, due=due, pace=held, in_time=in_time)
+    placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
+    seen = replace(seen, placed=placed)
+    against: harden.Against = {}
+    if config.hard_after_seconds is not None:
+        against = against_hard(survey, placed, now_seconds)
+        seen = replace(seen, spoken=harden.remember(seen.spoken, against, now_seconds))
+        against = harden.with_pause(against, seen.spoken, now_seconds)
+    return Pass(
+        memory=seen,
+        plan=found,
+        pace=held,
+        against_hard=against,
+        watched_seconds=now_seconds - (now_seconds if memory.first is None else memory.first),
+    )
+
+
+def against_hard(survey: Survey, placed: Mapping[str, int], now_seconds: int) -> harden.Against:
+    """Say what speaks against hard marks now, asked for or not; *placed*: as in Memory."""
+    cluster = survey.cluster
+    stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond)
+    return harden.refusals(cluster, survey.config.taint_key, stuck)
 
 
 def plan(
@@ -96,9 +154,7 @@ def _reaches(
     )
 
 
-def update_candidates(
-    survey: Survey, candidates: Mapping[str, int], now_seconds: int
-) -> dict[str, int]:
+def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> dict[str, int]:
     """Return since when each node has been a candidate without a break (thesis 4.4).
 
     Nodes that pass and were listed keep their time, new ones get *now_seconds*, those that fail
@@ -116,16 +172,9 @@ def update_candidates(
     for number in sorted(marked):
         account.expect(number)
     return {
-        node.name: candidates.get(node.name, now_seconds)
+        node.name: before.get(node.name, now_seconds)
         for number, node in sorted(enumerate(nodes), key=lambda entry: entry[1].name)
         if number not in marked
         and node.name not in survey.gone
         and policy.nominated(number, marked=False)
     }
-
-
-def due(candidates: Mapping[str, int], delay_seconds: int, now_seconds: int) -> frozenset[str]:
-    """Return the candidates that have been listed longer than the delay (thesis 4.5: `>`)."""
-    return frozenset(
-        name for name, since in candidates.items() if now_seconds - since > delay_seconds
-    )

@@ -15,8 +15,8 @@ from core.config.settings import Config
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, pace, remember
 from core.engine.plan import Placement, Plan
+from core.engine.step import against_hard
 from core.engine.survey import Survey
-from core.engine.waiting import stuck
 from core.engine.work import Work
 from core.fit.rules import refusal
 from core.guards.disruption import findings
@@ -30,7 +30,6 @@ from core.model.resources import Resources
 from core.packing.ground import SHARE_SCALE
 from core.packing.packer import Packer
 from core.reason import Blocker
-from core.writes import harden
 
 NOT_READY: Final = "not-ready"
 GOING: Final = "being-deleted"
@@ -188,8 +187,7 @@ class Explainer:
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        waiting = stuck(self._cluster, {}, self._now, self._survey.reaches.beyond)
-        return harden.refusals(self._cluster, self._config.taint_key, waiting)[node.name]
+        return against_hard(self._survey, {}, self._now)[node.name]
 
     def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
         """Say where the node's pods would go if it alone went now, and which find no place."""

@@ -7,11 +7,10 @@ told; docs/reasons.md is written from that.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.engine import brakes, survey, work
+from core.engine import brakes, harden, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
 from core.reason import Blocker, Reason
-from core.writes import harden
 
 NODE_WORD: Final = "NODE"
 POD_WORDS: Final = ("NAMESPACE", "NAME")

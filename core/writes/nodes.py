@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode
+from core.engine import harden
 from core.engine.plan import Plan
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -35,7 +36,6 @@ from core.marks.optouts import guarded_by_us
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node
-from core.writes import harden
 from core.writes.cleanup import cleanup
 from core.writes.emptiness import busy, occupied
 from core.writes.write import PRESSING, Write, WriteKind, repair

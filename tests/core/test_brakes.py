@@ -10,7 +10,7 @@ from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
-from core.engine.memory import COOLDOWN, PODS_PENDING, Memory, Pace, pace, remember
+from core.engine.memory import COOLDOWN, PODS_PENDING, Memory, Pace
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
 from core.marks.keys import BACKOFF_ANNOTATION
@@ -144,15 +144,14 @@ def test_it_is_harder_to_enter_than_to_stay() -> None:
 
 def test_the_busiest_moment_of_the_window_counts() -> None:
     asked = replace(config(peak_window_seconds=60), thresholds=FULL)
-    memory = remember(Memory(), Survey(at_fill(3000), asked), NOW)
+    memory = step.step(at_fill(3000), asked, Memory(), NOW).memory
     low = at_fill(1000)
-    memory = remember(memory, Survey(low, asked), NOW + 59)
-    held = pace(memory, Survey(low, asked), NOW + 59)
+    seen = step.step(low, asked, memory, NOW + 59)
+    held = seen.pace
     assert held.reserve == {"": Amount(6000, 0), "general": Amount(6000, 0)}
     assert gone(low, asked, held) == []
     assert "peak-demand" in codes(low, asked, held)
-    memory = remember(memory, Survey(low, asked), NOW + 60)
-    held = pace(memory, Survey(low, asked), NOW + 60)
+    held = step.step(low, asked, seen.memory, NOW + 60).pace
     assert held.reserve == {"": NOTHING, "general": NOTHING}
     assert len(gone(low, asked, held)) == 2
 
@@ -177,15 +176,13 @@ def test_room_is_left_for_the_largest() -> None:
 
 def test_a_node_that_was_added_cools_down() -> None:
     asked = config(cooldown=COOL)
-    memory = remember(Memory(), Survey(SIX, asked), NOW)
-    assert pace(memory, Survey(SIX, asked), NOW).frozen == ()
+    seen = step.step(SIX, asked, Memory(), NOW)
+    assert seen.pace.frozen == ()
     more = Cluster.of([*SIX.nodes, node("new")], [])
-    memory = remember(memory, Survey(more, asked), NOW + 10)
-    memory = remember(memory, Survey(more, asked), NOW + 20)
-    assert [one.code for one in pace(memory, Survey(more, asked), NOW + 609).frozen] == [
-        "cooldown"
-    ]
-    assert pace(memory, Survey(more, asked), NOW + 610).frozen == ()
+    for seconds in (10, 20, 609):
+        seen = step.step(more, asked, seen.memory, NOW + seconds)
+        assert [one.code for one in seen.pace.frozen] == ["cooldown"]
+    assert step.step(more, asked, seen.memory, NOW + 610).pace.frozen == ()
 
 
 @pytest.mark.parametrize(
@@ -200,29 +197,28 @@ def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, frozen: list[str
     asked = config(cooldown=COOL)
     hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
-    memory = remember(Memory(), Survey(cluster, asked), NOW)
-    assert [one.code for one in pace(memory, Survey(cluster, asked), NOW + 299).frozen] == frozen
-    still = remember(memory, Survey(cluster, asked), NOW + 300)
+    seen = step.step(cluster, asked, Memory(), NOW)
+    seen = step.step(cluster, asked, seen.memory, NOW + 299)
+    assert [one.code for one in seen.pace.frozen] == frozen
     # A mark is not what it waits for.
-    assert pace(still, Survey(cluster, asked), NOW + 300).frozen == ()
+    assert step.step(cluster, asked, seen.memory, NOW + 300).pace.frozen == ()
 
 
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
     asked = config(window_seconds=60, pools=(A,))
     nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
-    memory = remember(Memory(), Survey(Cluster.of(nodes, []), asked), NOW)
+    seen = step.step(Cluster.of(nodes, []), asked, Memory(), NOW)
     left = Cluster.of(nodes[4:], [])
-    memory = remember(memory, Survey(left, asked), NOW + 49)
-    assert pace(memory, Survey(left, asked), NOW + 49).in_window == {"": 6, "a": 6}
-    memory = remember(memory, Survey(left, asked), NOW + 50)
-    assert pace(memory, Survey(left, asked), NOW + 50).in_window == {"": 0}
+    seen = step.step(left, asked, seen.memory, NOW + 49)
+    assert seen.pace.in_window == {"": 6, "a": 6}
+    assert step.step(left, asked, seen.memory, NOW + 50).pace.in_window == {"": 0}
 
 
 def test_back_off_is_read_from_the_node() -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: "3 2000"})
     cluster = Cluster.of([one, node("n1")], [])
-    assert pace(Memory(), Survey(cluster, config()), 1999).backing_off == {"n0": 2000}
-    assert pace(Memory(), Survey(cluster, config()), 2000).backing_off == {}
+    for now, backing_off in ((1999, {"n0": 2000}), (2000, {})):
+        assert step.step(cluster, config(), Memory(), now).pace.backing_off == backing_off
 
 
 def test_back_off_grows_to_its_maximum() -> None:

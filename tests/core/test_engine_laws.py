@@ -12,7 +12,7 @@ from core.capacity.usable import Usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
-from core.engine.memory import Pace
+from core.engine.memory import Memory, Pace
 from core.engine.survey import Survey
 from core.fit.rules import refusal
 from core.marks.mark import mark_of
@@ -176,7 +176,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
 def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
-    nominees = set(step.update_candidates(Survey(cluster, config), {}, 0))
+    nominees = set(step.step(cluster, config, Memory(), 0).memory.candidates)
     for node in cluster.nodes:
         plan = step.plan(cluster, config, due=frozenset({node.name}))
         assert {removal.node for removal in plan.removals} <= nominees & {node.name}
@@ -195,5 +195,5 @@ def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
         for node in cluster.nodes
     ]
     alike = Cluster.of(nodes, pods)
-    listed = step.update_candidates(Survey(alike, config), {}, 0)
+    listed = step.step(alike, config, Memory(), 0).memory.candidates
     assert len(listed) in (0, len(alike.nodes))

@@ -6,14 +6,7 @@ import pytest
 
 from core.config.settings import Config
 from core.engine import step
-from core.marks.keys import TAINT_KEY
-from core.marks.mark import Mark
-from core.model.cluster import Cluster
-from core.model.constraints import Company, Placing, PodSelector, SpreadConstraint, Toleration
-from core.model.node import Effect, Node, Taint
-from core.model.pod import Pod
-from core.reason import Blocker
-from core.writes.harden import (
+from core.engine.harden import (
     HARD_WAITING,
     PAUSE_SECONDS,
     SHAPES_MAX,
@@ -22,6 +15,13 @@ from core.writes.harden import (
     wanted,
     with_pause,
 )
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.constraints import Company, Placing, PodSelector, SpreadConstraint, Toleration
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.reason import Blocker
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.strategies import marked
 

@@ -13,7 +13,7 @@ import pytest
 
 from core.config.settings import Config
 from core.engine import step
-from core.engine.memory import Pace
+from core.engine.memory import Memory, Pace
 from core.engine.plan import Plan, ReachSums
 from core.engine.survey import Survey
 from core.marks.keys import MARK_LABEL, TAINT_KEY
@@ -223,7 +223,7 @@ def figures(plan: Plan) -> list[ReachSums]:
 
 
 def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
-    return frozenset(step.update_candidates(Survey(cluster, config), {}, 0))
+    return frozenset(step.step(cluster, config, Memory(), 0).memory.candidates)
 
 
 # Order.

@@ -9,8 +9,8 @@ from core.capacity.usable import Amount
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
+from core.engine.memory import Memory
 from core.engine.plan import Plan
-from core.engine.survey import Survey
 from core.marks.keys import KEEP_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -219,7 +219,7 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
     assert len(messages) == 3
     assert all("105%" in message for message in messages)
-    assert step.update_candidates(Survey(whole, config("0.7")), {}, 0) == {}
+    assert step.step(whole, config("0.7"), Memory(), 0).memory.candidates == {}
 
 
 def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:

@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 
 from core.capacity.usable import Amount, Usability, requests, usable_capacity
-from core.config.settings import Price
+from core.config.settings import Config, Price
 from core.engine import step
+from core.engine.memory import Memory
 from core.engine.survey import Survey
 from core.model.cluster import Cluster
 from core.policies.node_utilization import considered
@@ -92,6 +93,23 @@ def checks(cpu: str, memory: str) -> list[bool]:
     return [policy.nominated(node, marked=False) for node in range(len(survey.ground.nodes))]
 
 
+NEW = Memory()
+
+
+def looked(
+    config: Config, memory: Memory = NEW, now: int = 0, cluster: Cluster | None = None
+) -> step.Pass:
+    return step.step(cluster or thesis_cluster(), config, memory, now)
+
+
+def due(found: step.Pass) -> frozenset[str]:
+    """Return the nodes that do not wait for their delay."""
+    waiting = {
+        one.node for one in found.plan.kept if "delay" in {why.code for why in one.blockers}
+    }
+    return frozenset({one.name for one in thesis_cluster().nodes} - waiting)
+
+
 @pytest.mark.parametrize(
     ("cpu", "memory", "passes"),
     [
@@ -103,7 +121,7 @@ def checks(cpu: str, memory: str) -> list[bool]:
 )
 def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
     assert checks(cpu, memory) == [passes] * 4
-    listed = step.update_candidates(Survey(thesis_cluster(), thesis_config(cpu, memory)), {}, 0)
+    listed = looked(thesis_config(cpu, memory)).memory.candidates
     assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
 
 
@@ -153,25 +171,21 @@ def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
 def test_c17_a_single_node_stays() -> None:
     plan = step.plan(Cluster.of([node("1")], []), thesis_config())
     assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
-    assert (
-        step.update_candidates(Survey(Cluster.of([node("1")], []), thesis_config()), {}, 0) == {}
-    )
+    assert looked(thesis_config(), cluster=Cluster.of([node("1")], [])).memory.candidates == {}
 
 
 def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
     free, full = thesis_config(), thesis_config("0.1", "0.1")
-    listed = step.update_candidates(Survey(thesis_cluster(), free), {}, 0)
-    assert step.due(listed, 600, 600) == frozenset()
-    assert step.due(listed, 600, 601) == {"1", "2", "3", "4"}
-    listed = step.update_candidates(Survey(thesis_cluster(), full), listed, 300)
-    assert listed == {}
-    listed = step.update_candidates(Survey(thesis_cluster(), free), listed, 400)
-    listed = step.update_candidates(Survey(thesis_cluster(), free), listed, 900)
-    assert step.due(listed, 600, 1000) == frozenset()
-    assert step.due(listed, 600, 1001) == {"1", "2", "3", "4"}
+    first = looked(free).memory
+    assert due(looked(free, first, 600)) == frozenset()
+    assert due(looked(free, first, 601)) == {"1", "2", "3", "4"}
+    failed = looked(full, first, 300).memory
+    assert failed.candidates == {}
+    again = looked(free, looked(free, failed, 400).memory, 900).memory
+    assert due(looked(free, again, 1000)) == frozenset()
+    assert due(looked(free, again, 1001)) == {"1", "2", "3", "4"}
 
 
 def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
-    listed = {"1": 0, "gone": 0}
-    found = step.update_candidates(Survey(thesis_cluster(), thesis_config()), listed, 10)
-    assert set(found) == {"1", "2", "3", "4"}
+    found = looked(thesis_config(), Memory(candidates={"1": 0, "gone": 0}), 10).memory
+    assert found.candidates == {"1": 0, "2": 10, "3": 10, "4": 10}

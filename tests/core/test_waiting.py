@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.settings import Config
-from core.engine.memory import Memory, remember
-from core.engine.survey import Survey
+from core.engine.memory import Memory
+from core.engine.step import step
 from core.engine.waiting import (
     IMPOSSIBLE_MAX,
     WAIT_SECONDS,
@@ -75,7 +75,7 @@ def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent:
     found = cluster(one)
     assert [pod.key for pod in hosted(found, TAINT_KEY)] == ([one.key] if counts else [])
     assert cannot_wait(found, [one], TAINT_KEY) is urgent
-    memory = remember(Memory(), Survey(found, Config(budgets=UNLIMITED)), NOW)
+    memory = step(found, Config(budgets=UNLIMITED), Memory(), NOW).memory
     assert (memory.waited is not None) is counts
 
 

@@ -81,7 +81,7 @@ async def test_nothing_is_marked_before_the_delay_is_over() -> None:
     world = World()
     await world.tick()
     report = await world.tick(DELAY)
-    assert "n1" in report.candidates
+    assert "n1" in report.found.memory.candidates
     assert report.writes == ()
     assert world.api.log == []
 
@@ -181,7 +181,7 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
     assert written >= {"n5", "n1"}
     assert "n4" not in written
     assert report.failed == 0
-    assert report.candidates["n4"] == world.now
+    assert report.found.memory.candidates["n4"] == world.now
 
 
 @pytest.mark.parametrize("webhook_up", [True, False])
@@ -301,5 +301,5 @@ async def test_as_many_reaches_are_measured_as_are_shown() -> None:
         placing = Placing(node_selector=tuple(labels.items()))
         world.pods.append(replace(a_pod(f"q{number}", f"of-{number}a"), placing=placing))
     report = await world.tick()
-    assert len(report.plan.reaches) > count
+    assert len(report.found.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -9,9 +9,9 @@ import pytest
 from core.capacity.usable import NOTHING, Totals
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode
-from core.engine.memory import Marking, Memory, pace, remember
+from core.engine.memory import Marking, Memory
 from core.engine.plan import Plan, Removal
-from core.engine.survey import Survey
+from core.engine.step import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -460,8 +460,7 @@ def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) 
 def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool) -> None:
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
-    survey = Survey(cluster, CONFIG)
-    held = pace(remember(Memory(), survey, NOW), survey, NOW)
+    held = step(cluster, CONFIG, Memory(), NOW).pace
     assert ("n1" in held.backing_off) is left_alone
     forgotten = [write.kind for write in watched(0, one, wanted=False)]
     assert forgotten == ([] if left_alone or until == NOW else [WriteKind.FORGET])
@@ -469,10 +468,9 @@ def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool)
 
 def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
-    look = Survey(Cluster.of([dated(10**12 - 1, 0)], []), config)
-    memory = remember(Memory(), look, NOW)
+    memory = step(Cluster.of([dated(10**12 - 1, 0)], []), config, Memory(), NOW).memory
     assert memory.marked == {"n1": Marking(NOW, "", reached=False)}
-    assert remember(memory, Survey(Cluster.of([], []), config), NOW + 60).marked == {}
+    assert step(Cluster.of([], []), config, memory, NOW + 60).memory.marked == {}
 
 
 def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() -> None:

@@ -1,24 +1,22 @@
 """One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from core.capacity.sums import RESOURCE_NAMES
 from core.config.settings import Config
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
-from core.engine import step, waiting
-from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.memory import Memory
 from core.engine.plan import Plan, tightest
-from core.engine.survey import Survey
+from core.engine.step import Pass, step
 from core.engine.work import always
 from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from core.writes import harden
 from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
@@ -33,26 +31,11 @@ class TickReport:
 
     config: Config
     """By which it was decided: it may be another one by the time that this is carried out."""
-    plan: Plan
-    candidates: Mapping[str, int]
-    pace: Pace
+    found: Pass
     writes: tuple[Write[Node], ...]
     """In observe mode marks are among them that are only told."""
     failed: int
     costs: tuple[Write[Pod], ...] = ()
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What a leader has seen; a new one begins with nothing."""
-
-    first: int | None = None
-    """When it looked first, unix seconds."""
-    candidates: Mapping[str, int] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    """Since when pods wait for which there was a place (core.engine.waiting)."""
-    spoken: harden.Spoken = field(default_factory=dict)
 
 
 class Controller:
@@ -76,7 +59,7 @@ class Controller:
 
     def begin(self) -> None:
         """Lead anew: what was seen before, others may have changed meanwhile."""
-        self._seen = _Seen()
+        self._memory = Memory()
         self._unmarked: set[str] = set()
         """Nodes whose mark could not be written: their delay starts anew."""
         self.doubts = False
@@ -99,37 +82,24 @@ class Controller:
         in_time: Callable[[], bool] = always,
     ) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
-        config, seen = self.config, self._seen
-        if seen.first is None:
-            seen.first = now_seconds
+        config = self.config
         unmarked, self._unmarked = self._unmarked, set()
-        known = {name: at for name, at in seen.candidates.items() if name not in unmarked}
-        survey = Survey(cluster, config, now_seconds)
-        seen.candidates = step.update_candidates(survey, known, now_seconds)
-        ready = step.due(seen.candidates, config.delay_seconds, now_seconds)
-        seen.memory = remember(seen.memory, survey, now_seconds)
-        held = pace(seen.memory, survey, now_seconds)
-        plan = step.judge(survey, due=ready, pace=held, in_time=in_time)
-        watch = Watch(now_seconds - seen.first, self._against_hard(survey, plan, now_seconds))
-        writes = decide(
-            cluster, plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
-        )
-        self._measure(cluster, plan)
-        costs = self._scale_in.judge(cluster) if self._scale_in else ()
-        return TickReport(config, plan, seen.candidates, held, writes, 0, costs)
-
-    def _against_hard(self, survey: Survey, plan: Plan, now_seconds: int) -> harden.Against:
-        seen, cluster = self._seen, survey.cluster
-        placed = frozenset(placement.pod for placement in plan.pending)
-        seen.waiting = waiting.look(seen.waiting, cluster, placed, now_seconds)
+        before = self._memory.forgetting(unmarked)
+        found = step(cluster, config, before, now_seconds, in_time=in_time)
+        self._memory = found.memory
         hard = any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes)
-        self.doubts = hard and bool(seen.waiting)
-        if self.config.hard_after_seconds is None:
-            return {}
-        stuck = waiting.stuck(cluster, seen.waiting, now_seconds, survey.reaches.beyond)
-        found = harden.refusals(cluster, self.config.taint_key, stuck)
-        seen.spoken = harden.remember(seen.spoken, found, now_seconds)
-        return harden.with_pause(found, seen.spoken, now_seconds)
+        self.doubts = hard and bool(found.memory.placed)
+        writes = decide(
+            cluster,
+            found.plan,
+            config,
+            now_seconds=now_seconds,
+            owner=self._owner,
+            watch=Watch(found.watched_seconds, found.against_hard),
+        )
+        self._measure(cluster, found.plan)
+        costs = self._scale_in.judge(cluster) if self._scale_in else ()
+        return TickReport(config, found, writes, 0, costs)
 
     async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
         """Write; what fails or is dropped is decided anew by the next pass.
