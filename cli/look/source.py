@@ -92,7 +92,7 @@ def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Fo
 
 
 def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
-    """Return the kubeconfig to use, by kubectl's rules; None: that of the pod.
+    """Return the kubeconfig to use, or several as $KUBECONFIG has them; None: that of the pod.
 
     Raises: InvalidInputError when there is nothing to go by.
     """

@@ -151,6 +151,54 @@ class TestLive:
         assert api.count("list")
 
 
+class TestContexts:
+    @pytest.fixture
+    def two(self, kubeconfig: str, tmp_path: Path) -> str:
+        """Return two files; the first has the current context, where nobody answers."""
+        other = tmp_path / "other"
+        nobody = KUBECONFIG.format(url="http://127.0.0.1:9").replace("name: it", "name: nobody")
+        other.write_text(nobody.replace(": it", ": nobody"))
+        return f"{other}:{kubeconfig}"
+
+    @pytest.mark.parametrize(
+        "command", [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all"]]
+    )
+    async def test_a_context_of_several_files(
+        self, api: FakeApi, two: str, command: list[str]
+    ) -> None:
+        done = await asyncio.to_thread(ebb, *command, KUBECONFIG=two)
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"ebb: API server: ")
+        done = await asyncio.to_thread(ebb, *command, "--context", "it", KUBECONFIG=two)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert api.count("list")
+
+    async def test_the_answer_names_it(self, api: FakeApi, two: str) -> None:
+        done = await asyncio.to_thread(
+            ebb, "status", "-o", "json", "--context", "it", KUBECONFIG=two
+        )
+        assert json.loads(done.stdout)["source"] == f"live, {two}, context it"
+        assert api.count("list")
+
+    async def test_one_that_is_not_there_is_one_line(self, two: str) -> None:
+        done = await asyncio.to_thread(ebb, "plan", "--context", "no", KUBECONFIG=two)
+        told = f"ebb: {two}: no context 'no'; there are: nobody, it\n"
+        assert (done.returncode, done.stderr.decode()) == (2, told)
+
+    @pytest.mark.parametrize("command", ["missing-plugin", "false", "echo"])
+    async def test_a_plugin_that_fails_is_the_fault(
+        self, api: FakeApi, tmp_path: Path, command: str
+    ) -> None:
+        user = f'{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: "{command}"}}}}'
+        file = tmp_path / "with-a-plugin"
+        file.write_text(KUBECONFIG.format(url=api.url).replace("{token: a-token}", user))
+        done = await asyncio.to_thread(ebb, "plan", "--kubeconfig", str(file))
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(f"ebb: plugin {command}: ".encode())
+        assert done.stderr.count(b"\n") == 1
+        assert not api.calls
+
+
 class _Terminal(io.StringIO):
     def __init__(self) -> None:
         super().__init__()

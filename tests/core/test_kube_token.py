@@ -12,6 +12,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from core.edge import tls
 from core.edge.kube import token
 from core.edge.kube.client import BEARER, NODES, Client
+from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving
 from core.errors import UnavailableError
@@ -68,12 +69,12 @@ def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) ->
         ("", None),
     ],
 )
-def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) -> None:
+async def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     text = KUBECONFIG.format(url="http://localhost").replace("{token: a-token}", user)
     kubeconfig.write_text(text)
     wanted = Path(file.format(folder=tmp_path)) if file else None
-    assert token.file_of(str(kubeconfig)) == wanted
+    assert (await load(str(kubeconfig), None))[1] == wanted
 
 
 async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:

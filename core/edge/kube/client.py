@@ -18,7 +18,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.edge.decode.depth import decoded
-from core.edge.kube import token
+from core.edge.kube import kubeconfig, token
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -84,32 +84,29 @@ class Client:
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None, context: str | None = None) -> "Client":
-        """Read *kubeconfig*, or without one the files that every pod is given.
+    async def connect(cls, paths: str | None, context: str | None = None) -> "Client":
+        """Read the kubeconfig, or without one the files that every pod is given.
 
-        *context*: the one to use; None: the current one.
-
-        Raises: InvalidInputError when there is no such file, or it is not a kubeconfig.
+        *paths* and *context* are those of `kubeconfig.load`. Raises: InvalidInputError when there
+        is no such file or context, it is no kubeconfig, or its plugin gives no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
-        where = kubeconfig or "in-cluster configuration"
-        if kubeconfig is not None and not Path(kubeconfig).is_file():  # noqa: ASYNC240 once, at start
-            raise InvalidInputError(where, "no such file")
         try:
-            if kubeconfig is None:
+            if paths is None:
                 config.load_incluster_config(  # type: ignore[no-untyped-call]
                     client_configuration=settings
                 )
+                file: Path | None = Path(incluster_config.SERVICE_TOKEN_FILENAME)
             else:
-                await config.load_kube_config(  # type: ignore[no-untyped-call]
-                    config_file=kubeconfig, context=context, client_configuration=settings
+                document, file = await kubeconfig.load(paths, context)
+                await config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+                    document, client_configuration=settings
                 )
-            pods = Path(incluster_config.SERVICE_TOKEN_FILENAME)
-            file = token.file_of(kubeconfig) if kubeconfig else pods
             if file is not None:
                 token.follow(file, BEARER, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:
+            where = paths or "in-cluster configuration"
             raise InvalidInputError(where, one_line(str(fault))) from fault
 
     async def __aenter__(self) -> Self:

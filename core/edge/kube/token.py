@@ -4,11 +4,8 @@ The package reads the one of a kubeconfig once, and that of a pod by the wall cl
 jump. Both live for about an hour.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 TOKEN_CHARACTERS_MAX: Final = 100_000
 
@@ -29,25 +26,3 @@ def follow(file: Path, name: str, settings: Any) -> None:  # noqa: ANN401 the pa
             settings.api_key[name] = f"Bearer {found}"
 
     settings.refresh_api_key_hook = refresh
-
-
-def file_of(kubeconfig: str) -> Path | None:
-    """Return the file of the token that the current user of a kubeconfig has.
-
-    None when something else proves who is calling. Raises: AttributeError, TypeError, OSError,
-    ValueError, YAMLError when it is not a kubeconfig.
-    """
-    document = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))
-    context = _named(document, "contexts", document.get("current-context")).get("context") or {}
-    user = _named(document, "users", context.get("user")).get("user") or {}
-    if "tokenFile" not in user or not _STRONGER.isdisjoint(user):
-        return None
-    return Path(kubeconfig).parent / str(user["tokenFile"])
-
-
-_STRONGER: Final = frozenset({"auth-provider", "exec", "token"})
-"""What the package takes before a token's file."""
-
-
-def _named(document: Mapping[str, Any], field: str, name: str | None) -> Mapping[str, Any]:
-    return next((entry for entry in document.get(field) or () if entry.get("name") == name), {})

@@ -1,0 +1,89 @@
+"""A kubeconfig by kubectl's rules: several files merged, one context, a plugin that is asked.
+
+The rules: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+The package merges otherwise: its last file says which context is the current one.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from core.edge.kube import plugin
+from core.errors import InvalidInputError
+
+BYTES_MAX: Final = 1024 * 1024
+"""Of one file: client-go's own bound."""
+LISTS: Final = ("clusters", "contexts", "users")
+FILES: Final = (
+    "certificate-authority", "client-certificate", "client-key", "tokenFile",
+)  # fmt: skip
+"""Fields of clusters and users that name files, from their kubeconfig's folder on."""
+STRONGER: Final = frozenset({"auth-provider", "exec", "token"})
+"""What the package takes before a token's file."""
+
+
+async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Path | None]:
+    """Read *kubeconfig*, one file or several as $KUBECONFIG names them.
+
+    Returns: one document with the context as its current one, in which a plugin's answer stands in
+    its place; and the file of the token, where that is what says who is calling.
+    Raises: InvalidInputError for no such file, context or plugin's answer; AttributeError,
+    KeyError, TypeError, OSError, ValueError, YAMLError for what is no kubeconfig.
+    """
+    paths = [Path(path) for path in kubeconfig.split(os.pathsep) if path]
+    found = [path for path in paths if path.is_file()]
+    if not found:
+        raise InvalidInputError(kubeconfig, "no such file")
+    whole = _merged(found)
+    if context is not None:
+        if all(one["name"] != context for one in whole["contexts"]):
+            known = ", ".join(one["name"] for one in whole["contexts"]) or "none"
+            raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
+        whole["current-context"] = context
+    user = await _proven(whole)
+    weakest = "tokenFile" in user and STRONGER.isdisjoint(user)
+    return whole, Path(user["tokenFile"]) if weakest else None
+
+
+def _merged(paths: list[Path]) -> dict[str, Any]:
+    """Merge files: of two entries of one name, and of two current contexts, the first counts."""
+    whole: dict[str, Any] = {field: [] for field in LISTS}
+    for path in paths:
+        with path.open(encoding="utf-8") as file:
+            document = yaml.safe_load(file.read(BYTES_MAX))
+        for field in LISTS:
+            known = {one["name"] for one in whole[field]}
+            for one in document.get(field) or ():
+                if one["name"] not in known:
+                    whole[field].append(_absolute(one, field.removesuffix("s"), path.parent))
+        if not whole.get("current-context") and document.get("current-context"):
+            whole["current-context"] = document["current-context"]
+    return whole
+
+
+def _absolute(entry: Mapping[str, Any], what: str, folder: Path) -> dict[str, Any]:
+    about = dict(entry.get(what) or {})
+    for field in FILES:
+        if about.get(field):
+            about[field] = str(folder / about[field])
+    plugin_ = about.get("exec")
+    if plugin_ and os.sep in plugin_["command"]:
+        about["exec"] = {**plugin_, "command": str(folder / plugin_["command"])}
+    return {**entry, what: about}
+
+
+async def _proven(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what proves who the current user is; a plugin is asked, its answer put in place."""
+    context = _named(whole, "context", whole["current-context"])
+    user = _named(whole, "user", context.get("user"))
+    if "exec" in user and "auth-provider" not in user:
+        user |= await plugin.ask(user.pop("exec"))
+    return user
+
+
+def _named(whole: Mapping[str, Any], what: str, name: object) -> dict[str, Any]:
+    every = (one[what] for one in whole[f"{what}s"] if one["name"] == name)
+    return next(every, {})

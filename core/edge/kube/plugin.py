@@ -1,0 +1,99 @@
+"""Programs that say who is calling: `users[].user.exec` of a kubeconfig.
+
+The contract: https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+The package logs a plugin's failure and goes on without credentials.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from asyncio import StreamReader
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from typing import Any, Final
+
+from core.errors import InvalidInputError
+
+SECONDS_MAX: Final = 60.0
+"""A person may have to say yes in a browser."""
+BYTES_MAX: Final = 1024 * 1024
+FIELDS: Final = {
+    "token": "token",
+    "clientCertificateData": "client-certificate-data",
+    "clientKeyData": "client-key-data",
+}
+"""What a plugin answers, and where it stands in a kubeconfig."""
+
+
+async def ask(given: Mapping[str, Any], seconds_max: float = SECONDS_MAX) -> dict[str, str]:
+    """Run a plugin; return what it answers, as a user's fields in a kubeconfig.
+
+    Raises: InvalidInputError that names the plugin and the last line of its standard error.
+    """
+    where = f"plugin {given['command']}"
+    added = {one["name"]: str(one["value"]) for one in given.get("env") or ()}
+    told = {
+        "apiVersion": given["apiVersion"],
+        "kind": "ExecCredential",
+        "spec": {"interactive": sys.stdin is not None and sys.stdin.isatty()},
+    }
+    try:
+        process = await asyncio.create_subprocess_exec(
+            given["command"],
+            *map(str, given.get("args") or ()),
+            env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(told)},  # noqa: TID251 a plugin finds its own files by it
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as fault:
+        hint = f"; {' '.join(str(given['installHint']).split())}" if "installHint" in given else ""
+        raise InvalidInputError(where, f"{fault.strerror}{hint}") from fault
+    out, err = await _finished(process, where, seconds_max)
+    if process.returncode:
+        last = (err.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+        raise InvalidInputError(where, f"exit code {process.returncode}: {last:.300}")
+    return _credentials(out, given["apiVersion"], where)
+
+
+async def _finished(
+    process: asyncio.subprocess.Process, where: str, seconds_max: float
+) -> tuple[bytes, bytes]:
+    try:
+        async with asyncio.timeout(seconds_max):
+            found = await asyncio.gather(_whole(process.stdout), _whole(process.stderr))
+            await process.wait()
+    except TimeoutError as fault:
+        raise InvalidInputError(where, f"no answer within {seconds_max:g} s") from fault
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return found[0], found[1]
+
+
+async def _whole(stream: StreamReader | None) -> bytes:
+    """Read to the end, and keep what is within bounds."""
+    kept = b""
+    while stream is not None and (chunk := await stream.read(BYTES_MAX)):
+        kept = (kept + chunk)[:BYTES_MAX]
+    return kept
+
+
+def _credentials(raw: bytes, version: str, where: str) -> dict[str, str]:
+    """Read an ExecCredential; what a plugin printed is never told, as it may be a secret."""
+    try:
+        answer = json.loads(raw)
+        status = answer["status"]
+        found = {name: str(status[field]) for field, name in FIELDS.items() if status.get(field)}
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as fault:
+        raise InvalidInputError(where, "what it printed is no ExecCredential") from fault
+    if answer.get("apiVersion") != version:
+        raise InvalidInputError(where, f"its answer is not of apiVersion {version}")
+    if "token" not in found and len(found) != len(FIELDS) - 1:
+        raise InvalidInputError(where, "its answer has neither a token nor a certificate with key")
+    return {
+        name: one if name == "token" else base64.b64encode(one.encode()).decode()
+        for name, one in found.items()
+    }

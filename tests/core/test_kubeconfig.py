@@ -1,0 +1,174 @@
+"""Kubeconfigs by kubectl's rules, and the plugins that they name."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.edge.kube import plugin
+from core.edge.kube.client import NODES, Client
+from core.edge.kube.kubeconfig import load
+from core.edge.kube.stores.objects import nodes
+from core.errors import InvalidInputError
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object
+
+VERSION = "client.authentication.k8s.io/v1"
+
+
+def config(name: str, server: str, *, current: str | None = None, user: Any = None) -> str:
+    """One cluster, one user and one context, all of one name."""
+    document: dict[str, Any] = {
+        "clusters": [{"name": name, "cluster": {"server": server}}],
+        "users": [{"name": name, "user": user or {"token": f"of-{name}"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    }
+    return yaml.safe_dump(document | ({"current-context": current} if current else {}))
+
+
+def files(folder: Path, *texts: str) -> str:
+    for number, text in enumerate(texts):
+        (folder / str(number)).write_text(text)
+    return ":".join(str(folder / str(number)) for number in range(len(texts)))
+
+
+class TestSeveralFiles:
+    async def test_the_first_that_says_something_counts(self, tmp_path: Path) -> None:
+        paths = files(
+            tmp_path,
+            config("a", "http://a1"),
+            config("a", "http://a2", current="a") + "\n",
+            config("b", "http://b", current="b"),
+        )
+        whole, _ = await load(f":{tmp_path / 'absent'}:{paths}", None)
+        assert whole["current-context"] == "a"
+        servers = [(one["name"], one["cluster"]["server"]) for one in whole["clusters"]]
+        assert servers == [("a", "http://a1"), ("b", "http://b")]
+
+    async def test_a_context_is_chosen(self, tmp_path: Path) -> None:
+        paths = files(tmp_path, config("a", "http://a", current="a"), config("b", "http://b"))
+        assert (await load(paths, "b"))[0]["current-context"] == "b"
+        with pytest.raises(InvalidInputError, match=r"no context 'c'; there are: a, b$"):
+            await load(paths, "c")
+
+    async def test_files_are_found_from_their_own_kubeconfigs_folder(self, tmp_path: Path) -> None:
+        for name in ("x", "y"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "config").write_text(
+                config(name, "http://s", user={"tokenFile": "token", "client-key": "/abs"})
+            )
+        paths = f"{tmp_path / 'x' / 'config'}:{tmp_path / 'y' / 'config'}"
+        whole, file = await load(paths, "y")
+        assert file == tmp_path / "y" / "token"
+        assert [one["user"]["tokenFile"] for one in whole["users"]] == [
+            str(tmp_path / name / "token") for name in ("x", "y")
+        ]
+        assert {one["user"]["client-key"] for one in whole["users"]} == {"/abs"}
+
+    async def test_the_chosen_one_is_called(self, tmp_path: Path) -> None:
+        async with FakeApi() as api:
+            api.put(NODES, node_object("n"))
+            paths = files(tmp_path, config("a", "http://127.0.0.1:9", current="a"),
+                          config("b", api.url))  # fmt: skip
+            async with await Client.connect(paths, "b") as client:
+                await nodes(client).get("n")
+            assert api.calls[-1].headers["Authorization"] == "Bearer of-b"
+
+
+def script(folder: Path, text: str) -> str:
+    file = folder / "plugin"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def credential(**status: str) -> str:
+    return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
+
+
+def given(command: str, **others: Any) -> dict[str, Any]:
+    return {"command": command, "apiVersion": VERSION, **others}
+
+
+class TestPlugin:
+    async def test_its_token_goes_with_every_call(self, tmp_path: Path) -> None:
+        script(tmp_path, f"test \"$1$EXTRA\" = onetwo && echo '{credential(token='mine')}'")
+        user = {
+            "exec": given("./plugin", args=["one"], env=[{"name": "EXTRA", "value": "two"}]),
+            "tokenFile": "weaker",
+        }
+        async with FakeApi() as api:
+            api.put(NODES, node_object("n"))
+            paths = files(tmp_path, config("a", api.url, current="a", user=user))
+            async with await Client.connect(paths) as client:
+                await nodes(client).get("n")
+            assert api.calls[-1].headers["Authorization"] == "Bearer mine"
+
+    async def test_it_is_told_what_is_asked(self, tmp_path: Path) -> None:
+        told = tmp_path / "told"
+        command = script(
+            tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {told}\necho '{credential(token='t')}'"
+        )
+        await plugin.ask(given(command))
+        document = json.loads(told.read_text())
+        assert (document["apiVersion"], document["kind"]) == (VERSION, "ExecCredential")
+
+    async def test_a_certificate_is_written_as_a_kubeconfig_has_it(self, tmp_path: Path) -> None:
+        answer = credential(clientCertificateData="PEM", clientKeyData="KEY")
+        found = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")))
+        assert {name: base64.b64decode(text) for name, text in found.items()} == {
+            "client-certificate-data": b"PEM",
+            "client-key-data": b"KEY",
+        }
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("echo first >&2; echo 'log in first' >&2; exit 3", "exit code 3: log in first"),
+            ("exit 1", "exit code 1: it says nothing"),
+            ("kill -9 $$", "exit code -9: it says nothing"),
+            ("echo garbage", "what it printed is no ExecCredential"),
+            ("echo '[]'", "what it printed is no ExecCredential"),
+            ("printf '\\377'", "what it printed is no ExecCredential"),
+            ("true", "what it printed is no ExecCredential"),
+            ("yes '[' | tr -d '\\n' | head -c 3000000", "what it printed is no ExecCredential"),
+            (f"echo '{credential(clientKeyData='k')}'", "its answer has neither a token nor a "),
+            ('echo \'{"status":{"token":"t"}}\'', f"its answer is not of apiVersion {VERSION}"),
+        ],
+    )
+    async def test_its_failure_is_told_with_its_name(
+        self, tmp_path: Path, text: str, problem: str
+    ) -> None:
+        command = script(tmp_path, text)
+        with pytest.raises(InvalidInputError) as caught:
+            await plugin.ask(given(command))
+        assert str(caught.value).startswith(f"plugin {command}: {problem}")
+        assert "\n" not in str(caught.value)
+
+    async def test_one_that_is_not_there_is_told_with_where_to_find_it(self) -> None:
+        hint = "Install it:\n  see the\n  manual"
+        with pytest.raises(InvalidInputError, match=r"^plugin no-such-plugin: No such file .*; "
+                           r"Install it: see the manual$"):  # fmt: skip
+            await plugin.ask(given("no-such-plugin", installHint=hint))
+
+    async def test_one_that_does_not_end_is_ended(self, tmp_path: Path) -> None:
+        command = script(tmp_path, "exec sleep 1000")
+        async with asyncio.timeout(30):
+            with pytest.raises(InvalidInputError, match=r"no answer within 0\.05 s$"):
+                await plugin.ask(given(command), 0.05)
+
+    async def test_one_without_a_version_is_no_kubeconfig(self, tmp_path: Path) -> None:
+        user = {"exec": {"command": "p"}}
+        paths = files(tmp_path, config("a", "http://a", current="a", user=user))
+        with pytest.raises(InvalidInputError, match="apiVersion"):
+            await Client.connect(paths)
+
+
+async def test_without_a_current_context_it_is_said(tmp_path: Path) -> None:
+    text = KUBECONFIG.format(url="http://a").replace("current-context: it\n", "")
+    with pytest.raises(InvalidInputError, match="current-context"):
+        await Client.connect(files(tmp_path, text))
