@@ -1,6 +1,7 @@
 """When the engine looks, what it does about passes that fail, and what interrupts them."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -300,3 +301,18 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
     world.turn("waits")
     await world.view.urgent.wait()
     lookout.cancel()
+
+
+@pytest.mark.parametrize("then", [lambda: None, fail], ids=["and ends", "and raises"])
+async def test_no_collection_of_cycles_stops_reviews_during_a_pass(
+    then: Callable[[], None],
+) -> None:
+    world, seen = World(), []
+
+    def look() -> None:
+        seen.append(gc.isenabled())
+        then()
+
+    world.controller.before = look
+    await world.loop.step()
+    assert (seen, gc.isenabled()) == ([False], True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from core.edge.clock import Clock
+from core.edge.heap import growing
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 from core.engine.waiting import WAIT_SECONDS
@@ -115,7 +116,12 @@ class Loop:
             return self.why_stale()
 
         snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
-        found = await asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
+
+        def judge() -> TickReport:
+            with growing():  # a walk over all pods would keep reviews waiting as long
+                return self._controller.judge(snapshot(), now, in_time)
+
+        found = await asyncio.to_thread(judge)
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))

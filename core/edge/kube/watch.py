@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 
+from core.edge.heap import growing
 from core.edge.kube import wire
 from core.edge.kube.client import ApiError, Client, Sleep
 from core.edge.kube.lines import lines
@@ -131,9 +132,7 @@ class _Follower:
         objects: list[Any] = []
         refused: list[tuple[str, str]] = []
         token: str | None = None
-        collecting = gc.isenabled()
-        gc.disable()  # walking a heap that only grows would take most of the time
-        try:
+        with growing():
             while True:
                 raw = await self._client.page(
                     self._resource, label_selector=self._selector, token=token
@@ -141,9 +140,6 @@ class _Follower:
                 version, token = wire.read_page(self._kind, raw, objects, refused)
                 if not token:
                     break
-        finally:
-            if collecting:
-                gc.enable()
         self._handler.replaced(objects)
         gc.freeze()  # what was listed lives long: no collection needs to walk it
         for key, reason in refused:  # after the list, so that they are not forgotten with the old
