@@ -1,0 +1,370 @@
+"""The webhook as it runs: `python -m tests.bench.bench_running [SECONDS [NODES]]`, five minutes.
+
+The program itself, elected and judging every 10 s, against an API server of another process with
+5,000 nodes and 150,000 pods: without news, with 50 pod events a second, and with reviews beside
+those. What a thread other than the loop's runs is a pass; that tells which reviews fell into one.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection as Channel
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from core.edge import tls
+from core.edge.kube.client import PAGE_OBJECTS
+from core.edge.serving import trusting
+from tests.bench import serving
+from tests.bench.bench_kube import PODS_PER_NODE, page_of, pod_object
+from tests.bench.bench_webhook import a_review
+from tests.bench.machine import factor, show
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, Json, event
+from webhook.admission.app import MUTATE_PATH
+
+NODES: Final = 5000
+EVENTS_A_SECOND: Final = 50
+REVIEWS_A_SECOND: Final = 20
+PHASE_SECONDS: Final = 100
+SETTLE_SECONDS: Final = 25
+"""After the first pass: its memory and its garbage are not those of the others."""
+NODE_BYTES: Final = 12_000
+SAMPLE_SECONDS: Final = 0.01
+BUSY_SHARE: Final = 0.05
+"""A pass runs in a sample in which the other threads had at least so much of it."""
+BUDGET_PERCENT: Final = {0: 1.0, EVENTS_A_SECOND: 10.0}
+"""Of a core, times K, by events a second."""
+BUDGET_P99_MS: Final = 5.0
+"""A review's during a pass, times K."""
+ZONES: Final = "abc"
+
+
+def a_node(number: int) -> Json:
+    """Return a Node of 20 CPU, three quarters of which its pods ask for."""
+    name = f"node-{number}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": ZONES[number % len(ZONES)],
+    }
+    room = {"cpu": "20", "memory": "32Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {"allocatable": room, "conditions": [ready]},
+    }
+
+
+class Cluster(FakeApi):
+    """The pods are pages that lie there as bytes; they change by events alone."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        for number in range(nodes):
+            self.put("nodes", a_node(number))
+        self.pods = count = nodes * PODS_PER_NODE
+        starts = range(0, count, PAGE_OBJECTS)
+        self._pods = [page_of(start, min(start + PAGE_OBJECTS, count)) for start in starts]
+        self.version += count
+        self._listed = str(self.version)
+
+    def _list(self, request: web.Request) -> web.Response:
+        if request.match_info["resource"] != "pods":
+            return super()._list(request)
+        number = int(request.query.get("continue") or 0)
+        meta = {"resourceVersion": self._listed}
+        if number + 1 < len(self._pods):
+            meta["continue"] = str(number + 1)
+        body = b'{"metadata":%b,"items":[%b]}' % (orjson.dumps(meta), self._pods[number])
+        return web.Response(body=body, content_type="application/json")
+
+    def changes(self) -> Iterator[bytes]:
+        """Yield a rollout for ever: a status that says nothing new, then one pod for another."""
+        for turn in itertools.count():
+            old, new = turn % self.pods, self.pods + turn
+            yield self._event("MODIFIED", pod_object((turn * 7 + 3) % self.pods, 1))
+            coming = self._at_home(pod_object(new, 1), old)
+            home = coming["spec"].pop("nodeName")
+            yield self._event("ADDED", coming)
+            coming["spec"]["nodeName"] = home
+            yield self._event("MODIFIED", coming)
+            gone = old if turn < self.pods else new - self.pods
+            yield self._event("DELETED", self._at_home(pod_object(gone, 1), old))
+
+    @staticmethod
+    def _at_home(pod: Json, old: int) -> Json:
+        pod["spec"]["nodeName"] = f"node-{old // PODS_PER_NODE}"
+        return pod
+
+    def _event(self, kind: str, pod: Json) -> bytes:
+        self.version += 1
+        pod["metadata"]["resourceVersion"] = str(self.version)
+        return event(kind, pod)
+
+    def send(self, line: bytes) -> None:
+        for stream in self.streams:
+            if stream.resource == "pods":
+                stream.queue.put_nowait(line)
+
+
+def serve(channel: Channel, nodes: int) -> None:
+    """Serve the cluster; what comes through *channel* is how many events a second there are."""
+
+    async def run() -> None:
+        logging.disable()  # it ends after the webhook, whose watches break off
+        async with Cluster(nodes) as api:
+            rate, changes = 0, api.changes()
+            channel.send(api.url)
+            for tick in itertools.count(1):
+                while channel.poll():
+                    rate = channel.recv()
+                for line in itertools.islice(changes, rate // 10):
+                    api.send(line)
+                if tick % 200 == 0:
+                    api.bookmark()
+                await asyncio.sleep(0.1)
+
+    asyncio.run(run())
+
+
+def ask(channel: Channel, port: int, ca: bytes, seconds: float) -> None:
+    """Send reviews at a low rate, and back when each began and how long it took."""
+    connection = serving.Connection(port, MUTATE_PATH, a_review(NODE_BYTES), trusting(ca))
+    taken = serving.Taken()
+    begun: list[float] = []
+    end, due = time.perf_counter() + seconds, time.perf_counter()
+    while due < end:
+        time.sleep(max(0.0, due - time.perf_counter()))
+        connection.send()
+        connection.receive()
+        begun.append(connection.started)
+        taken.seconds.append(time.perf_counter() - connection.started)
+        due = max(due, time.perf_counter()) + 1 / REVIEWS_A_SECOND
+    channel.send((begun, taken.seconds))
+
+
+@dataclass
+class Watched:
+    """A process, as /proc tells of it."""
+
+    pid: int
+    busy: list[tuple[float, float]] = field(default_factory=list)
+    """Stretches in which threads beside the first one ran, in order."""
+
+    def seconds(self) -> float:
+        """Return the processor time that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def mib(self, key: str) -> float:
+        """Return VmRSS or VmHWM."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        found = next(line for line in lines if line.startswith(key))
+        return int(found.split()[1]) / 1024
+
+    def follow(self, stop: Event) -> None:
+        """Sample until *stop*."""
+        before, at = self._beside(), time.perf_counter()
+        while not stop.wait(SAMPLE_SECONDS):
+            now, ran = time.perf_counter(), self._beside()
+            if ran - before > BUSY_SHARE * (now - at):
+                begun = at
+                if self.busy and self.busy[-1][1] >= at:
+                    begun = self.busy.pop()[0]
+                self.busy.append((begun, now))
+            before, at = ran, now
+
+    def _beside(self) -> float:
+        total = 0
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            if task.name != str(self.pid):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    total += int((task / "schedstat").read_text().split()[0])
+        return total / 1e9
+
+    def within(self, begun: float, seconds: float) -> bool:
+        """Say whether a pass ran in that stretch."""
+        place = bisect_left(self.busy, (begun + seconds, math.inf))
+        return place > 0 and self.busy[place - 1][1] > begun
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What one stretch of the run has cost."""
+
+    name: str
+    events: int
+    percent: float
+    passes: Sequence[float]
+    """Seconds of those that took at least as long as a sample."""
+
+
+def phase(name: str, events: int, watched: Watched, seconds: float) -> Phase:
+    """Look on for so long."""
+    watched.busy.clear()
+    begun, used = time.perf_counter(), watched.seconds()
+    time.sleep(seconds)
+    share = (watched.seconds() - used) / (time.perf_counter() - begun)
+    passes = [end - start for start, end in watched.busy if end - start > 2 * SAMPLE_SECONDS]
+    return Phase(name, events, share * 100, passes)
+
+
+@contextlib.contextmanager
+def webhook(folder: Path, url: str, pair: tls.Pair) -> Iterator[tuple[Watched, int]]:
+    """Run the program until it leads and has judged. Yields: it, and its admission port."""
+    (folder / "kubeconfig").write_text(KUBECONFIG.format(url=url))
+    (folder / "cert.pem").write_bytes(pair.certificate)
+    (folder / "key.pem").write_bytes(pair.key)
+    port, plain = free_ports(2)
+    settings: dict[str, Any] = {
+        "listen": f"{serving.LOOPBACK}:{port}",
+        "metricsListen": f"{serving.LOOPBACK}:{plain}",
+        "certFile": str(folder / "cert.pem"),
+        "keyFile": str(folder / "key.pem"),
+    }
+    config = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
+    (folder / "config.yaml").write_bytes(
+        orjson.dumps({**config, "mode": "enforce", "webhook": settings})
+    )
+    command = [sys.executable, "-m", "webhook", "--config", str(folder / "config.yaml")]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--kubeconfig", str(folder / "kubeconfig")], stderr=log, stdout=log
+        )
+    try:
+        until_judged(process, plain, folder / "log")
+        yield Watched(process.pid), port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in found:
+            one.bind((serving.LOOPBACK, 0))
+        return [one.getsockname()[1] for one in found]
+
+
+def until_judged(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+    """Wait for the first pass of the engine."""
+    for _ in range(240):
+        assert process.poll() is None, log.read_text()
+        with contextlib.suppress(OSError):
+            url = f"http://{serving.LOOPBACK}:{port}/metrics"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                for line in answer.read().decode().splitlines():
+                    name, _, value = line.partition(" ")
+                    if name == "ebb_engine_pass_duration_seconds_count" and float(value) > 0:
+                        return
+        time.sleep(0.5)
+    raise AssertionError(log.read_text())
+
+
+def reviews(
+    watched: Watched, port: int, pair: tls.Pair, seconds: float
+) -> dict[str, serving.Taken]:
+    """Ask for so long, from a process of its own. Returns: calls during a pass, and the others."""
+    spawning = multiprocessing.get_context("spawn")
+    channel, far = spawning.Pipe()
+    asking = spawning.Process(target=ask, args=(far, port, pair.ca, seconds), daemon=True)
+    watched.busy.clear()
+    asking.start()
+    begun, took = channel.recv()
+    asking.join()
+    found = {"during a pass": serving.Taken(), "outside": serving.Taken()}
+    for at, spent in zip(begun, took, strict=True):
+        where = "during a pass" if watched.within(at, spent) else "outside"
+        found[where].seconds.append(spent)
+    return found
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else PHASE_SECONDS
+    nodes = int(sys.argv[2]) if len(sys.argv) > 2 else NODES
+    k = factor()
+    spawning = multiprocessing.get_context("spawn")
+    channel, far = spawning.Pipe()
+    server = spawning.Process(target=serve, args=(far, nodes), daemon=True)
+    server.start()
+    stop = Event()
+    pair = tls.make_pair(["localhost"], int(time.time()))
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            webhook(Path(folder), channel.recv(), pair) as (watched, port),
+        ):
+            sampler = Thread(target=watched.follow, args=(stop,), daemon=True)
+            sampler.start()
+            time.sleep(SETTLE_SECONDS)
+            phases = [phase("no events", 0, watched, seconds)]
+            channel.send(EVENTS_A_SECOND)
+            phases.append(phase("with events", EVENTS_A_SECOND, watched, seconds))
+            memory = watched.mib("VmRSS"), watched.mib("VmHWM")
+            taken = reviews(watched, port, pair, seconds)
+            stop.set()
+            sampler.join()
+    finally:
+        server.terminate()
+        server.join()
+    report(nodes, k, phases, memory, taken)
+
+
+def report(
+    nodes: int,
+    k: float,
+    phases: Sequence[Phase],
+    memory: tuple[float, float],
+    taken: dict[str, serving.Taken],
+) -> None:
+    columns = ["", "events a second", "% of a core", "/ K", "budget", "passes", "longest s"]
+    rows = [
+        [
+            one.name,
+            str(one.events),
+            f"{one.percent:.2f}",
+            f"{one.percent / k:.2f}",
+            f"{BUDGET_PERCENT[one.events]}",
+            str(len(one.passes)),
+            f"{max(one.passes, default=0):.2f}",
+        ]
+        for one in phases
+    ]
+    title = f"the running webhook, {nodes:,} nodes, {nodes * PODS_PER_NODE:,} pods, K = {k:.2f}"
+    show(f"{title}; {memory[0]:,.0f} MiB, at most {memory[1]:,.0f}", columns, rows)
+    rows = [
+        [
+            where,
+            f"{len(calls.seconds):,}",
+            *(f"{calls.ms(percent):.2f}" for percent in (50, 99, 100)),
+            f"{calls.ms(99) / k:.2f}",
+            f"{BUDGET_P99_MS}" if where != "outside" else "",
+        ]
+        for where, calls in taken.items()
+        if calls.seconds
+    ]
+    show("a review, ms", ["", "calls", "p50", "p99", "longest", "p99 / K", "budget"], rows)
+
+
+if __name__ == "__main__":
+    main()
