@@ -3,17 +3,19 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from core.config.programs import ExtenderConfig, ScoreMode
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
-from core.edge.kube.client import NODES, PODS, Client
-from core.edge.kube.watch import Handler, follow
+from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.kube.client import Client
+from core.edge.kube.news import Feed
+from core.edge.kube.watch import follow
 from core.edge.metrics import Metrics
 from core.edge.serving import Serving
 from core.marks.keys import MARK_LABEL
 from extender.app import make_app
-from extender.feed import NodeFeed, PodFeed
 from extender.view import View
 
 
@@ -35,13 +37,13 @@ async def _serve(start: program.Start) -> None:
     pack = config.extender.score is ScoreMode.PACK
     stop = asyncio.Event()
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
-        node_feed: Handler = NodeFeed(view, clock, metrics)
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
-        selector = None if pack else MARK_LABEL
-        watches = [tasks.create_task(follow(client, NODES, node_feed, label_selector=selector))]
-        if pack:
-            pods = follow(client, PODS, PodFeed(view, clock, metrics))
-            watches.append(tasks.create_task(pods))
+        wanted: dict[Kind[Any, Any], str | None]
+        wanted = {NODES: None, PODS: None} if pack else {NODES: MARK_LABEL}
+        watches = []
+        for kind, selector in wanted.items():
+            feed = Feed(view, kind, view.news, clock, metrics)
+            watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if serving and config.extender.cert_file and config.extender.key_file:
             files = config.extender.cert_file, config.extender.key_file
             watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))

@@ -5,9 +5,12 @@ answers ready as bytes, so that asking costs a dictionary access a node.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.kube.news import News
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark, mark_of, marked_since
 from core.model.node import Node
@@ -22,38 +25,26 @@ COMPACT_OFFSET: Final = SCORE_MAX
 """Compact answers say the same relative to 0: a score less this much."""
 
 
-class View:
+class View(Inventory):
     """Nodes, requests and scores; see the module."""
 
     def __init__(self, config: ExtenderConfig, taint_key: str = TAINT_KEY) -> None:
+        super().__init__()
         self._pack = config.score is ScoreMode.PACK
         self._compact = config.answers is AnswersMode.COMPACT
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
-        self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
         self._requests: dict[str, Resources] = {}
         self._marks: dict[str, tuple[Mark, int]] = {}
         self._unknown = score_pack(Resources(), Resources()) if self._pack else SCORE_MAX
         self._fragments = wire.Fragments(self._unknown)
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
-        self._news: dict[str, float] = {}
-        self._needed = ("nodes", "pods") if self._pack else ("nodes",)
-
-    def alive(self, resource: str, now: float) -> None:
-        """Note that the watch of *resource* ("nodes", "pods") is up to date at *now*."""
-        self._news[resource] = now
+        self.news = News((NODES, PODS) if self._pack else (NODES,))
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
-        for resource in self._needed:
-            news = self._news.get(resource)
-            if news is None:
-                return f"{resource} have not been listed yet"
-            if now - news > self._stale_after:
-                return f"no news of {resource} for {now - news:.0f} s"
-        return None
+        return self.news.why_stale(now, self._stale_after, unbroken=False)
 
     def answer(self, body: bytes, now: float) -> tuple[bytes, bool]:
         """Return the answer to a prioritize call, and whether it is a real one, not neutral.
@@ -70,54 +61,39 @@ class View:
             return wire.answer(names, self._neutral), False
         return wire.answer(names, self._fragments), True
 
-    def replace_nodes(self, nodes: Iterable[Node]) -> None:
-        """Take a whole list: what is not in it is gone."""
-        self._nodes = {node.name: node for node in nodes}
-        self._marks = {}
-        for node in self._nodes.values():
+    def relisted(self, kind: Kind[Any, Any]) -> None:
+        """Work out all scores anew."""
+        if kind is NODES:
+            self._marks = {}
+            for node in self.nodes.values():
+                self._note_mark(node)
+            self._fragments = wire.Fragments(self._unknown)
+            self._score_marks()
+        elif kind is PODS:
+            self._requests = {}
+            for pod in self.pods.values():
+                self._add(pod, 1)
+        self._score(self.nodes)
+
+    def became(self, kind: Kind[Any, Any], key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
+        """Work out anew the scores of the nodes that one change concerns."""
+        if kind is PODS:
+            for pod, sign in ((before, -1), (after, 1)):
+                if pod is not None:
+                    self._add(pod, sign)
+                    self._score((pod.node,))
+        elif kind is NODES:
+            self._node_became(key, after)
+
+    def _node_became(self, name: str, node: Node | None) -> None:
+        before = self._marks.pop(name, None)
+        if node is None:
+            self._fragments.pop(name, None)
+        else:
             self._note_mark(node)
-        self._fragments = wire.Fragments(self._unknown)
-        self._score(self._nodes)
-        self._score_marks()
-
-    def apply_node(self, node: Node) -> None:
-        """Take a new or changed node."""
-        before = self._marks.get(node.name)
-        self._nodes[node.name] = node
-        self._note_mark(node)
-        self._score((node.name,))
-        if self._marks.get(node.name) != before:
+            self._score((name,))
+        if self._marks.get(name) != before:
             self._score_marks()
-
-    def delete_node(self, name: str) -> None:
-        """Forget a node."""
-        self._nodes.pop(name, None)
-        self._fragments.pop(name, None)
-        if self._marks.pop(name, None):
-            self._score_marks()
-
-    def replace_pods(self, pods: Iterable[Pod]) -> None:
-        """Take a whole list of unfinished pods."""
-        self._pods = {}
-        self._requests = {}
-        for pod in pods:
-            self._add(pod, 1)
-            self._pods[pod.key] = pod
-        self._score(self._nodes)
-
-    def apply_pod(self, pod: Pod) -> None:
-        """Take a new or changed pod."""
-        self.delete_pod(pod.key)
-        self._pods[pod.key] = pod
-        self._add(pod, 1)
-        self._score((pod.node,))
-
-    def delete_pod(self, key: str) -> None:
-        """Forget a pod that has gone or finished."""
-        pod = self._pods.pop(key, None)
-        if pod is not None:
-            self._add(pod, -1)
-            self._score((pod.node,))
 
     def _add(self, pod: Pod, sign: int) -> None:
         if pod.node is not None:
@@ -126,15 +102,13 @@ class View:
 
     def _note_mark(self, node: Node) -> None:
         mark = mark_of(node.labels)
-        if mark is None:
-            self._marks.pop(node.name, None)
-        else:
+        if mark is not None:
             self._marks[node.name] = (mark, marked_since(node, self._taint_key))
 
     def _score(self, names: Iterable[str | None]) -> None:
         """Make the fragments of unmarked nodes anew."""
         for name in names:
-            node = self._nodes.get(name) if name is not None else None
+            node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
                 continue
             score = SCORE_MAX

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from core.config.settings import Config
+from core.edge.decode.kinds import NODES, PODS
 from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.marks.taints import desired_taints
@@ -57,9 +58,10 @@ class Ebb:
         """What the engine sees in place of what stands, as long as its watches bring no news."""
         self._state = State()
         self._news = ClusterView()
+        self._inventories = view, self._news
         self.restart(config)
-        for resource in ("nodes", "pods"):
-            view.alive(resource, 0.0)
+        for kind in (NODES, PODS):
+            view.news.alive(kind, 0.0)
 
     def close(self) -> None:
         """Release what the passes ran on."""
@@ -75,23 +77,23 @@ class Ebb:
 
     def node_changed(self, node: Node) -> None:
         """Hear of a new or changed node."""
-        self._view.apply_node(node)
-        self._news.nodes[node.name] = node
+        for inventory in self._inventories:
+            inventory.changed(NODES, node)
 
     def node_gone(self, name: str) -> None:
         """Hear of a deleted node."""
-        self._view.delete_node(name)
-        self._news.nodes.pop(name, None)
+        for inventory in self._inventories:
+            inventory.deleted(NODES, name)
 
     def pod_changed(self, pod: Pod) -> None:
         """Hear of a new or changed pod."""
-        self._view.apply_pod(pod)
-        self._news.take_pod(pod)
+        for inventory in self._inventories:
+            inventory.changed(PODS, pod)
 
     def pod_gone(self, pod: Pod) -> None:
         """Hear of a pod that ended."""
-        self._view.delete_pod(pod.key)
-        self._news.pods.pop(pod.key, None)
+        for inventory in self._inventories:
+            inventory.deleted(PODS, pod.key)
 
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""

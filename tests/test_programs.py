@@ -19,12 +19,11 @@ from core.edge.kube.stores.trust import REGISTRATIONS
 from core.marks.keys import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
 from tests.support.admission import node_json, patch_of, review_of
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from webhook import names
 
 ROOT = Path(__file__).parents[1]
-NODES, PODS = "nodes", "pods"
 SECRET = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/{names.SECRET}"
 REGISTRATION = f"{REGISTRATIONS}/{names.REGISTRATION}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"

@@ -9,12 +9,14 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import SteadyClock, SystemClock
+from core.edge.decode.kinds import KINDS, Kind
 from core.edge.kube.client import Client
+from core.edge.kube.news import Feed
 from core.edge.kube.stores import objects
 from core.edge.kube.stores.events import Events
 from core.edge.kube.stores.lease import LeaseStore
@@ -32,8 +34,7 @@ from webhook.engine.loop import Loop
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.settings import Settings
 from webhook.engine.taint_keys import TaintKeys
-from webhook.view.feed import Feed
-from webhook.view.view import RESOURCES, ClusterView
+from webhook.view.view import ClusterView
 
 SWITCH_SECONDS: Final = 0.0005
 """How long a pass goes on, at most, each time that the loop wants the interpreter: a review wants
@@ -93,9 +94,9 @@ class _Webhook:
             leases, objects.nodes(client), self._view, steady, config.taint_key
         )
         self._metrics.clock_off.set_function(steady.off_seconds)
-        for resource in RESOURCES:
-            age = partial(self._age_seconds, resource)
-            self._metrics.view_age.labels(resource).set_function(age)
+        for kind in KINDS:
+            age = partial(self._age_seconds, kind)
+            self._metrics.view_age.labels(kind.resource).set_function(age)
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
@@ -116,16 +117,9 @@ class _Webhook:
                 tasks.create_task(self._keep_settings()),
                 tasks.create_task(self._taint_keys.keep()),
             ]
-            running += [
-                tasks.create_task(
-                    follow(
-                        self._client,
-                        resource,
-                        Feed(self._view, resource, self._clock, self._metrics),
-                    )
-                )
-                for resource in RESOURCES
-            ]
+            for kind in KINDS:
+                feed = Feed(self._view, kind, self._view.news, self._clock, self._metrics)
+                running.append(tasks.create_task(follow(self._client, kind, feed)))
             await admission.start()
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
@@ -145,8 +139,8 @@ class _Webhook:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
 
-    def _age_seconds(self, resource: str) -> float:
-        return self._view.age_seconds(resource, self._clock.monotonic_seconds())
+    def _age_seconds(self, kind: Kind[Any, Any]) -> float:
+        return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_settings(self) -> None:
         if self._config_path is None:

@@ -7,17 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
 from cli.look.found import Leader, tell_refused
-from core.edge.clock import SystemClock
-from core.edge.kube import wire
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import KINDS, Kind
 from core.edge.kube.client import ApiError, Client
+from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from webhook.view.feed import Feed
-from webhook.view.view import RESOURCES, ClusterView
 
 LIST_TRIES_MAX: Final = 3
 """How often a list is begun that expired half-way, or was throttled."""
@@ -26,8 +24,8 @@ LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
-Lists = dict[str, list[Any]]
-"""By resource: what has been read."""
+Lists = dict[Kind[Any, Any], Listed]
+"""By kind: what has been read."""
 
 
 def read(
@@ -57,9 +55,7 @@ async def _read(
 
 
 def _lists() -> Lists:
-    # In the webhook's order, nodes first: pods on a node that came later are left out, but no
-    # node looks empty that is not.
-    return {resource: [] for resource in RESOURCES}
+    return {kind: Listed() for kind in KINDS}
 
 
 async def listed(
@@ -69,46 +65,31 @@ async def listed(
 
     For an object that cannot be read stands what is known of it; *refused* is told why.
     """
-    lists = _lists() if lists is None else lists
+    inventory = Inventory()
     refused = [] if refused is None else refused
-    for resource, objects in lists.items():
-        refused += await _list(client, resource, objects)
+    for kind, found in (_lists() if lists is None else lists).items():
+        await _list(client, kind, found)
+        inventory.replaced(kind, found.objects, found.refused)
+        refused += [reason for _, reason in found.refused]
         refused += [
-            f"{resource} {one.name}: {one.unreadable}"
-            for one in objects
+            f"{kind.resource} {one.name}: {one.unreadable}"
+            for one in found.objects
             if isinstance(one, Node | Pod) and one.unreadable
         ]
-    view, clock, metrics = ClusterView(), SystemClock(), Metrics()
-    for resource, objects in lists.items():
-        Feed(view, resource, clock, metrics).replaced(objects)
-    return view.snapshot()()
+    return inventory.snapshot()()
 
 
-async def _list(client: Client, resource: str, objects: list[Any]) -> list[str]:
-    """Read a list; begin again when it expires half-way.
-
-    Returns: of the objects that could not be read, and for which nothing stands, why not.
-    """
+async def _list(client: Client, kind: Kind[Any, Any], into: Listed) -> None:
+    """Read a list; begin again when it expires half-way."""
     for tries in range(1, LIST_TRIES_MAX + 1):
-        objects.clear()
         try:
-            return await _pages(client, resource, objects)
+            return await into.read(client, kind)
         except ApiError as fault:
             if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
                 raise
             wait = fault.retry_after_seconds or 0
             await asyncio.sleep(min(wait, THROTTLED_SECONDS_MAX))
     raise AssertionError("the last try returns or raises")
-
-
-async def _pages(client: Client, resource: str, objects: list[Any]) -> list[str]:
-    refused: list[tuple[str, str]] = []
-    token: str | None = None
-    while True:
-        raw = await client.page(resource, label_selector=None, token=token)
-        _, token = wire.read_page(wire.KINDS[resource], raw, objects, refused)
-        if not token:
-            return [reason for _, reason in refused]
 
 
 async def _leader(client: Client, namespace: str, name: str) -> Leader:
@@ -155,7 +136,8 @@ async def told(
 async def _tick(lists: Lists, out: TextIO, after_seconds: float) -> None:
     await asyncio.sleep(after_seconds)
     while True:
-        parts = (f"{len(objects):,} {resource}" for resource, objects in lists.items() if objects)
+        counts = ((len(found.objects), kind.resource) for kind, found in lists.items())
+        parts = (f"{count:,} {resource}" for count, resource in counts if count)
         out.write(f"\r\x1b[Kreading the cluster: {', '.join(parts) or 'no answer yet'}")
         out.flush()
         await asyncio.sleep(PROGRESS_EVERY_SECONDS)

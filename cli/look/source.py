@@ -10,10 +10,9 @@ import click
 from cli.look.found import Found, tell_refused
 from core.config.settings import Config
 from core.edge import files
-from core.edge.decode.dumps import HOW_TO, from_dumps
+from core.edge.decode.dump import COMMAND, from_dumps
 from core.errors import InvalidInputError
 
-DUMP: Final = HOW_TO.removeprefix("make it with: ")
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
 FILE: Final = click.Path(allow_dash=True)
@@ -27,7 +26,7 @@ def options(command: Command) -> Command:
 
     The command hands what they say to `read`.
     """
-    told = f"a dump, as `{DUMP}` writes it: plain, gzipped, or - ; repeat it for several"
+    told = f"a dump, as `{COMMAND}` writes it: plain, gzipped, or - ; repeat it for several"
     from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
     return from_file(live_options(command))
 
@@ -106,7 +105,7 @@ def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
     raise InvalidInputError(
         "no cluster to look at",
         f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod; "
-        f"or give --from-file a dump, as `{DUMP}` writes it",
+        f"or give --from-file a dump, as `{COMMAND}` writes it",
     )
 
 

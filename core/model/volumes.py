@@ -86,6 +86,19 @@ class Storage:
     volumes: Mapping[str, Volume] = field(default_factory=dict, hash=False)
     csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict, hash=False)
 
+    @staticmethod
+    def of(
+        claims: Iterable[Claim] = (),
+        volumes: Iterable[Volume] = (),
+        csi_nodes: Iterable[CsiNode] = (),
+    ) -> "Storage":
+        """Put each in its place."""
+        return Storage(
+            {one.key: one for one in claims},
+            {one.name: one for one in volumes},
+            {one.name: one for one in csi_nodes},
+        )
+
 
 NO_STORAGE: Final = Storage()
 

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http as bones
+from core.edge.decode.kinds import NODES
 from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
@@ -46,8 +47,8 @@ MARKS = {
 def ebb(*, compact: bool) -> web.Application:
     """Return the extender as it is after a list of Nodes."""
     view = View(ExtenderConfig(answers=AnswersMode.COMPACT if compact else AnswersMode.FULL))
-    view.replace_nodes(node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items())
-    view.alive("nodes", 0.0)
+    view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
+    view.news.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
 
 

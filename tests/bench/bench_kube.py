@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -19,10 +20,11 @@ from kubernetes.aio import client as package
 
 from core.config.programs import ExtenderConfig, ScoreMode
 from core.edge.clock import SystemClock
-from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, Client
+from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.kube.client import PAGE_OBJECTS, Client
+from core.edge.kube.news import Feed
 from core.edge.kube.watch import Handler, _Follower, follow
 from core.edge.metrics import Metrics
-from extender.feed import NodeFeed, PodFeed
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
 
@@ -143,11 +145,11 @@ def peak_mb() -> float:
     return int(found.split()[1]) * 1024 / 1e6
 
 
-class Synced(PodFeed):
-    """The extender's feed, which also says when the list is in."""
+class Synced(Feed):
+    """A feed of pods, which also says when the list is in."""
 
     def __init__(self, view: View, metrics: Metrics) -> None:
-        super().__init__(view, SystemClock(), metrics)
+        super().__init__(view, PODS, view.news, SystemClock(), metrics)
         self.done = asyncio.Event()
 
     def alive(self) -> None:
@@ -185,7 +187,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     before = resident_mb()
     view = View(ExtenderConfig(score=ScoreMode.PACK))
     metrics = Metrics()
-    nodes: Handler = NodeFeed(view, SystemClock(), metrics)
+    nodes = Feed(view, NODES, view.news, SystemClock(), metrics)
     nodes.replaced([])
     feed = Synced(view, metrics)
     settings = package.Configuration(host=f"http://127.0.0.1:{port}")
@@ -198,7 +200,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
             ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
-        cases: dict[str, tuple[str, Handler, list[bytes]]] = {
+        cases: dict[str, tuple[Kind[Any, Any], Handler, list[bytes]]] = {
             "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
             "one node event": (
                 NODES,

@@ -30,6 +30,7 @@ import orjson
 from aiohttp import web
 
 from core.edge import tls
+from core.edge.decode.kinds import PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.serving import trusting
 from tests.bench import serving
@@ -86,9 +87,9 @@ class Cluster(FakeApi):
         self.version += count
         self._listed = str(self.version)
 
-    def _list(self, request: web.Request) -> web.Response:
-        if request.match_info["resource"] != "pods":
-            return super()._list(request)
+    def _list(self, kind: Kind[Any, Any], request: web.Request) -> web.Response:
+        if kind is not PODS:
+            return super()._list(kind, request)
         number = int(request.query.get("continue") or 0)
         meta = {"resourceVersion": self._listed}
         if number + 1 < len(self._pods):

@@ -12,7 +12,9 @@ import pytest
 from cli.__main__ import main
 from cli.look.live import told
 from cli.look.source import kubeconfig_of
+from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
+from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import micro_time
 from core.errors import InvalidInputError
 from tests.support.fake_api import FakeApi
@@ -21,7 +23,7 @@ from tests.support.plan_cli import ebb
 from webhook import names
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"
-PODS = 2 * PAGE_OBJECTS + 3
+PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ async def api() -> AsyncIterator[FakeApi]:
     async with FakeApi() as made:
         for number in range(12):
             made.put("nodes", node_object(f"n{number:02}"))
-        for number in range(PODS):
+        for number in range(PODS_COUNT):
             pod = pod_object(f"p{number:04}", node=f"n{number % 12:02}")
             pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1m", "memory": "1Mi"}
             made.put("pods", pod)
@@ -60,14 +62,14 @@ class TestLive:
     ) -> None:
         plan = await seen(capsys, kubeconfig, "plan")
         assert plan["before"]["nodes"] == 12
-        assert plan["before"]["requests"]["cpu"] == PODS
+        assert plan["before"]["requests"]["cpu"] == PODS_COUNT
         pages = [call for call in api.calls if call.resource == "pods"]
         assert len(pages) == 3
         assert {call.verb for call in api.calls} == {"list"}
-        found = await seen(capsys, kubeconfig, "explain", "pod", f"default/p{PODS - 1:04}")
-        assert found["node"] == f"n{(PODS - 1) % 12:02}"
+        found = await seen(capsys, kubeconfig, "explain", "pod", f"default/p{PODS_COUNT - 1:04}")
+        assert found["node"] == f"n{(PODS_COUNT - 1) % 12:02}"
         found = await seen(capsys, kubeconfig, "explain", "node", "n03")
-        assert found["pods"]["all"] == len(range(3, PODS, 12))
+        assert found["pods"]["all"] == len(range(3, PODS_COUNT, 12))
 
     async def test_status_says_who_leads(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
@@ -104,7 +106,7 @@ class TestLive:
             api.pass_next("list")
         api.fail_next("list", 410)
         plan = await seen(capsys, kubeconfig, "plan")
-        assert plan["before"]["requests"]["cpu"] == PODS
+        assert plan["before"]["requests"]["cpu"] == PODS_COUNT
 
     @pytest.mark.parametrize("status", [403, 410])
     async def test_a_refusal_is_a_line_and_exit_code_2(
@@ -216,22 +218,23 @@ class TestProgress:
     @pytest.mark.parametrize(
         ("found", "shown"),
         [
-            ({"nodes": [], "pods": []}, "reading the cluster: no answer yet"),
-            ({"nodes": [1], "pods": [1] * 1500}, "reading the cluster: 1 nodes, 1,500 pods"),
+            ({NODES: 0, PODS: 0}, "reading the cluster: no answer yet"),
+            ({NODES: 1, PODS: 1500}, "reading the cluster: 1 nodes, 1,500 pods"),
         ],
     )
     async def test_a_terminal_is_told_and_left_clean(
-        self, found: dict[str, list[Any]], shown: str
+        self, found: dict[Kind[Any, Any], int], shown: str
     ) -> None:
         terminal = _Terminal()
-        async with told(found, terminal, 0.0):
+        lists = {kind: Listed([None] * count) for kind, count in found.items()}
+        async with told(lists, terminal, 0.0):
             await terminal.written.wait()
         assert terminal.getvalue().startswith(f"\r\x1b[K{shown}")
         assert terminal.getvalue().endswith("\r\x1b[K")
 
     async def test_a_pipe_is_told_nothing(self) -> None:
         pipe = io.StringIO()
-        async with told({"nodes": []}, pipe, 0.0):
+        async with told({NODES: Listed()}, pipe, 0.0):
             await asyncio.sleep(0)
         assert pipe.getvalue() == ""
 

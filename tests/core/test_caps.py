@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.edge.decode import caps, decode
+from core.edge.decode import caps, kinds
 from core.edge.decode.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
 from core.edge.decode.ties import NOTE_CHARS_MAX
 from core.engine import step
@@ -120,8 +120,8 @@ CASES: Mapping[str, tuple[int, Any, str]] = {
 
 @pytest.mark.parametrize(("most", "fields", "told"), CASES.values(), ids=CASES)
 def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, told: str) -> None:
-    within = decode.pod(changed(POD, **fields(most)))
-    beyond = decode.pod(changed(POD, **fields(most + 1)))
+    within = kinds.PODS.read(changed(POD, **fields(most)))
+    beyond = kinds.PODS.read(changed(POD, **fields(most + 1)))
     assert within is not None
     assert beyond is not None
     assert within.evaluable
@@ -141,7 +141,7 @@ def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, to
     ],
 )
 def test_a_block_may_be_so_long(path: str, value: Any) -> None:
-    found = decode.pod(changed(POD, **{path: value}))
+    found = kinds.PODS.read(changed(POD, **{path: value}))
     assert found is not None
     assert found.too_much
 
@@ -149,7 +149,7 @@ def test_a_block_may_be_so_long(path: str, value: Any) -> None:
 @pytest.mark.parametrize("path", ["spec__affinity__podAntiAffinity"])
 def test_what_a_daemon_asks_too_much_binds_nobody(path: str) -> None:
     owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
-    found = decode.pod(
+    found = kinds.PODS.read(
         changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
     )
     assert found is not None
@@ -162,7 +162,7 @@ def test_annotations_that_are_kept_are_cut() -> None:
         "controller.kubernetes.io/pod-deletion-cost": "9" * 10**5,
         "kube-ebb.io/deletion-cost": "9" * 10**5,
     }
-    found = decode.pod(changed(POD, metadata__annotations=notes))
+    found = kinds.PODS.read(changed(POD, metadata__annotations=notes))
     assert found is not None
     assert [len(value) for _, value in found.ties.notes] == [NOTE_CHARS_MAX]
     assert found.deletion_cost == found.deletion_cost_ours == "9" * 32

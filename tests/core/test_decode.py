@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.edge.decode import decode
+from core.edge.decode import kinds
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -74,7 +74,7 @@ class TestPod:
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
     def test_finished_pods_hold_no_room(self, phase: str) -> None:
-        assert decode.pod(changed(POD, status__phase=phase)) is None
+        assert kinds.PODS.read(changed(POD, status__phase=phase)) is None
 
     def test_pods_that_are_being_deleted_hold_their_room(self) -> None:
         assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").requests.cpu_millis == 250
@@ -84,7 +84,7 @@ class TestPod:
         assert pod(spec__containers=containers).requests == Resources(pods=1)
 
     def test_without_spec_or_status_it_is_pending(self) -> None:
-        found = decode.pod(b'{"metadata":{"name":"a"}}')
+        found = kinds.PODS.read(b'{"metadata":{"name":"a"}}')
         assert found == Pod(namespace="default", name="a")
 
     def test_requests_follow_the_status_of_a_resize(self) -> None:

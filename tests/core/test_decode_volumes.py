@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from core.edge.decode import decode, dumps
+from core.edge.decode import kinds
+from core.edge.decode.dump import cluster_from_dumps, objects
 from core.engine import step
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
@@ -66,11 +67,11 @@ TERMS = "spec__nodeAffinity__required__nodeSelectorTerms"
 
 
 def claim(**changes: Any) -> Claim:
-    return decode.CLAIMS.read(changed(CLAIM, **changes), "f")
+    return kinds.CLAIMS.read(changed(CLAIM, **changes), "f")
 
 
 def volume(**changes: Any) -> Volume:
-    return decode.VOLUMES.read(changed(VOLUME, **changes), "f")
+    return kinds.VOLUMES.read(changed(VOLUME, **changes), "f")
 
 
 class TestClaim:
@@ -153,8 +154,8 @@ class TestVolume:
 
 def test_csi_nodes() -> None:
     limits = {"ebs.csi.aws.com": 25, "efs.csi.aws.com": None, "full.example": 0}
-    assert decode.CSI_NODES.read(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
-    assert decode.CSI_NODES.read(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
+    assert kinds.CSI_NODES.read(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
+    assert kinds.CSI_NODES.read(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
 
 
 class TestPod:
@@ -228,7 +229,7 @@ class TestPod:
 )
 def test_what_a_budget_is_about(selector: Json | None, read: tuple[Any, Any]) -> None:
     raw = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"selector": selector}}
-    found = decode.budget(changed(raw))
+    found = kinds.BUDGETS.read(changed(raw))
     assert found == DisruptionBudget(
         namespace="shop", name="b", disruptions_allowed=0, selector=PodSelector(*read)
     )
@@ -248,11 +249,11 @@ class TestDump:
             on_claim,
             *(changed(CSI_NODE, metadata__name=name) for name in ("n1", "n2", "n3")),
         ]
-        known = dumps.cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
+        known = cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
         assert known.attach_limits["n1"]["ebs.csi.aws.com"] == 25
         (removal, *_) = step.plan(known, thesis_config("1", "1"), due=frozenset({"n1"})).removals
         assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
-        blind = dumps.cluster_from_dumps([("f", dump(*items))])
+        blind = cluster_from_dumps([("f", dump(*items))])
         plan = step.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
         (kept,) = (one for one in plan.kept if one.node == "n1")
         assert [one.code for one in kept.blockers] == ["pod-volumes"]
@@ -265,7 +266,7 @@ class TestDump:
         )
         for kind, item in lists:
             raw = changed({"kind": kind, "items": [{**item, "kind": ""}]})
-            assert len(list(dumps.objects(raw, "f", []))) == 1
+            assert len(list(objects(raw, "f", []))) == 1
 
     @pytest.mark.parametrize(
         ("raw", "told"),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.edge.decode import decode, dumps
+from core.edge.decode import kinds
+from core.edge.decode.dump import cluster_from_dumps, objects
 from core.model.cluster import DisruptionBudget
 from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, node, pod
 
@@ -20,7 +21,7 @@ class TestDump:
             "status": {"disruptionsAllowed": 1},
         }
         other = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": 7}}
-        found = list(dumps.objects(dump(NODE, POD, budget, other), "f", []))
+        found = list(objects(dump(NODE, POD, budget, other), "f", []))
         assert [one for _, one in found if one is not None] == [
             node(),
             pod(),
@@ -32,14 +33,12 @@ class TestDump:
         second = changed(NODE, metadata__name="n0")
         pods = orjson.dumps({"kind": "PodList", "items": [POD]})
         none = b'{"kind":"PodDisruptionBudgetList","items":null}'
-        cluster = dumps.cluster_from_dumps([("a", nodes), ("b", second), ("c", pods), ("d", none)])
+        cluster = cluster_from_dumps([("a", nodes), ("b", second), ("c", pods), ("d", none)])
         assert [one.name for one in cluster.nodes] == ["n0", "n1"]
         assert [one.key for one in cluster.pods] == ["shop/web-0"]
 
     def test_finished_pods_are_pods(self) -> None:
-        cluster = dumps.cluster_from_dumps(
-            [("f", dump(NODE, changed(POD, status__phase="Failed")))]
-        )
+        cluster = cluster_from_dumps([("f", dump(NODE, changed(POD, status__phase="Failed")))])
         assert cluster.pods == ()
 
 
@@ -51,7 +50,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
     [
         (
             b"",
-            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,pv,pvc,csinodes -A -o",
+            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o",
         ),
         (b" \n", "f.json: is empty"),
         (
@@ -152,7 +151,7 @@ def test_odd_quantities_are_read_as_kubernetes_reads_them(
     raw = changed(POD, **{QUANTITY_PATH: "@"}).replace(
         item, orjson.dumps(written) if not isinstance(written, int) else str(written).encode()
     )
-    found = decode.pod(raw)
+    found = kinds.PODS.read(raw)
     assert found is not None
     assert found.requests.memory_bytes == bytes_
 
@@ -204,5 +203,5 @@ def test_junk_in_any_field_is_read_or_told_never_a_traceback(
 ) -> None:
     start = document if "containers__0" not in path else POD
     refused: list[str] = []
-    list(dumps.objects(dump(changed(start, **{path: junk})), "f.json", refused))
+    list(objects(dump(changed(start, **{path: junk})), "f.json", refused))
     assert all(told.startswith("f.json: ") and "\n" not in told for told in refused)

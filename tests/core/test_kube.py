@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.edge.kube.client import NODES, PAGE_OBJECTS, PODS, USER_AGENT
+from core.edge.kube.client import PAGE_OBJECTS, USER_AGENT
 from core.marks.keys import MARK_LABEL
 from core.model.pod import Pod
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import node_object, pod_object
 from tests.support.following import following
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.edge.kube.client import CALL_TRIES_MAX, NODES, PATHS, Client
+from core.edge.decode import kinds
+from core.edge.kube.client import CALL_TRIES_MAX, Client
 from core.edge.kube.stores.objects import nodes
 from core.errors import ConflictError, InvalidInputError, UnavailableError
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 from tests.support.following import Waits, opened
 
@@ -25,7 +26,7 @@ async def test_a_throttled_call_is_made_again_within_bounds(api: FakeApi) -> Non
     async with opened(api, waits=waits) as client:
         api.fail_next("patch", 429, headers={"Retry-After": "3"})
         api.fail_next("patch", 429, headers={"Retry-After": "3600"})
-        await client.ask("PATCH", f"{PATHS[NODES]}/n", {"metadata": {"labels": {"a": "b"}}})
+        await client.ask("PATCH", f"{kinds.NODES.path}/n", {"metadata": {"labels": {"a": "b"}}})
         assert waits.seconds == [3, 10]
         api.fail_next("get", 429, times=CALL_TRIES_MAX)
         with pytest.raises(UnavailableError, match="answered 429"):
@@ -38,7 +39,7 @@ async def test_a_refusal_is_one_line_with_status_and_reason(api: FakeApi, status
     async with opened(api) as client:
         api.fail_next("patch", status)
         with pytest.raises(UnavailableError) as caught:
-            await client.ask("PATCH", f"{PATHS[NODES]}/n", {})
+            await client.ask("PATCH", f"{kinds.NODES.path}/n", {})
         assert str(caught.value) == f"API server answered {status}: the fake API says {status}"
         assert isinstance(caught.value, ConflictError) == (status == 409)
 

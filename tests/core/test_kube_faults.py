@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import orjson
 import pytest
 
-from core.edge.kube.client import PAGE_OBJECTS, PODS
+from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.lines import LINE_BYTES_MAX
 from core.edge.kube.watch import (
     BACKOFF_SECONDS_MAX,
@@ -15,7 +15,7 @@ from core.edge.kube.watch import (
     RETRY_AFTER_SECONDS_MAX,
 )
 from core.model.pod import Pod
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import Json, pod_object
 from tests.support.following import following
 

@@ -5,14 +5,13 @@ from functools import partial
 
 import pytest
 
-from core.edge.kube.client import NODES
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.writes.write import CostKind, Write, WriteKind
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import node_object, pod_object
 from tests.support.following import opened
 

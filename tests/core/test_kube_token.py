@@ -11,12 +11,12 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from core.edge import tls
 from core.edge.kube import token
-from core.edge.kube.client import BEARER, NODES, Client
+from core.edge.kube.client import BEARER, Client
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving
 from core.errors import UnavailableError
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from core.edge.kube import plugin
-from core.edge.kube.client import NODES, Client
+from core.edge.kube.client import Client
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.errors import InvalidInputError
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
 VERSION = "client.authentication.k8s.io/v1"

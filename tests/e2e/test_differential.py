@@ -17,7 +17,7 @@ import pytest
 
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.decode.dumps import cluster_from_dumps
+from core.edge.decode.dump import cluster_from_dumps
 from core.engine.plan import Plan
 from core.engine.step import plan
 from core.engine.survey import Survey

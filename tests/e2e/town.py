@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from core.config.settings import Mode
-from core.edge.decode.dumps import cluster_from_dumps
+from core.edge.decode.dump import cluster_from_dumps
 from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import decode_details, mark_of
 from core.marks.optouts import guarded_by_us

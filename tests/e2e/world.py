@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.edge.decode.dumps import cluster_from_dumps
+from core.edge.decode.dump import cluster_from_dumps
 from core.fit.rules import refusal
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster

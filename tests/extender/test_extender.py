@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
 from core.edge import http
+from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
@@ -40,8 +41,8 @@ def marked(name: str, mark: str = "soft", since: int = 0) -> Node:
 
 def view(score: ScoreMode = ScoreMode.MARKS, answers: AnswersMode = AnswersMode.FULL) -> View:
     made = View(ExtenderConfig(score=score, answers=answers))
-    made.alive("nodes", 0.0)
-    made.alive("pods", 0.0)
+    made.news.alive(NODES, 0.0)
+    made.news.alive(PODS, 0.0)
     return made
 
 
@@ -121,45 +122,45 @@ def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
 
 def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
     asked = view()
-    asked.replace_nodes([])
+    asked.replaced(NODES, [])
     assert ask(asked, ["n"]) == {"n": 10}
-    asked.apply_node(marked("n", since=1))
+    asked.changed(NODES, marked("n", since=1))
     assert ask(asked, ["n"]) == {"n": 0}
-    asked.delete_node("n")
+    asked.deleted(NODES, "n")
     assert ask(asked, ["n"]) == {"n": 10}
 
 
 def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> None:
     asked = view()
-    asked.replace_nodes([marked("old", since=1), marked("new", since=2), node("free")])
-    asked.apply_node(marked("hard", "hard", since=3))
+    asked.replaced(NODES, [marked("old", since=1), marked("new", since=2), node("free")])
+    asked.changed(NODES, marked("hard", "hard", since=3))
     scores = ask(asked, ["old", "new", "free", "hard", "unknown"])
     assert scores == {"old": 0, "new": 0, "free": 10, "hard": 0, "unknown": 10}
-    asked.delete_node("hard")
+    asked.deleted(NODES, "hard")
     assert ask(asked, ["old", "new"]) == {"old": 0, "new": 1}
-    asked.apply_node(node("old"))
+    asked.changed(NODES, node("old"))
     assert ask(asked, ["old", "new"]) == {"old": 10, "new": 0}
 
 
 def test_pack_scores_follow_the_pods() -> None:
     asked = view(ScoreMode.PACK)
-    asked.replace_nodes([node("a"), node("b"), marked("m")])
-    asked.replace_pods([pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
+    asked.replaced(NODES, [node("a"), node("b"), marked("m")])
+    asked.replaced(PODS, [pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
     assert ask(asked, ["a", "b", "m"]) == {"a": 10, "b": 2, "m": 0}
-    asked.apply_pod(pod("p", "b", 2000, 0))
+    asked.changed(PODS, pod("p", "b", 2000, 0))
     assert ask(asked, ["a", "b"]) == {"a": 2, "b": 6}
-    asked.delete_pod("d/p")
-    asked.delete_pod("d/p")
+    asked.deleted(PODS, "d/p")
+    asked.deleted(PODS, "d/p")
     assert ask(asked, ["a", "b"]) == {"a": 2, "b": 2}
 
 
 @pytest.mark.parametrize("score", list(ScoreMode))
 def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: ScoreMode) -> None:
     unsynced = View(ExtenderConfig(score=score))
-    unsynced.replace_nodes([marked("m")])
+    unsynced.replaced(NODES, [marked("m")])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
-    stale.replace_nodes([marked("m")])
+    stale.replaced(NODES, [marked("m")])
     late = ExtenderConfig().stale_after_seconds + 1.0
     assert ask(stale, ["m", "n"], late) == {"m": NEUTRAL, "n": NEUTRAL}
     assert stale.why_neutral(late) is not None
@@ -169,7 +170,7 @@ def test_compact_answers_say_the_same_relative_to_nothing() -> None:
     full, short = view(), view(answers=AnswersMode.COMPACT)
     names = ["n", *(f"m{number}" for number in range(5))]
     for asked in (full, short):
-        asked.replace_nodes([marked(name, since=at) for at, name in enumerate(names[1:])])
+        asked.replaced(NODES, [marked(name, since=at) for at, name in enumerate(names[1:])])
     scores = wire.scores(short.answer(b"not even read", 0.0)[0])
     assert {name: scores.get(name, 0) + 10 for name in names} == ask(full, names)
     late = ExtenderConfig().stale_after_seconds + 1.0
@@ -194,8 +195,8 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
         async with session.get(f"{url}/readyz") as response:
             assert response.status == 503
             assert "[-]view nodes have not been listed yet" in await response.text()
-        shown.alive("nodes", 0.0)
-        shown.replace_nodes([marked("node-b")])
+        shown.news.alive(NODES, 0.0)
+        shown.replaced(NODES, [marked("node-b")])
         async with session.get(f"{url}/readyz?verbose") as response:
             assert response.status == 200
             assert "[+]view ok" in await response.text()
@@ -226,7 +227,7 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
     running: tuple[str, View, FakeClock],
 ) -> None:
     url, shown, _ = running
-    shown.alive("nodes", 0.0)
+    shown.news.alive(NODES, 0.0)
     one = '{"metadata":{"name":"node-%05d","labels":{"filler":"%s"}}}'
     items = ",".join(one % (number, "x" * 2000) for number in range(5000))
     body = f'{{"Pod":{{}},"Nodes":{{"items":[{items}]}},"NodeNames":null}}'

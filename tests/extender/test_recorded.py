@@ -8,6 +8,7 @@ import pytest
 
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
+from core.edge.decode.kinds import NODES
 from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
@@ -36,8 +37,9 @@ def answers(request: pytest.FixtureRequest) -> AnswersMode:
 @pytest.fixture
 async def url(answers: AnswersMode) -> AsyncIterator[str]:
     view = View(ExtenderConfig(answers=answers))
-    view.replace_nodes(node(name, labels={MARK_LABEL: mark}) for name, (mark, _) in MARKED.items())
-    view.alive("nodes", 0.0)
+    marks = {name: {MARK_LABEL: mark} for name, (mark, _) in MARKED.items()}
+    view.replaced(NODES, [node(name, labels=one) for name, one in marks.items()])
+    view.news.alive(NODES, 0.0)
     app = make_app(view, FakeClock(), Metrics(), http.Health())
     server = http.Server(app, "127.0.0.1:0")
     await server.start()

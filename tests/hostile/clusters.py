@@ -7,8 +7,10 @@ import orjson
 
 from core.config.budgets import Budget, Budgets, Cooldown
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.decode.dumps import from_dumps
-from core.edge.kube import wire
+from core.edge.decode.dump import from_dumps
+from core.edge.decode.kinds import BY_NAME, KINDS
+from core.edge.kube.listing import Listed
+from core.edge.kube.news import Feed
 from core.edge.kube.watch import _Follower
 from core.edge.metrics import Metrics
 from core.engine import step
@@ -16,10 +18,8 @@ from core.engine.plan import Plan
 from core.errors import GarbledError
 from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
-from tests.hostile.objects import PLURALS
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
-from webhook.view.feed import Feed
 from webhook.view.view import ClusterView
 
 CONFIG = Config(
@@ -49,25 +49,22 @@ class Watched:
         self.view = ClusterView()
         metrics, clock = Metrics(), FakeClock()
         self.feeds = {
-            resource: Feed(self.view, resource, clock, metrics) for resource in PLURALS.values()
+            kind: Feed(self.view, kind, self.view.news, clock, metrics) for kind in KINDS
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
         """Take pages of the objects."""
-        for kind, resource in PLURALS.items():
-            items = b",".join(raw for of, raw in objects if of == kind)
+        for kind in KINDS:
+            items = b",".join(raw for of, raw in objects if of == kind.name)
             page = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}' % items
-            found: list[wire.Object] = []
-            refused: list[tuple[str, str]] = []
-            wire.read_page(wire.KINDS[resource], page, found, refused)
-            self.feeds[resource].replaced(found)
-            for key, reason in refused:
-                self.feeds[resource].refused(key, reason)
+            listed = Listed()
+            listed.take(kind, page)
+            self.feeds[kind].replaced(listed.objects, listed.refused)
 
-    def event(self, kind: str, raw: bytes) -> bool:
+    def event(self, name: str, raw: bytes) -> bool:
         """Take an event; False: it is so odd that the follower would list anew."""
-        resource = PLURALS[kind]
-        follower = _Follower(cast("Any", None), resource, self.feeds[resource], None)
+        kind = BY_NAME[name]
+        follower = _Follower(cast("Any", None), kind, self.feeds[kind], None)
         try:
             follower._event(b'{"type":"ADDED","object":%b}' % raw)
         except GarbledError:

@@ -15,14 +15,6 @@ HOME: Final = "aside"
 change with its verdict."""
 DEEP: Final = b'{"f:a":' * 9000 + b"{}" + b"}" * 9000
 LISTS: Final = b"[" * 9000 + b"]" * 9000
-PLURALS: Final[Mapping[str, str]] = {
-    "Node": "nodes",
-    "Pod": "pods",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "PersistentVolume": "persistentvolumes",
-    "CSINode": "csinodes",
-}
 
 
 def node(name: str, /, **parts: Any) -> Json:

@@ -10,9 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from core.edge.decode.kinds import BY_NAME
 from core.errors import InvalidInputError
 from tests.hostile.clusters import Watched, dumped, judged, written
-from tests.hostile.objects import PLURALS, TAME, Json
+from tests.hostile.objects import TAME, Json
 
 CLUSTERS = int(os.environ.get("EBB_HOSTILE_CLUSTERS", "300"))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
@@ -101,6 +102,6 @@ def test_events_lead_where_lists_lead(before: list[Json], after: list[Json]) -> 
     listed.list(written(after))
     watched.list(written(before))
     for kind, raw in written(after):
-        assert kind in PLURALS
+        assert kind in BY_NAME
         watched.event(kind, raw)
     assert watched.cluster() == listed.cluster()

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
 from core.edge import http as bones
+from core.edge.decode.kinds import NODES
 from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
@@ -117,10 +118,9 @@ def webhook() -> Iterator[Front]:
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
     view = View(ExtenderConfig())
-    view.alive("nodes", 0.0)
-    view.replace_nodes(
-        node(f"node-{number}", labels={MARK_LABEL: mark}) for number, mark in enumerate(Mark)
-    )
+    view.news.alive(NODES, 0.0)
+    marks = enumerate(Mark)
+    view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])
     app = make_extender(view, FakeClock(), Metrics(), bones.Health())
     with Front(app, "/prioritize") as front:
         yield front

@@ -1,7 +1,10 @@
 """Who may do what: the whole table, so that a right that is added is added here too."""
 
+from typing import Any
+
 import pytest
 
+from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
 from tests.manifests.kustomize import Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
@@ -20,14 +23,19 @@ def lease(name: str) -> list[Rule]:
     ]
 
 
+FOLLOW = ("list", "watch")
+
+
+def followed(kind: Kind[Any, Any], *verbs: str) -> Rule:
+    """Return the right to what the program lists and watches, by the table of kinds."""
+    _, root, group, *_ = kind.path.split("/")
+    return ("" if root == "api" else group, kind.resource, (), verbs)
+
+
 CLUSTER: dict[str, list[Rule]] = {
     "ebb-webhook": [
-        ("", "nodes", (), ("get", "list", "watch", "patch")),
-        ("", "pods", (), ("list", "watch")),
-        ("policy", "poddisruptionbudgets", (), ("list", "watch")),
-        ("", "persistentvolumeclaims", (), ("list", "watch")),
-        ("", "persistentvolumes", (), ("list", "watch")),
-        ("storage.k8s.io", "csinodes", (), ("list", "watch")),
+        followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
+        for kind in KINDS
     ],
     "ebb-webhook-registration": [
         (
@@ -38,8 +46,8 @@ CLUSTER: dict[str, list[Rule]] = {
         ),
     ],
     "ebb-webhook-scale-in": [("", "pods", (), ("get", "patch"))],
-    "ebb-extender": [("", "nodes", (), ("list", "watch"))],
-    "ebb-extender-pack": [("", "pods", (), ("list", "watch"))],
+    "ebb-extender": [followed(NODES, *FOLLOW)],
+    "ebb-extender-pack": [followed(PODS, *FOLLOW)],
 }
 ROLES: dict[tuple[str, str], list[Rule]] = {
     (names.NAMESPACE, "ebb-webhook-lease"): lease(names.LEASE),

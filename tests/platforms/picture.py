@@ -6,7 +6,7 @@ from typing import Final
 
 from core.capacity.sums import percent
 from core.config.settings import Config
-from core.edge.decode.dumps import cluster_from_dumps
+from core.edge.decode.dump import cluster_from_dumps
 from core.engine import step
 from core.engine.plan import Plan, ReachSums
 from core.model.cluster import Cluster

@@ -11,7 +11,7 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import Config
-from core.edge.decode.dumps import cluster_from_dumps
+from core.edge.decode.dump import cluster_from_dumps
 from core.engine import step
 from tests.platforms import PLATFORMS, dump
 from tests.platforms.expected import CPU, STAYS

@@ -14,6 +14,7 @@ from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
 from core.config.programs import ExtenderConfig, ScoreMode
 from core.config.settings import Config, HandOver, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.edge.decode.kinds import NODES, PODS
 from core.edge.metrics import Metrics
 from core.engine import step
 from core.engine.memory import Pace
@@ -354,8 +355,8 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     """Return the cluster as the view knows it after its objects have come in any order."""
     view = ClusterView()
     takes = [
-        *(partial(view.nodes.__setitem__, one.name, one) for one in cluster.nodes),
-        *(partial(view.take_pod, one) for one in cluster.pods),
+        *(partial(view.changed, NODES, one) for one in cluster.nodes),
+        *(partial(view.changed, PODS, one) for one in cluster.pods),
     ]
     chance.shuffle(takes)
     for take in takes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from core.edge.decode import decode
+from core.edge.decode import kinds
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.model.node import Node
@@ -93,7 +93,7 @@ class NodeApi:
         """Nodes whose writes fail."""
 
     def node(self, name: str) -> Node:
-        return decode.node(orjson.dumps(self.nodes[name]))
+        return kinds.NODES.read(orjson.dumps(self.nodes[name]))
 
     async def get(self, key: str) -> tuple[Node, str]:
         return self.node(key), str(self.versions[key])

@@ -6,21 +6,17 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import orjson
 from aiohttp import web
 
+from core.edge.decode import kinds
+from core.edge.decode.kinds import KINDS
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
 
-PLURALS = {
-    "nodes": "NodeList",
-    "pods": "PodList",
-    "poddisruptionbudgets": "PodDisruptionBudgetList",
-    "persistentvolumeclaims": "PersistentVolumeClaimList",
-    "persistentvolumes": "PersistentVolumeList",
-    "csinodes": "CSINodeList",
-}
+NODES, PODS = kinds.NODES.resource, kinds.PODS.resource
 SWALLOW = web.Response()
 
 
@@ -65,7 +61,7 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.version = 100
-        self.objects: dict[str, dict[str, Json]] = {name: {} for name in PLURALS}
+        self.objects: dict[str, dict[str, Json]] = {kind.resource: {} for kind in KINDS}
         self.history: list[tuple[int, str, str, Json]] = []
         self.calls: list[Call] = []
         self.streams: list[Stream] = []
@@ -88,9 +84,8 @@ class FakeApi:
     async def start(self, port: int = 0, tls: Any = None) -> None:
         """Listen; with *port* again where it listened before."""
         app = web.Application()
-        app.router.add_get("/api/v1/{resource}", self._get)
-        app.router.add_get("/apis/policy/v1/{resource}", self._get)
-        app.router.add_get("/apis/storage.k8s.io/v1/{resource}", self._get)
+        for kind in KINDS:
+            app.router.add_get(kind.path, partial(self._get, kind))
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)
@@ -207,8 +202,9 @@ class FakeApi:
 
     # The protocol.
 
-    async def _note(self, verb: str, request: web.Request) -> web.Response | None:
-        resource = request.match_info.get("resource", "nodes")
+    async def _note(
+        self, verb: str, request: web.Request, resource: str = NODES
+    ) -> web.Response | None:
         async with self._news:
             self.calls.append(Call(verb, resource, dict(request.query), dict(request.headers)))
             self._news.notify_all()
@@ -217,19 +213,18 @@ class FakeApi:
             await asyncio.Event().wait()
         return fault
 
-    async def _get(self, request: web.Request) -> web.StreamResponse:
+    async def _get(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
-        fault = await self._note("watch" if watching else "list", request)
+        fault = await self._note("watch" if watching else "list", request, kind.resource)
         if fault is not None:
             return fault
-        return await self._watch(request) if watching else self._list(request)
+        return await self._watch(kind, request) if watching else self._list(kind, request)
 
-    def _list(self, request: web.Request) -> web.Response:
-        resource = request.match_info["resource"]
+    def _list(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
         token = request.query.get("continue")
         if token is None:
             selector = request.query.get("labelSelector")
-            found = [o for o in self.objects[resource].values() if matches(o, selector)]
+            found = [o for o in self.objects[kind.resource].values() if matches(o, selector)]
             version = self.version
         else:
             version, found = self._pages.pop(token)
@@ -238,18 +233,17 @@ class FakeApi:
         if len(found) > limit:
             meta["continue"] = f"page-{next(self._tokens)}"
             self._pages[meta["continue"]] = (version, found[limit:])
-        return json({"kind": PLURALS[resource], "metadata": meta, "items": found[:limit]})
+        return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
-        resource = request.match_info["resource"]
-        stream = Stream(resource, request.query.get("labelSelector"))
+    async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
+        stream = Stream(kind.resource, request.query.get("labelSelector"))
         since = int(request.query["resourceVersion"])
-        for version, of, kind, obj in self.history:
-            if of != resource:
+        for version, of, change, obj in self.history:
+            if of != kind.resource:
                 continue
             if version > since:
-                stream.send(kind, obj)
-            elif kind != "DELETED" and matches(obj, stream.selector):
+                stream.send(change, obj)
+            elif change != "DELETED" and matches(obj, stream.selector):
                 stream.seen.add(key_of(obj))
             else:
                 stream.seen.discard(key_of(obj))

@@ -7,11 +7,12 @@ from typing import Any
 
 from kubernetes.aio import client as package
 
-from core.edge.kube.client import PODS, Client
+from core.edge.decode.kinds import KINDS
+from core.edge.kube.client import Client
 from core.edge.kube.watch import follow
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
 
 
@@ -24,10 +25,12 @@ class Seen:
         self.lives = 0
         self._news = asyncio.Event()
 
-    def replaced(self, objects: list[Any]) -> None:
+    def replaced(self, objects: list[Any], refused: list[tuple[str, str]]) -> None:
         self.view = {self._key(found): found for found in objects}
         assert len(self.view) == len(objects), "an object was listed twice"
         self._note("replaced", str(len(objects)))
+        for key, reason in refused:
+            self.refused(key, reason)
 
     def changed(self, obj: Any) -> None:
         self.view[self._key(obj)] = obj
@@ -123,7 +126,7 @@ async def following(
         bench = Bench(api, client, resource, waits)
         following = follow(
             client,
-            resource,
+            next(kind for kind in KINDS if kind.resource == resource),
             bench.seen,
             label_selector=label_selector,
             sleep=waits,

@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from core.edge.decode import decode, dumps
+from core.edge.decode import kinds
+from core.edge.decode.dump import cluster_from_dumps
 from core.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -74,11 +75,11 @@ def changed(document: Json, **changes: Any) -> bytes:
 
 
 def node(**changes: Any) -> Node:
-    return decode.node(changed(NODE, **changes), "f")
+    return kinds.NODES.read(changed(NODE, **changes), "f")
 
 
 def pod(**changes: Any) -> Pod:
-    found = decode.pod(changed(POD, **changes), "f")
+    found = kinds.PODS.read(changed(POD, **changes), "f")
     assert found is not None
     return found
 
@@ -92,7 +93,7 @@ def fault_of(raw: bytes) -> str:
     """Return why the dump, or the first object that is bad, was refused."""
     refused: list[str] = []
     try:
-        dumps.cluster_from_dumps([("f.json", raw)], refused)
+        cluster_from_dumps([("f.json", raw)], refused)
     except InvalidInputError as fault:
         refused.insert(0, str(fault))
     (text, *_) = refused

@@ -10,7 +10,7 @@ import pytest
 
 from core.config.programs import WebhookConfig
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.kube.client import PODS
+from core.edge.decode.kinds import KINDS, NODES, PODS
 from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
@@ -32,7 +32,7 @@ from webhook.engine.loop import (
     Loop,
 )
 from webhook.engine.writers import WRITERS_MAX
-from webhook.view.view import RESOURCES, ClusterView
+from webhook.view.view import ClusterView
 
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
@@ -73,13 +73,13 @@ class World:
         self.loop = Loop(
             self.view, self.controller, self.clock, self.metrics, lambda: self.leading
         )
-        for resource in RESOURCES:
-            self.view.alive(resource, 0.0)
-        self.view.take_pod(pod("p", "n00", 500, 500))
+        for kind in KINDS:
+            self.view.news.alive(kind, 0.0)
+        self.view.changed(PODS, pod("p", "n00", 500, 500))
         self.hear()
 
     def hear(self) -> None:
-        self.view.nodes |= {name: self.api.node(name) for name in NAMES}
+        self.view.replaced(NODES, [self.api.node(name) for name in NAMES])
 
     async def until_due(self) -> None:
         """Let every node become a candidate, and its delay pass."""
@@ -96,7 +96,7 @@ class World:
 
     def turn(self, name: str, cpu: int = 1000, **more: object) -> None:
         waits = replace(pod(name, None, cpu, 100), unschedulable=True)
-        self.view.take_pod(replace(waits, **more))  # type: ignore[arg-type]
+        self.view.changed(PODS, replace(waits, **more))  # type: ignore[arg-type]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -189,7 +189,7 @@ async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> Non
 
 
 def lose_a_watch(world: World) -> None:
-    world.view.lost(PODS)
+    world.view.news.lost(PODS)
 
 
 def hear_nothing(world: World) -> None:
@@ -296,7 +296,7 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
 
     world = World()
     lookout = asyncio.create_task(world.loop._look_out())
-    world.view.take_pod(Odd(namespace="a", name="odd", unschedulable=True))
+    world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
     await _until(lambda: world.count("pass_failures") == 1)
     world.turn("waits")
     await world.view.urgent.wait()

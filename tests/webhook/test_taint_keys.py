@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
 from core.errors import UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
@@ -41,7 +42,7 @@ class Bench:
         self.look()
 
     def look(self) -> None:
-        self.view.nodes = {name: self.api.node(name) for name in self.api.nodes}
+        self.view.replaced(NODES, [self.api.node(name) for name in self.api.nodes])
 
     async def sweep(self, after: float = 0) -> None:
         self.clock.seconds += after

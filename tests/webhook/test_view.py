@@ -1,12 +1,24 @@
 """The cluster as the watches tell it."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
 from core.edge.clock import Clock
-from core.edge.kube.client import BUDGETS, CLAIMS, CSI_NODES, NODES, PODS, VOLUMES
+from core.edge.decode.kinds import (
+    BUDGETS,
+    CLAIMS,
+    CSI_NODES,
+    KINDS,
+    NODES,
+    PODS,
+    VOLUMES,
+    Kind,
+)
+from core.edge.kube.news import Feed
 from core.edge.metrics import Metrics
 from core.guards.pods import pod_blockers
 from core.model.constraints import ClaimUse, Disk, Ties
@@ -14,7 +26,6 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
-from webhook.view.feed import Feed
 from webhook.view.view import ClusterView
 
 
@@ -29,24 +40,18 @@ class Ticking(Clock):
         return self.now
 
 
-ESSENTIAL = ["nodes", "pods", "budgets"]
-
-
 class Fed:
     def __init__(self) -> None:
         self.clock = Ticking()
         self.view = ClusterView()
         self.metrics = Metrics()
-        self.nodes = Feed(self.view, NODES, self.clock, self.metrics)
-        self.pods = Feed(self.view, PODS, self.clock, self.metrics)
-        self.budgets = Feed(self.view, BUDGETS, self.clock, self.metrics)
-        self.claims = Feed(self.view, CLAIMS, self.clock, self.metrics)
-        self.volumes = Feed(self.view, VOLUMES, self.clock, self.metrics)
-        self.csi_nodes = Feed(self.view, CSI_NODES, self.clock, self.metrics)
+        self.feeds = {
+            kind: Feed(self.view, kind, self.view.news, self.clock, self.metrics) for kind in KINDS
+        }
+        self.nodes, self.pods = self.feeds[NODES], self.feeds[PODS]
 
-    def everything(self) -> tuple[Feed, ...]:
-        essential = (self.nodes, self.pods, self.budgets)
-        return (*essential, self.claims, self.volumes, self.csi_nodes)
+    def everything(self) -> Iterable[Feed]:
+        return self.feeds.values()
 
 
 def a_node(name: str) -> Node:
@@ -83,21 +88,21 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
     ("heard", "later", "reason"),
     [
         ([], 0, "nodes have not been listed yet"),
-        (["nodes"], 0, "pods have not been listed yet"),
-        (["nodes", "pods"], 0, "poddisruptionbudgets have not been listed yet"),
-        (ESSENTIAL, 0, "persistentvolumeclaims have not been listed yet"),
-        ([*ESSENTIAL, "claims", "volumes"], 0, "csinodes have not been listed yet"),
-        ([*ESSENTIAL, "claims", "volumes", "csi_nodes"], 180, None),
-        ([*ESSENTIAL, "claims", "volumes", "csi_nodes"], 181, "no news of nodes for 181 s"),
+        ([NODES], 0, "pods have not been listed yet"),
+        ([NODES, PODS], 0, "poddisruptionbudgets have not been listed yet"),
+        ([NODES, PODS, BUDGETS], 0, "persistentvolumeclaims have not been listed yet"),
+        (KINDS[:-1], 0, "csinodes have not been listed yet"),
+        (KINDS, 180, None),
+        (KINDS, 181, "no news of nodes for 181 s"),
     ],
 )
 def test_a_view_without_news_is_not_to_be_decided_on(
-    heard: list[str], later: float, reason: str | None
+    heard: Sequence[Kind[Any, Any]], later: float, reason: str | None
 ) -> None:
     fed = Fed()
-    for resource in heard:
-        getattr(fed, resource).alive()
-    assert fed.view.why_stale(fed.clock.now + later, 180) == reason
+    for kind in heard:
+        fed.feeds[kind].alive()
+    assert fed.view.news.why_stale(fed.clock.now + later, 180) == reason
 
 
 def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_lasts() -> None:
@@ -113,7 +118,7 @@ def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_last
             partial(fed.pods.replaced, []),
         ):
             break_()
-            assert fed.view.why_stale(fed.clock.now, 180) is None
+            assert fed.view.news.why_stale(fed.clock.now, 180) is None
             assert gauge + "1.0" in fed.metrics.text().decode()
             mend()
             assert gauge + "0.0" in fed.metrics.text().decode()
@@ -134,10 +139,10 @@ def test_a_watch_that_broke_off_must_tell_something_first() -> None:
     for feed in fed.everything():
         feed.alive()
     fed.pods.restarted("error")
-    why = fed.view.why_stale(fed.clock.now, 180)
+    why = fed.view.news.why_stale(fed.clock.now, 180)
     assert why == "the watch of pods broke off and has told nothing new yet"
     fed.pods.alive()
-    assert fed.view.why_stale(fed.clock.now, 180) is None
+    assert fed.view.news.why_stale(fed.clock.now, 180) is None
 
 
 def test_what_cannot_be_read_is_counted() -> None:
@@ -160,13 +165,13 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
         return bool(pod_blockers(fed.view.snapshot()().pods[0]))
 
     assert blocked()
-    fed.csi_nodes.replaced([CsiNode(name="n", limits={"ebs": 3})])
-    fed.claims.changed(Claim(namespace="a", name="c", volume="v", modes=("ReadWriteMany",)))
+    fed.feeds[CSI_NODES].replaced([CsiNode(name="n", limits={"ebs": 3})])
+    fed.feeds[CLAIMS].changed(Claim(namespace="a", name="c", volume="v", modes=("ReadWriteMany",)))
     assert blocked()
-    fed.volumes.changed(Volume(name="v", disk=Disk("ebs", "1")))
+    fed.feeds[VOLUMES].changed(Volume(name="v", disk=Disk("ebs", "1")))
     assert not blocked()
     assert fed.view.snapshot()().attach_limits == {"n": {"ebs": 3}}
-    fed.claims.deleted("a/c")
+    fed.feeds[CLAIMS].deleted("a/c")
     assert blocked()
 
 
@@ -174,7 +179,7 @@ def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
     fed = Fed()
     for feed in fed.everything():
         feed.alive()
-    fed.volumes.changed(Volume(name="v"))
-    fed.volumes.refused("v", "spec: bad")
-    assert fed.view.why_stale(fed.clock.now, 180) is None
-    assert fed.view.volumes == {}
+    fed.feeds[VOLUMES].changed(Volume(name="v"))
+    fed.feeds[VOLUMES].refused("v", "spec: bad")
+    assert fed.view.news.why_stale(fed.clock.now, 180) is None
+    assert fed.view.of(VOLUMES) == {}

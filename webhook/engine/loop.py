@@ -55,7 +55,7 @@ class Loop:
 
     def why_stale(self) -> str | None:
         """Return why nothing is decided on the view now, or None."""
-        return self._view.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
+        return self._view.news.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
         """Run passes until cancelled; nothing is written after that."""

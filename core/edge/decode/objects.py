@@ -1,4 +1,4 @@
-"""The Kubernetes objects as they stand on the wire, as far as they are read.
+"""What objects have in common, and Pods, as they stand on the wire, as far as they are read.
 
 Typed decoding skips every field that is not named here. What all pods of a template share
 (labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once
@@ -12,6 +12,8 @@ import msgspec
 Quantity = str | int | float
 Amounts = dict[str, Quantity]
 NULL: Final = msgspec.Raw(b"null")
+FINISHED: Final = ("Succeeded", "Failed")
+"""Phases of pods that hold nothing any more."""
 
 
 class Struct(msgspec.Struct, gc=False, rename="camel"):
@@ -48,6 +50,7 @@ class PodMeta(Struct):
     name: str = ""
     namespace: str | None = None
     uid: str = ""
+    resource_version: str = ""
     labels: msgspec.Raw = NULL
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
@@ -176,59 +179,6 @@ class PodObject(Struct):
     status: PodStatus | None = None
 
 
-class Taint(Struct):
-    """A taint."""
-
-    key: str = ""
-    value: str | None = None
-    effect: str = ""
-    time_added: str | None = None
-
-
-class NodeSpec(Struct):
-    """A node's spec."""
-
-    provider_id: str | None = msgspec.field(default=None, name="providerID")
-    taints: list[Taint] | None = None
-    unschedulable: bool | None = None
-
-
-class NodeStatus(Struct):
-    """A node's status."""
-
-    allocatable: Amounts | None = None
-    capacity: Amounts | None = None
-    conditions: list[Condition] | None = None
-
-
-class NodeObject(Struct):
-    """A v1 Node, as far as it is read."""
-
-    metadata: Meta
-    spec: NodeSpec | None = None
-    status: NodeStatus | None = None
-
-
-class BudgetStatus(Struct):
-    """A PodDisruptionBudget's status."""
-
-    disruptions_allowed: int = 0
-
-
-class BudgetSpec(Struct):
-    """A PodDisruptionBudget's spec."""
-
-    selector: msgspec.Raw = NULL
-
-
-class BudgetObject(Struct):
-    """A PodDisruptionBudget."""
-
-    metadata: Meta
-    spec: BudgetSpec | None = None
-    status: BudgetStatus | None = None
-
-
 class AnyObject(Struct):
     """Enough of any object to know what it is."""
 
@@ -244,8 +194,6 @@ class NamedObject(Struct):
 
 
 POD_DECODER: Final = msgspec.json.Decoder(PodObject)
-NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
-BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)

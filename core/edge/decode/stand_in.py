@@ -5,9 +5,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from core.edge.decode.convert import FINISHED, checked
 from core.edge.decode.depth import decoded
-from core.edge.decode.objects import NULL, Struct
+from core.edge.decode.fields import FAULTS, Bytes, checked
+from core.edge.decode.objects import FINISHED, NULL, Struct
 from core.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -15,8 +15,6 @@ from core.model.resources import Resources
 
 REASON_CHARS_MAX: Final = 300
 """Of why an object could not be read: it quotes what somebody has written."""
-FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-Bytes = bytes | msgspec.Raw
 Wire_ = TypeVar("Wire_", bound=Struct)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from core.edge.decode.convert import checked
+from core.edge.decode.fields import checked
 from core.edge.decode.objects import Meta, Owner, Present, Struct
 from core.edge.decode.selectors import node_terms
 from core.edge.decode.terms import NodeSelector

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -17,9 +17,11 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
-from core.edge.decode.depth import decoded
+from core.edge.decode.depth import decoded, legible
+from core.edge.decode.fields import FAULTS, Bytes
+from core.edge.decode.kinds import Kind
 from core.edge.kube import kubeconfig, token
-from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64
@@ -33,26 +35,12 @@ SILENCE_SECONDS_MAX: Final = 200.0
 PAGE_OBJECTS: Final = 500
 WATCH_SECONDS: Final = 300
 """The server ends a watch after this; then it is begun anew from where it ended."""
-PODS: Final = "pods"
-NODES: Final = "nodes"
-BUDGETS: Final = "poddisruptionbudgets"
-CLAIMS: Final = "persistentvolumeclaims"
-VOLUMES: Final = "persistentvolumes"
-CSI_NODES: Final = "csinodes"
-PATHS: Final[Mapping[str, str]] = {
-    NODES: "/api/v1/nodes",
-    PODS: "/api/v1/pods",
-    BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
-    CLAIMS: "/api/v1/persistentvolumeclaims",
-    VOLUMES: "/api/v1/persistentvolumes",
-    CSI_NODES: "/apis/storage.k8s.io/v1/csinodes",
-}
-"""Where each resource is listed and watched, in all namespaces."""
 MERGE_PATCH: Final = "application/merge-patch+json"
 BEARER: Final = "BearerToken"
 """How the package calls a token that goes with every call, if the configuration has one."""
 USER_AGENT: Final = "kube-ebb"
 
+Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
 
 
@@ -120,13 +108,15 @@ class Client:
     ) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
-    async def page(self, resource: str, *, label_selector: str | None, token: str | None) -> bytes:
+    async def page(
+        self, kind: Kind[Any, Any], *, label_selector: str | None, token: str | None
+    ) -> bytes:
         """Return one page of a list, as it came."""
         query = {"labelSelector": label_selector, "continue": token, "limit": str(PAGE_OBJECTS)}
-        return await _read(await self._call("GET", PATHS[resource], query=query))
+        return await _read(await self._call("GET", kind.path, query=query))
 
     async def watch(
-        self, resource: str, *, label_selector: str | None, version: str
+        self, kind: Kind[Any, Any], *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
         """Open a watch from a resourceVersion; the caller reads lines and closes.
 
@@ -141,7 +131,7 @@ class Client:
         }
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
             seconds = WATCH_SECONDS + CALL_SECONDS_MAX
-            return await self._call("GET", PATHS[resource], query=query, seconds_max=seconds)
+            return await self._call("GET", kind.path, query=query, seconds_max=seconds)
 
     async def ask(
         self,
@@ -212,11 +202,23 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         response.release()
 
 
+def strictly(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
+    """Decode, or raise GarbledError: this no API server sends."""
+    given = bytes(raw)
+    try:
+        return decoded(decoder.decode, given)
+    except FAULTS as fault:
+        mended = legible(given)
+        if mended != given:
+            return strictly(decoder, mended)
+        raise GarbledError(f"API server: not what it must send: {fault}") from fault
+
+
 def _message(body: bytes) -> str:
     """Return what a v1 Status says, or what a proxy on the way wrote in its place."""
     try:
         return decoded(_STATUS.decode, body).message
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except FAULTS:
         return body.decode(errors="replace")
 
 

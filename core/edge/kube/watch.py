@@ -8,14 +8,17 @@ import gc
 import logging
 import random
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import aiohttp
+import msgspec
 
-from core.edge.heap import growing
-from core.edge.kube import wire
-from core.edge.kube.client import ApiError, Client, Sleep
+from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS
+from core.edge.decode.kinds import Kind
+from core.edge.kube.client import ApiError, Client, Sleep, strictly
 from core.edge.kube.lines import lines
+from core.edge.kube.listing import ABOUT, Listed
 from core.edge.logs import fields
 from core.errors import GarbledError, InvalidInputError, UnavailableError
 
@@ -29,7 +32,12 @@ comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
 
+CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
+
 log = logging.getLogger("ebb.watch")
+
+AnyKind = Kind[Any, Any]
+Object_ = TypeVar("Object_")
 
 Jitter = Callable[[], float]
 """Returns what to add to a wait, as a share of it: 0 to 1."""
@@ -38,14 +46,17 @@ Jitter = Callable[[], float]
 class Handler(Protocol):
     """What wants to know."""
 
-    def replaced(self, objects: list[Any]) -> None:
-        """Take the whole list: what is not in it is gone."""
+    def replaced(self, objects: list[Any], refused: list[tuple[str, str]]) -> None:
+        """Take the whole list: what is not in it is gone.
 
-    def changed(self, obj: Any) -> None:  # noqa: ANN401 Node or Pod, by resource
+        *refused*: by key why an object could not be read, and that nothing stands for it.
+        """
+
+    def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
         """Take a new or changed object."""
 
     def deleted(self, key: str) -> None:
-        """Forget a Node by name or a Pod by namespace/name."""
+        """Forget one by name, or namespace/name."""
 
     def alive(self) -> None:
         """Note that what has been told is up to date."""
@@ -59,15 +70,15 @@ class Handler(Protocol):
 
 async def follow(
     client: Client,
-    resource: str,
+    kind: AnyKind,
     handler: Handler,
     *,
     label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
-    """Tell *handler* of every change of *resource* until cancelled; never ends by itself."""
-    follower = _Follower(client, resource, handler, label_selector)
+    """Tell *handler* of every change of *kind* until cancelled; never ends by itself."""
+    follower = _Follower(client, kind, handler, label_selector)
     while True:
         wait = await follower.round(jitter)
         if wait:
@@ -76,10 +87,11 @@ async def follow(
 
 class _Follower:
     def __init__(
-        self, client: Client, resource: str, handler: Handler, label_selector: str | None
+        self, client: Client, kind: AnyKind, handler: Handler, label_selector: str | None
     ) -> None:
-        self._client, self._resource, self._kind = client, resource, wire.KINDS[resource]
+        self._client, self._kind = client, kind
         self._handler, self._selector = handler, label_selector
+        self._decoder = kind.within(_Event)
         self._version = ""
         self._told = False
         """Whether the watch has brought an event or a bookmark: a list alone is no progress."""
@@ -108,7 +120,7 @@ class _Follower:
         """Log and count why the watch ended; forget the version when the server has."""
         reason = _reason(fault)
         self._handler.restarted(reason)
-        found = fields(resource=self._resource, reason=reason, fault=str(fault))
+        found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
         log.warning("watch ended", extra=found)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
@@ -128,29 +140,17 @@ class _Follower:
         return 0 if at_once else wait
 
     async def _list(self) -> None:
-        """Read all pages, turning each into objects at once: raw pages are large."""
-        objects: list[Any] = []
-        refused: list[tuple[str, str]] = []
-        token: str | None = None
-        with growing():
-            while True:
-                raw = await self._client.page(
-                    self._resource, label_selector=self._selector, token=token
-                )
-                version, token = wire.read_page(self._kind, raw, objects, refused)
-                if not token:
-                    break
-        self._handler.replaced(objects)
+        listed = Listed()
+        await listed.read(self._client, self._kind, label_selector=self._selector)
+        self._handler.replaced(listed.objects, listed.refused)
         gc.freeze()  # what was listed lives long: no collection needs to walk it
-        for key, reason in refused:  # after the list, so that they are not forgotten with the old
-            self._handler.refused(key, reason)
         self._handler.alive()
-        self._version = version
+        self._version = listed.version
 
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: when it ends otherwise."""
         response = await self._client.watch(
-            self._resource, label_selector=self._selector, version=self._version
+            self._kind, label_selector=self._selector, version=self._version
         )
         silence = self._client.silence_seconds_max
         settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settled)
@@ -167,45 +167,55 @@ class _Follower:
         self._handler.alive()
 
     def _event(self, line: bytes) -> None:
-        event = wire.read_event(self._kind, line)
-        if event is None:
-            version = self._odd_event(line)
+        """Decode an event in one pass, or piece by piece where that cannot be done."""
+        try:
+            event: _Event[Any] = decoded(self._decoder.decode, line)
+        except FAULTS:
+            self._odd_event(line)
         else:
-            meta = event.object.metadata
-            version = meta.resource_version
-            if event.type == "DELETED":
-                self._handler.deleted(self._kind.key(meta))
-            elif event.type != "BOOKMARK":
-                self._changed(event.object, meta, wire.read_typed)
-        self._version = version or self._version
+            if event.type == "ERROR":
+                self._odd_event(line)
+            self._take(event, event.object.metadata)
         self._told = True
         self._handler.alive()
 
-    def _odd_event(self, line: bytes) -> str:
+    def _odd_event(self, line: bytes) -> None:
         """Take an event that is an ERROR, or whose object is not what it should be.
 
-        Returns: its resourceVersion. Raises: ApiError for an ERROR.
+        Raises: ApiError for an ERROR, GarbledError.
         """
-        event, about = wire.read_raw_event(line)
+        event = strictly(_RAW_EVENT, line)
+        about = strictly(ABOUT, event.object)
         if event.type == "ERROR":
             raise ApiError(about.code, about.message)
-        if event.type == "DELETED":
-            self._handler.deleted(self._kind.key(about.metadata))
-        elif event.type in wire.CHANGES:
-            self._changed(event.object, about.metadata, wire.read_raw)
-        return about.metadata.resource_version
+        self._take(event, about.metadata)
 
-    def _changed(self, found: Any, meta: Any, read: Any) -> None:  # noqa: ANN401 by resource
+    def _take(self, event: "_Event[Any]", meta: Any) -> None:  # noqa: ANN401 any metadata
+        if event.type == "DELETED":
+            self._handler.deleted(self._kind.key(meta))
+        elif event.type in CHANGES:
+            self._changed(event.object, meta)
+        self._version = meta.resource_version or self._version
+
+    def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
         """Tell of a change; a pod that has finished is dropped."""
         try:
-            obj = read(self._kind, found)
+            found = self._kind.taken(item)
         except InvalidInputError as fault:
             self._handler.refused(self._kind.key(meta), str(fault))
             return
-        if obj is None:
+        if found is None:
             self._handler.deleted(self._kind.key(meta))
         else:
-            self._handler.changed(obj)
+            self._handler.changed(found)
+
+
+class _Event(msgspec.Struct, Generic[Object_]):
+    type: str
+    object: Object_
+
+
+_RAW_EVENT: Final = msgspec.json.Decoder(_Event[msgspec.Raw])
 
 
 def _reason(fault: Exception) -> str:

@@ -1,23 +1,17 @@
 """One Node or Pod at a time: read, decided on, and written on the version that was read."""
 
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol
 
-import msgspec
-
-from core.edge.decode import decode
-from core.edge.decode.depth import decoded
-from core.edge.decode.objects import NODE_DECODER
-from core.edge.kube.client import NODES, PATHS, ApiError, Client, one_line
-from core.edge.kube.wire import FAULTS, VersionedPod, strictly
-from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.kube.client import ApiError, Client, one_line, strictly
+from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import Object, Write
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
-_POD_DECODER: Final = msgspec.json.Decoder(VersionedPod)
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -50,18 +44,13 @@ class Objects(Protocol[Object]):
 class Store(Generic[Object]):
     """The API server's objects of one kind."""
 
-    def __init__(
-        self,
-        client: Client,
-        path: Callable[[str], str],
-        read: Callable[[bytes], Versioned[Object] | None],
-    ) -> None:
-        self._client, self._path, self._read = client, path, read
+    def __init__(self, client: Client, kind: Kind[Any, Object] | Kind[Any, Object | None]) -> None:
+        self._client, self._kind = client, kind
 
     async def get(self, key: str) -> Versioned[Object] | None:
         """Return an object as stored; None when it is gone, or a Pod has finished."""
         try:
-            raw = await self._client.ask("GET", self._path(key))
+            raw = await self._client.ask("GET", self._kind.path_of(key))
         except ApiError as fault:
             if fault.status == 404:
                 return None
@@ -70,7 +59,7 @@ class Store(Generic[Object]):
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
         """Write on a resourceVersion; return the object as stored."""
-        path, patch = self._path(write.key), write.merge_patch(version)
+        path, patch = self._kind.path_of(write.key), write.merge_patch(version)
         try:
             raw = await self._client.ask("PATCH", path, patch)
         except ApiError as fault:
@@ -81,15 +70,24 @@ class Store(Generic[Object]):
             raise ConflictError(f"{write.key} has finished")
         return stored
 
+    def _read(self, raw: bytes) -> Versioned[Object] | None:
+        try:
+            found = strictly(self._kind.decoder, raw)
+            made = self._kind.made(found)
+        except (GarbledError, InvalidInputError) as fault:
+            problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"
+            raise UnavailableError(problem) from fault
+        return None if made is None else (made, found.metadata.resource_version)
+
 
 def nodes(client: Client) -> Store[Node]:
     """Return the Nodes, by name."""
-    return Store(client, lambda name: f"{PATHS[NODES]}/{name}", _node)
+    return Store(client, NODES)
 
 
 def pods(client: Client) -> Store[Pod]:
     """Return the Pods, by namespace/name."""
-    return Store(client, lambda key: "/api/v1/namespaces/{}/pods/{}".format(*key.split("/")), _pod)
+    return Store(client, PODS)
 
 
 async def write_as_decided(
@@ -117,20 +115,3 @@ async def write_as_decided(
         except ConflictError:
             tried.add(found[1])
     raise UnavailableError(f"{key}: somebody else writes it all the time")
-
-
-def _node(raw: bytes) -> Versioned[Node]:
-    try:
-        found = decoded(NODE_DECODER.decode, raw)
-        return decode.node_of(found), found.metadata.resource_version
-    except (*FAULTS, InvalidInputError) as fault:
-        raise UnavailableError(f"API server: not a Node: {one_line(str(fault))}") from fault
-
-
-def _pod(raw: bytes) -> Versioned[Pod] | None:
-    found: VersionedPod = strictly(_POD_DECODER, raw)
-    try:
-        pod = decode.pod_of(found)
-    except InvalidInputError as fault:
-        raise UnavailableError(f"API server: not a Pod: {one_line(str(fault))}") from fault
-    return None if pod is None else (pod, found.metadata.resource_version)

@@ -1,29 +1,24 @@
-"""From the wire's structs to the model. Faults name the field; whoever calls adds the object."""
+"""Pods: from the wire to core.model.pod. Faults name the field alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from sys import intern
 from typing import Final
 
 from core.edge.decode import caps, templates
-from core.edge.decode.fields import read_field, read_quantity
+from core.edge.decode.fields import checked, read_field, shared
 from core.edge.decode.kept import Kept
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
+    FINISHED,
     NULL,
-    BudgetObject,
     Container,
-    NodeObject,
     PodObject,
     PodSpec,
 )
-from core.edge.decode.objects import Taint as WireTaint
 from core.edge.decode.requests import requests_of
 from core.edge.decode.ties import ties_of
-from core.errors import InvalidInputError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
-from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
     ALONE,
     ANY_IP,
@@ -34,89 +29,17 @@ from core.model.constraints import (
     Placing,
     Ties,
 )
-from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.model.requests import resources
-from core.model.virtual import is_virtual
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
-NAME_MAX: Final = 253
 OS_LABEL: Final = "kubernetes.io/os"
-NAMES_MAX: Final = 65_536
-"""Names of nodes and namespaces that are kept, so that each is checked once."""
-FINISHED: Final = ("Succeeded", "Failed")
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-ATTACHABLE: Final = "attachable-volumes-"
-"""Counts of volumes: no pod requests them by this name."""
 COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
 _NULL: Final = bytes(NULL)
-
-
-def node(obj: NodeObject) -> Node:
-    """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
-
-    Raises: InvalidInputError with the field.
-    """
-    status, spec, meta = obj.status, obj.spec, obj.metadata
-    conditions = (status.conditions if status else None) or []
-    unreadable = ""
-    try:
-        amounts = _allocatable(obj)
-    except InvalidInputError as fault:
-        amounts, unreadable = {}, str(fault)
-    labels, taints = meta.labels or {}, tuple(map(_taint, (spec and spec.taints) or ()))
-    provider_id = (spec and spec.provider_id) or ""
-    return Node(
-        name=_shared(meta.name, "metadata.name"),
-        uid=meta.uid,
-        version=meta.resource_version,
-        labels=labels,
-        annotations=meta.annotations or {},
-        taints=taints,
-        unschedulable=bool(spec and spec.unschedulable),
-        allocatable=resources(amounts, pods=amounts.get("pods", 0)),
-        ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
-        unreadable=unreadable,
-        deleting=meta.deletion_timestamp is not None,
-        virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
-    )
-
-
-def _taint(found: WireTaint) -> Taint:
-    return Taint(found.key, found.value or "", found.effect, found.time_added or "")
-
-
-def _allocatable(obj: NodeObject) -> dict[str, int]:
-    """Read what pods may use; without it the capacity counts, as the API server defaults it."""
-    status, field = obj.status, "status.allocatable"
-    found = status.allocatable if status else None
-    if not found and status:
-        found, field = status.capacity, "status.capacity"
-    if not found:
-        problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
-        raise InvalidInputError("status.allocatable", problem)
-    return {
-        intern(name): read_quantity(name, written, f"{field}.{name}")
-        for name, written in found.items()
-        if not name.startswith(ATTACHABLE)
-    }
-
-
-def budget(obj: BudgetObject) -> DisruptionBudget:
-    """Make a DisruptionBudget. Raises: InvalidInputError with the field."""
-    namespace = obj.metadata.namespace or "default"
-    return DisruptionBudget(
-        namespace=namespace,
-        name=checked(obj.metadata.name, "metadata.name"),
-        disruptions_allowed=obj.status.disruptions_allowed if obj.status else 0,
-        selector=templates.budget_selector(
-            bytes(obj.spec.selector if obj.spec else NULL), namespace
-        ),
-    )
 
 
 def pod(obj: PodObject) -> Pod | None:
@@ -124,7 +47,7 @@ def pod(obj: PodObject) -> Pod | None:
     if obj.status is not None and obj.status.phase in FINISHED:
         return None
     meta, spec = obj.metadata, obj.spec
-    namespace = _shared(meta.namespace or "default", "metadata.namespace")
+    namespace = shared(meta.namespace or "default", "metadata.namespace")
     owner = next((o for o in meta.owner_references or () if o.controller), None)
     annotations = meta.annotations or {}
     kind = intern(owner.kind) if owner else ""
@@ -139,7 +62,7 @@ def pod(obj: PodObject) -> Pod | None:
         namespace=namespace,
         name=checked(meta.name, "metadata.name"),
         uid=meta.uid,
-        node=_shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
+        node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
         placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
         labels=labels,
@@ -283,17 +206,3 @@ def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
         taken = port.host_port or (port.container_port if spec.host_network else 0)
         if taken:
             yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)
-
-
-@lru_cache(maxsize=NAMES_MAX)
-def _shared(text: str, field: str) -> str:
-    return intern(checked(text, field))
-
-
-def checked(text: str, field: str) -> str:
-    """Refuse names that no API server would take; the rest of Ebb prints and sorts by them."""
-    if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
-        return text
-    shown = f"{text[:40]!r} is no name" if text else "missing"
-    allowed = f"1 to {NAME_MAX} ASCII letters, digits, '-' and '.'"
-    raise InvalidInputError(field, f"{shown}; allowed: {allowed}")

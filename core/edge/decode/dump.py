@@ -1,0 +1,99 @@
+"""What kubectl prints with -o json, to a Cluster: a list of any kinds, of one kind, one object."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from core.edge.decode.depth import legible
+from core.edge.decode.fields import Bytes, join, strictly, where_of
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, Kind, Object
+from core.edge.decode.objects import HEAD_DECODER
+from core.errors import InvalidInputError
+from core.model.cluster import Cluster
+from core.model.node import Node
+
+COMMAND: Final = f"kubectl get {','.join(kind.short for kind in KINDS)} -A -o json"
+HOW_TO: Final = f"make it with: {COMMAND}"
+LIST: Final = "List"
+"""What the kind of a list ends in: its items do not name theirs, unless that is all of it."""
+
+
+def cluster_from_dumps(
+    dumps: Sequence[tuple[str, bytes]], refused: list[str] | None = None
+) -> Cluster:
+    """Merge dumps, each (source, bytes), into one Cluster. Raises: as `from_dumps`."""
+    return from_dumps(dumps, [] if refused is None else refused)[0]
+
+
+def from_dumps(
+    dumps: Sequence[tuple[str, bytes]], refused: list[str]
+) -> tuple[Cluster, frozenset[str]]:
+    """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
+
+    For an object that cannot be read stands what is known of it; *refused* is told which it is,
+    which field, and why. A dump without any pod is refused: every node would look as if it could
+    go. Raises: InvalidInputError that names the source.
+    """
+    found = [entry for source, raw in dumps for entry in objects(raw, source, refused)]
+    names = frozenset(name for name, _ in found)
+    sources = ", ".join(source for source, _ in dumps)
+    for kind in (NODES, PODS):
+        if kind.name not in names:
+            raise InvalidInputError(sources, f"holds no {kind.resource}; {HOW_TO}")
+    inventory = Inventory()
+    for name, one in found:
+        if one is not None:
+            _add(inventory, BY_NAME[name], one, sources)
+    return inventory.snapshot()(), names
+
+
+def _add(inventory: Inventory, kind: Kind[Any, Any], one: Object, sources: str) -> None:
+    """Add one. Raises: InvalidInputError for a second node or pod of one name."""
+    key = kind.key(one)
+    if kind in (NODES, PODS) and key in inventory.of(kind):
+        where = f"{sources}: {kind.name.lower()} {key}"
+        raise InvalidInputError(where, "stands in the input twice")
+    inventory.changed(kind, one)
+
+
+def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Object | None]]:
+    """Yield the kind's name and object, or what stands for it; None: nothing, or not counted.
+
+    Raises: InvalidInputError when it is no JSON.
+    """
+    if not raw.strip():
+        raise InvalidInputError(source, f"is empty; {HOW_TO}")
+    try:
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+    except InvalidInputError:
+        raw = legible(raw)
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+    if head.items is None:
+        yield head.kind, _object(head.kind, raw, source, refused)
+        return
+    of_list = head.kind.removesuffix(LIST)
+    for number, item in enumerate(head.items):
+        try:
+            where = f"{source}: items[{number}]"
+            known = of_list in BY_NAME
+            name = of_list if known else strictly(HEAD_DECODER.decode, item, where).kind
+        except InvalidInputError as fault:
+            refused.append(str(fault))
+        else:
+            yield name, _object(name, item, source, refused)
+
+
+def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | None:
+    kind = BY_NAME.get(name)
+    if kind is None:
+        return None
+    try:
+        found: Object | None = kind.read(raw, source)
+    except InvalidInputError as fault:
+        told = str(fault)
+        refused.append(told)
+        stands: Object | None = kind.blind(raw, told.removeprefix(f"{source}: "))
+        return stands
+    if isinstance(found, Node) and found.unreadable:
+        refused.append(join(where_of(source, name, None, found.name), found.unreadable))
+    return found

@@ -1,0 +1,173 @@
+"""The kinds of the API that Ebb knows, one entry each; dumps, lists and watches go by this table.
+
+A new kind is an entry here, with a module beside this one that says how it is read. Who lists and
+watches them needs the right to: the manifests are held to this table by tests.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from core.edge.decode import budget, node, pod, stand_in, storage
+from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
+from core.edge.decode.objects import NAME_DECODER, POD_DECODER, PodObject
+from core.errors import InvalidInputError
+from core.model.cluster import DisruptionBudget
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.volumes import Claim, CsiNode, Volume
+
+Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode
+Wire_ = TypeVar("Wire_")
+Model_ = TypeVar("Model_")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kind(Generic[Wire_, Model_]):
+    """One kind: what it is called, where it is listed, and how it becomes an object of the model.
+
+    Reading is straight from bytes: typed decoding skips what is not named, so that a pod of 5 kB
+    costs microseconds. Every fault names source, object and field.
+    """
+
+    name: str
+    path: str
+    """Of the list of all."""
+    decoder: msgspec.json.Decoder[Wire_]
+    make: Callable[[Wire_], Model_]
+    """Its faults name the field."""
+    field: str
+    """The argument of core.edge.decode.inventory.cluster that its objects are."""
+    namespaced: bool = False
+    nickname: str = ""
+    """What kubectl calls it; empty: as the resource."""
+    blind: Callable[[Bytes, str], Model_ | None] = stand_in.nothing
+    """From the bytes of one that cannot be read, and why not: what stands for it."""
+
+    @cached_property
+    def resource(self) -> str:
+        """Return the name in paths, rights and metrics."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def short(self) -> str:
+        """Return what kubectl calls it."""
+        return self.nickname or self.resource
+
+    def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
+        """Return a decoder of something around the wire form: a page, an event."""
+        return msgspec.json.Decoder(outer[self.decoder.type])
+
+    def key(self, one: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
+        """Return the name, with the namespace before it if it has one."""
+        name: str = one.name
+        return f"{one.namespace or 'default'}/{name}" if self.namespaced else name
+
+    def path_of(self, key: str) -> str:
+        """Return where the object of a key stands."""
+        root, _, resource = self.path.rpartition("/")
+        namespace, _, name = key.rpartition("/")
+        return (
+            f"{root}/namespaces/{namespace}/{resource}/{name}"
+            if namespace
+            else f"{self.path}/{key}"
+        )
+
+    def read(self, raw: Bytes, source: str = "") -> Model_:
+        """Decode one; None for one that does not count any more: a finished pod.
+
+        Raises: InvalidInputError that names source, object and field.
+        """
+        return self.made(self._decoded(raw, source), source)
+
+    def made(self, obj: Wire_, source: str = "") -> Model_:
+        """Make one of its decoded wire form. Raises: as `read`."""
+        try:
+            return self.make(obj)
+        except InvalidInputError as fault:
+            meta = obj.metadata  # type: ignore[attr-defined]
+            where = join(where_of(source, self.name, meta.namespace, meta.name), fault.where)
+            raise InvalidInputError(where, fault.problem) from fault
+
+    def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, or bytes
+        """Make one, or what stands for it. Raises: as `read` when nothing does."""
+        try:
+            return self.read(item) if isinstance(item, msgspec.Raw) else self.made(item)
+        except InvalidInputError as fault:
+            # Of the wire form the faulty field alone was read: the rest is found in its bytes.
+            raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
+            found = self.blind(raw, str(fault))
+            if found is None:
+                raise
+            return found
+
+    def _decoded(self, raw: Bytes, source: str) -> Wire_:
+        """Decode one; the search for its name is paid for by faults alone."""
+        try:
+            return decoded(self.decoder.decode, bytes(raw))
+        except FAULTS:
+            where = join(source, self.name)
+            who = strictly(NAME_DECODER.decode, raw, where).metadata
+            if who:
+                where = where_of(source, self.name, who.namespace, who.name)
+            return strictly(self.decoder.decode, raw, where)
+
+
+NODES: Final = Kind(
+    name="Node",
+    path="/api/v1/nodes",
+    decoder=node.NODE_DECODER,
+    make=node.node,
+    blind=stand_in.node,
+    field="nodes",
+)
+PODS: Final[Kind[PodObject, Pod | None]] = Kind(
+    name="Pod",
+    path="/api/v1/pods",
+    namespaced=True,
+    decoder=POD_DECODER,
+    make=pod.pod,
+    blind=stand_in.pod,
+    field="pods",
+)
+BUDGETS: Final = Kind(
+    name="PodDisruptionBudget",
+    path="/apis/policy/v1/poddisruptionbudgets",
+    nickname="pdb",
+    namespaced=True,
+    decoder=budget.BUDGET_DECODER,
+    make=budget.budget,
+    field="budgets",
+)
+CLAIMS: Final = Kind(
+    name="PersistentVolumeClaim",
+    path="/api/v1/persistentvolumeclaims",
+    nickname="pvc",
+    namespaced=True,
+    decoder=storage.CLAIM_DECODER,
+    make=storage.claim,
+    field="claims",
+)
+VOLUMES: Final = Kind(
+    name="PersistentVolume",
+    path="/api/v1/persistentvolumes",
+    nickname="pv",
+    decoder=storage.VOLUME_DECODER,
+    make=storage.volume,
+    field="volumes",
+)
+CSI_NODES: Final = Kind(
+    name="CSINode",
+    path="/apis/storage.k8s.io/v1/csinodes",
+    decoder=storage.CSI_NODE_DECODER,
+    make=storage.csi_node,
+    field="csi_nodes",
+)
+KINDS: Final[tuple[Kind[Any, Any], ...]] = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
+"""In the order in which they are listed, nodes first: pods on a node that came later are left out,
+but no node looks empty that is not."""
+BY_NAME: Final[Mapping[str, Kind[Any, Any]]] = {kind.name: kind for kind in KINDS}

@@ -1,0 +1,102 @@
+"""Nodes: from the wire to core.model.node. Faults name the field alone."""
+
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from core.edge.decode.fields import read_quantity, shared
+from core.edge.decode.objects import Amounts, Condition, Meta, Struct
+from core.errors import InvalidInputError
+from core.model.node import Node, Taint
+from core.model.requests import resources
+from core.model.virtual import is_virtual
+
+ATTACHABLE: Final = "attachable-volumes-"
+"""Counts of volumes: no pod requests them by this name."""
+
+
+class TaintObject(Struct):
+    """A taint."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Struct):
+    """A node's spec."""
+
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    taints: list[TaintObject] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Struct):
+    """A node's status."""
+
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    conditions: list[Condition] | None = None
+
+
+class NodeObject(Struct):
+    """A v1 Node, as far as it is read."""
+
+    metadata: Meta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
+
+
+def node(obj: NodeObject) -> Node:
+    """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
+
+    Raises: InvalidInputError with the field.
+    """
+    status, spec, meta = obj.status, obj.spec, obj.metadata
+    conditions = (status.conditions if status else None) or []
+    unreadable = ""
+    try:
+        amounts = _allocatable(obj)
+    except InvalidInputError as fault:
+        amounts, unreadable = {}, str(fault)
+    labels, taints = meta.labels or {}, tuple(map(_taint, (spec and spec.taints) or ()))
+    provider_id = (spec and spec.provider_id) or ""
+    return Node(
+        name=shared(meta.name, "metadata.name"),
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=labels,
+        annotations=meta.annotations or {},
+        taints=taints,
+        unschedulable=bool(spec and spec.unschedulable),
+        allocatable=resources(amounts, pods=amounts.get("pods", 0)),
+        ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
+        unreadable=unreadable,
+        deleting=meta.deletion_timestamp is not None,
+        virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
+    )
+
+
+def _taint(found: TaintObject) -> Taint:
+    return Taint(found.key, found.value or "", found.effect, found.time_added or "")
+
+
+def _allocatable(obj: NodeObject) -> dict[str, int]:
+    """Read what pods may use; without it the capacity counts, as the API server defaults it."""
+    status, field = obj.status, "status.allocatable"
+    found = status.allocatable if status else None
+    if not found and status:
+        found, field = status.capacity, "status.capacity"
+    if not found:
+        problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
+        raise InvalidInputError("status.allocatable", problem)
+    return {
+        intern(name): read_quantity(name, written, f"{field}.{name}")
+        for name, written in found.items()
+        if not name.startswith(ATTACHABLE)
+    }

@@ -1,0 +1,106 @@
+"""A list of one kind, page by page; each page becomes objects at once, because raw ones are large.
+
+All of a page is decoded in one pass; only where that fails is it decoded item by item, to tell the
+one bad object from the rest.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS
+from core.edge.decode.kinds import KINDS, Kind
+from core.edge.heap import growing
+from core.edge.kube.client import Client, strictly
+from core.errors import GarbledError, InvalidInputError
+
+Object_ = TypeVar("Object_")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    token: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct, Generic[Object_]):
+    metadata: _ListMeta
+    items: list[Object_] | None = None
+
+
+class Who(msgspec.Struct, rename="camel"):
+    """The least of an object's metadata, so that hardly anything can be wrong with it."""
+
+    name: str = ""
+    namespace: str | None = None
+    resource_version: str = ""
+
+
+class About(msgspec.Struct):
+    """What any object says of itself; code and message are those of a Status."""
+
+    metadata: Who = msgspec.field(default_factory=Who)
+    code: int = 0
+    message: str = ""
+
+
+ABOUT: Final = msgspec.json.Decoder(About)
+_RAW_PAGE: Final = msgspec.json.Decoder(_Page[msgspec.Raw])
+_PAGES: Final = {kind: kind.within(_Page) for kind in KINDS}
+
+
+@dataclass(slots=True)
+class Listed:
+    """What has been read of a list."""
+
+    objects: list[Any] = field(default_factory=list)
+    """Of the model, or what stands for those that cannot be read."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Of those for which nothing stands, key and why."""
+    version: str = ""
+    token: str | None = None
+    """Of the next page."""
+
+    async def read(
+        self, client: Client, kind: Kind[Any, Any], *, label_selector: str | None = None
+    ) -> None:
+        """Read it all, from the first page on.
+
+        Raises: ApiError and its kin; GarbledError when it is no list.
+        """
+        self.objects.clear()
+        self.refused.clear()
+        self.token = None
+        with growing():
+            while True:
+                asked = client.page(kind, label_selector=label_selector, token=self.token)
+                self.take(kind, await asked)
+                if not self.token:
+                    return
+
+    def take(self, kind: Kind[Any, Any], raw: bytes) -> None:
+        """Add a page. Raises: GarbledError when it is none."""
+        page: _Page[Any]
+        try:
+            page = decoded(_PAGES[kind].decode, raw)
+        except FAULTS:
+            page = strictly(_RAW_PAGE, raw)
+        for item in page.items or ():
+            try:
+                found = kind.taken(item)
+            except InvalidInputError as fault:
+                self.refused.append((kind.key(_who(item)), str(fault)))
+            else:
+                if found is not None:
+                    self.objects.append(found)
+        self.version, self.token = page.metadata.resource_version, page.metadata.token
+
+
+def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
+    if not isinstance(item, msgspec.Raw):
+        return item.metadata
+    try:
+        return strictly(ABOUT, item).metadata
+    except GarbledError:
+        return Who()

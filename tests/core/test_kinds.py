@@ -1,0 +1,97 @@
+"""The table of kinds, and the inventory that dumps, lists and watches fill."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import BUDGETS, CLAIMS, CSI_NODES, KINDS, NODES, PODS, VOLUMES, Kind
+from core.edge.kube.listing import Listed
+from core.model.cluster import DisruptionBudget
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.volumes import Claim, CsiNode, Volume
+from tests.support.fake_api import FakeApi
+from tests.support.following import opened
+
+EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
+    NODES: (Node(name="a", allocatable=Resources()), "a"),
+    PODS: (Pod(namespace="d", name="a"), "d/a"),
+    BUDGETS: (DisruptionBudget(namespace="d", name="a", disruptions_allowed=0), "d/a"),
+    CLAIMS: (Claim(namespace="d", name="a"), "d/a"),
+    VOLUMES: (Volume(name="a"), "a"),
+    CSI_NODES: (CsiNode(name="a"), "a"),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
+
+
+def test_no_two_kinds_share_a_name() -> None:
+    for names in zip(
+        *((k.name, k.path, k.resource, k.short, k.field) for k in KINDS), strict=True
+    ):
+        assert len(set(names)) == len(KINDS)
+
+
+@every_kind
+async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
+    one, key = EXAMPLES[kind]
+    async with FakeApi() as api, opened(api) as client:
+        metadata = {"name": "a", "namespace": "d"} if kind.namespaced else {"name": "a"}
+        api.put(kind.resource, {"metadata": metadata})
+        listed = Listed()
+        await listed.read(client, kind)
+        assert [call.resource for call in api.calls] == [kind.resource]
+    assert [kind.key(found) for found in listed.objects] == [key] == [kind.key(one)]
+    inventory = Inventory()
+    inventory.replaced(kind, listed.objects, listed.refused)
+    assert list(inventory.of(kind)) == [key]
+    inventory.snapshot()()
+
+
+@every_kind
+def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[Any, Any]) -> None:
+    one, key = EXAMPLES[kind]
+    inventory = Inventory()
+    seen = [dict(inventory.versions)]
+
+    def changed() -> bool:
+        seen.append(dict(inventory.versions))
+        assert {of: v for of, v in seen[-1].items() if of is not kind} == {
+            of: v for of, v in seen[-2].items() if of is not kind
+        }
+        return seen[-1] != seen[-2]
+
+    inventory.replaced(kind, [])
+    assert changed()
+    inventory.deleted(kind, key)
+    assert not changed()
+    inventory.changed(kind, one)
+    assert changed()
+    inventory.snapshot()
+    assert not changed()
+    inventory.refused(kind, key, "odd")
+    assert changed()
+    inventory.refused(kind, key, "odder")
+    assert not changed(), "there was nothing to forget"
+    inventory.changed(kind, one)
+    assert changed()
+    inventory.deleted(kind, key)
+    assert changed()
+    assert len({one[kind] for one in seen}) == 6
+
+
+def test_why_objects_cannot_be_read_is_news_once() -> None:
+    inventory, pod = Inventory(), Pod(namespace="d", name="a")
+    odd = replace(pod, unreadable="bad")
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worse")])) == ["bad", "worse"]
+    assert inventory.unreadable[PODS] == {"d/a": "bad", "d/b": "worse"}
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worst")])) == ["worst"]
+    assert list(inventory.changed(PODS, odd)) == []
+    assert list(inventory.refused(PODS, "d/b", "worst")) == []
+    assert list(inventory.refused(PODS, "d/a", "worst")) == ["worst"]
+    inventory.changed(PODS, pod)
+    inventory.deleted(PODS, "d/b")
+    assert inventory.unreadable[PODS] == {}
+    assert list(inventory.changed(PODS, odd)) == ["bad"], "it was well meanwhile"
