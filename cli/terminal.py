@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count, zip_longest
 from textwrap import wrap
 from typing import Final
 
@@ -98,10 +99,8 @@ class Table:
     def _fitted(self, sizes: list[int], width: int) -> list[int]:
         """Make the widest columns of text narrower, one step at a time, to their longest words."""
         floors = [self._floor(number, size) for number, size in enumerate(sizes)]
-        while _width(sizes) > width:
-            able = [number for number, size in enumerate(sizes) if size > floors[number]]
-            if not able:
-                break
+        while _width(sizes) > width and sizes != floors:
+            able = (number for number, size in enumerate(sizes) if size > floors[number])
             sizes[max(able, key=sizes.__getitem__)] -= 1
         return sizes
 
@@ -111,24 +110,15 @@ class Table:
         if number == len(self._headings) - 1:
             return min(size, TEXT_CHARS_MIN)
         cells = (row[number] for row in (self._headings, *self._rows))
-        words = (cell_len(word) for cell in cells for word in cell.split() or [""])
-        return min(size, max(words))
+        return max(cell_len(word) for cell in cells for word in [*cell.split(), ""])
 
     def _row(self, cells: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
-        parts = [
-            [cell] if cell_len(cell) <= size else _wrapped(cell, size)
-            for cell, size in zip(cells, sizes, strict=True)
-        ]
-        for number in range(max(map(len, parts))):
-            line = (
-                self._padded(part[number] if number < len(part) else "", column, sizes[column])
-                for column, part in enumerate(parts)
-            )
-            yield GAP.join(line).rstrip()
+        for line in zip_longest(*map(_wrapped, cells, sizes), fillvalue=""):
+            yield GAP.join(map(self._padded, count(), line, sizes)).rstrip()
 
-    def _padded(self, cell: str, column: int, size: int) -> str:
+    def _padded(self, number: int, cell: str, size: int) -> str:
         room = " " * (size - cell_len(cell))
-        return cell + room if column in self._left else room + cell
+        return cell + room if number in self._left else room + cell
 
 
 def say(out: Console, what: str | Table = "") -> None:
@@ -142,8 +132,9 @@ def _width(sizes: Sequence[int]) -> int:
     return sum(sizes) + len(GAP) * (len(sizes) - 1)
 
 
-def _wrapped(cell: str, size: int) -> list[str]:
-    return wrap(cell, size, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, size: int) -> list[str]:
+    fits = cell_len(text) <= size
+    return [text] if fits else wrap(text, size, break_long_words=False, break_on_hyphens=False)
 
 
 def printable(text: str) -> str:

@@ -35,4 +35,4 @@ def command(trace: str | None, days: int, seed: int, *, wire: bool, output: str)
     """Play two days of a cluster in virtual time, four ways."""
     from cli import playing  # noqa: PLC0415 the simulation and its picture take long
 
-    playing.play(playing.Asked(trace=trace, days=days, seed=seed, wire=wire, picture=output))
+    playing.play(trace, output, days=days, seed=seed, wire=wire)

@@ -1,0 +1,94 @@
+"""The demo's runs side by side, each in a process of its own; Ctrl-C ends them all at once."""
+
+import queue
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from multiprocessing import active_children, get_context, resource_tracker
+from typing import Any, Final
+
+from core.errors import UnavailableError
+from sim import scenario
+from sim.scenario import SCENARIOS, Scenario
+from sim.workload import Workload
+from sim.world import Result
+
+SIDE_BY_SIDE: Final = 2
+"""Runs at a time; each has one thread that works, so two cores are busy."""
+POLL_SECONDS: Final = 0.2
+SPAWN: Final = get_context("spawn")
+ENDED: Final = "one of the demo's processes was ended from outside"
+
+Tell = Callable[[str, int], None]
+"""Takes a run's name and the hours that it has played."""
+
+
+def run_all(load: Workload, *, seed: int, wire: bool, tell: Tell) -> Mapping[str, Result]:
+    """Play all scenarios on one load. Raises: UnavailableError when a process is ended."""
+    with ExitStack() as stack:
+        with _ctrl_c_later():
+            manager = stack.enter_context(SPAWN.Manager())
+            hours = manager.Queue()
+            pool = stack.enter_context(_pool())
+            runs: dict[str, Future[Result]] = {
+                one.name: pool.submit(_play, one, load, seed, wire, hours) for one in SCENARIOS
+            }
+        while not all(one.done() for one in runs.values()):
+            _tell_news(hours, tell)
+        try:
+            return {name: one.result() for name, one in runs.items()}
+        except BrokenProcessPool as fault:
+            raise UnavailableError(ENDED) from fault
+
+
+@contextmanager
+def _pool() -> Iterator[Executor]:
+    """Open a pool of processes; they end at once when what is done with them fails."""
+    others = set(active_children())
+    with ProcessPoolExecutor(SIDE_BY_SIDE, SPAWN, _leave_at_ctrl_c) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for ours in set(active_children()) - others:
+                ours.terminate()  # or the pool would wait for the runs' ends
+            raise
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Hold Ctrl-C back; processes started meanwhile hold it back until they are ready for it."""
+    pressed: list[int] = []
+    resource_tracker.ensure_running()  # its start, at the first process's, lets Ctrl-C through
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # this is what they inherit
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _leave_at_ctrl_c() -> None:
+    """End a run quietly: the process that started it has the last word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _play(one: Scenario, load: Workload, seed: int, wire: bool, hours: Any) -> Result:  # noqa: ANN401, FBT001 sent to another process
+    return scenario.run(
+        one, load, seed=seed, wire=wire, progress=lambda hour: hours.put((one.name, hour))
+    )
+
+
+def _tell_news(hours: Any, tell: Tell) -> None:  # noqa: ANN401 a manager's proxy
+    try:
+        news = hours.get(timeout=POLL_SECONDS)
+    except queue.Empty:
+        return
+    except (EOFError, OSError) as fault:
+        raise UnavailableError(ENDED) from fault
+    tell(*news)
