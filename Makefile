@@ -51,11 +51,12 @@ laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
 
-fix: setup ## format, repair what the linter can, write docs/reasons.md
+fix: setup ## format, repair what the linter can, write docs/reasons.md and docs/life-cycle.md
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
 	mv docs/reasons.md.new docs/reasons.md
+	$(BIN)/python -m tests.support.life_cycle
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

@@ -33,12 +33,15 @@ from core.marks.mark import (
     seconds_of,
 )
 from core.marks.optouts import guarded_by_us
+from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
-from core.model.node import Node
+from core.model.node import Node, Taint
+from core.reason import Blocker
 from core.writes.cleanup import cleanup
 from core.writes.emptiness import busy, occupied
-from core.writes.write import PRESSING, Write, WriteKind, repair
+from core.writes.life_cycle import LAST, TABLE, Act, Event, states
+from core.writes.write import PRESSING, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
@@ -46,9 +49,6 @@ MARKS_A_PASS_MAX: Final = 200
 """About ten milliseconds each; the next pass marks the others."""
 WATCH_SECONDS: Final = 300
 """How long a leader looks on before it ends what another may have written by another clock."""
-REASON: Final = "the cluster can do without it"
-OTHERS_RELEASE: Final = "somebody else took the mark away"
-"""It is a release like any other."""
 GUARD_WHILE_MARKED: Final = "marked"
 """Value of the annotation that says the guard is ours; after a release: until which second."""
 
@@ -115,7 +115,7 @@ class _Maker:
     """What the writes of one pass rest on."""
 
     def __init__(self, cluster: Cluster, plan: Plan, config: Config, moment: _Moment) -> None:
-        self._config = config
+        self._config, self._observe = config, config.mode is Mode.OBSERVE
         self._now, self._owner, self._watch = moment
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
@@ -124,77 +124,93 @@ class _Maker:
         self._busy = busy(cluster, config.hand_over.utilization)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
-        """Return the writes for one Node; none on one that an autoscaler is deleting."""
-        why = why_leaving(node)
-        if why is None:
-            return self._judged(node)
-        return () if being_deleted(node) else self._let_go(node, why)
+        """Return the writes for one Node: of each event that of the first state it concerns."""
+        found = states(node)
+        for event in self._events(node):
+            act = next((TABLE[event][one] for one in found if one in TABLE[event]), None)
+            if act is not None:
+                yield self._write(act, node, self._note(event, node))
+                if event in LAST:
+                    return
 
-    def _judged(self, node: Node) -> Iterable[Write[Node]]:
-        mark = mark_of(node.labels)
-        wanted = node.name in self.order
-        if mark is None:
-            if wanted:
-                yield self._mark(node, Mark.SOFT)
-            # In mode observe a mark is only told: it takes nothing over that a release has left.
-            if not wanted or self._config.mode is Mode.OBSERVE:
-                yield from self._expire(node)
-                yield from self._repair(node)
-        elif self._config.mode is Mode.OBSERVE:
-            yield self._release(node, "mode: observe")
-        elif not wanted:
-            found = (f"{one.code}: {one.message}" for one in self._why.get(node.name, ()))
-            yield self._release(node, "; ".join(found))
-        elif self._overdue(node):
-            yield self._release(node, "it did not empty before its deadline", self._next(node))
-        else:
-            if not self._dated(node):
-                yield self._mark(node, mark)
-            else:
-                yield from self._change(node, mark)
-            yield from _hand_over(node, occupied=node.name in self._occupied)
-            yield from self._repair(node)
+    # What happens
 
-    def _mark(self, node: Node, mark: Mark) -> Write[Node]:
-        since = self._now
-        if mark_of(node.labels) is not None:  # adopt a mark whose details are lost, or no times
-            since = min(marked_since(node, self._config.taint_key) or since, since)
-        details = Details(
-            since=since,
-            deadline=since + self._config.deadline_seconds,
-            owner=self._owner,
-            policy=self._policy,
-            reason=REASON,
-            order=self.order[node.name],
-        )
-        annotations: dict[str, str | None] = {DETAILS_ANNOTATION: encode_details(details)}
-        if _may_guard(node):
-            annotations |= _GUARDED
-        return Write.of(WriteKind.MARK, node, {MARK_LABEL: mark.value}, annotations, REASON)
-
-    def _change(self, node: Node, mark: Mark) -> Iterable[Write[Node]]:
-        """Make a soft mark hard, or a hard one soft again."""
-        age = max(0, self._now - marked_since(node, self._config.taint_key))
-        against = self._watch.against_hard.get(node.name, ())
-        after = self._config.hard_after_seconds
-        wanted = harden.wanted(against, after, age)
-        if wanted is mark or (wanted is Mark.HARD and not self._watch.long(after or 0)):
+    def _events(self, node: Node) -> Iterable[Event]:
+        """Yield what is the case, in the order of Event."""
+        if why_leaving(node) is not None:
+            yield from self._farewell(node)
             return
-        labels = {MARK_LABEL: wanted.value}
-        if wanted is Mark.HARD:
-            yield Write.of(WriteKind.HARDEN, node, labels, {}, f"marked for {age} s")
-        else:
-            why = "; ".join(f"{one.code}: {one.message}" for one in against)
-            yield Write.of(WriteKind.SOFTEN, node, labels, {}, why or "hardAfter: never")
+        goes = node.name in self.order
+        if self._observe:
+            yield Event.OBSERVE
+        if not goes:
+            yield Event.STAYS
+        if self._overdue(node):
+            yield Event.OVERDUE
+        if goes:
+            yield Event.WOULD_GO if self._observe else Event.GOES
+        if self._taints(node) != node.taints:
+            yield Event.TAINTS_WRONG
+        yield from self._left_over(node) if mark_of(node.labels) is None else self._marked(node)
 
-    def _release(self, node: Node, why: str, backoff: Backoff | None = None) -> Write[Node]:
-        annotations: dict[str, str | None] = {DETAILS_ANNOTATION: None}
-        if _may_guard(node):
-            until = str(self._now + self._config.hand_over.guard_seconds)
-            annotations |= {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
-        if backoff is not None:
-            annotations[BACKOFF_ANNOTATION] = str(backoff)
-        return Write.of(WriteKind.RELEASE, node, {MARK_LABEL: None}, annotations, why)
+    def _farewell(self, node: Node) -> Iterable[Event]:
+        """Whoever collects a node that leaves by itself may do so at once.
+
+        If it comes back it is judged like any other.
+        """
+        if being_deleted(node):
+            yield Event.DELETED
+            return
+        if MARK_LABEL in node.labels or self._bared(node):
+            yield Event.LEAVING
+        if self._taints(node) != node.taints:
+            yield Event.TAINTS_WRONG
+
+    def _left_over(self, node: Node) -> Iterable[Event]:
+        """Yield what is to become of what was left on a node without a mark."""
+        if DETAILS_ANNOTATION in node.annotations:
+            yield Event.OTHERS_RELEASE
+        yield from self._end_of_guard(node)
+        backoff, rules = backoff_of(node.annotations), self._config.budgets.backoff
+        if backoff is not None and (
+            self._observe
+            or self._now >= backoff.until + rules.max_seconds
+            or not rules.possible(backoff.until, self._now)
+        ):
+            yield Event.BACKOFF_ENDS
+
+    def _end_of_guard(self, node: Node) -> Iterable[Event]:
+        until = node.annotations.get(GUARD_OURS_ANNOTATION)
+        if until is None:
+            return
+        seconds, end = self._config.hand_over.guard_seconds, seconds_of(until)
+        if not guarded_by_us(node):
+            yield Event.GUARD_GONE
+        elif until == GUARD_WHILE_MARKED:
+            yield Event.GUARD_LEFT
+        elif end is None or end - self._now > seconds:
+            yield Event.GUARD_DISPLACED
+        elif end <= self._now:
+            if self._watch.long(seconds):
+                yield Event.GUARD_ENDS
+        elif node.name in self._busy:
+            yield Event.BUSY
+
+    def _marked(self, node: Node) -> Iterable[Event]:
+        after = self._config.hard_after_seconds
+        if not self._dated(node):
+            yield Event.DETAILS_LOST
+        elif harden.wanted(self._against(node), after, self._age(node)) is Mark.SOFT:
+            yield Event.HARD_REFUSED
+        elif self._watch.long(after or 0):
+            yield Event.HARD_ASKED
+        yield Event.POD_THERE if node.name in self._occupied else Event.EMPTY
+
+    def _against(self, node: Node) -> tuple[Blocker, ...]:
+        return self._watch.against_hard.get(node.name, ())
+
+    def _age(self, node: Node) -> int:
+        return max(0, self._now - marked_since(node, self._config.taint_key))
 
     def _dated(self, node: Node) -> bool:
         """Say whether the times of a mark are such as a leader of about our time has written."""
@@ -206,22 +222,6 @@ class _Maker:
             and details.deadline <= latest + self._config.deadline_seconds
         )
 
-    def _let_go(self, node: Node, why: str) -> Iterable[Write[Node]]:
-        """Take mark and guard off a node that leaves by itself: whoever collects it may at once.
-
-        If it comes back it is judged like any other.
-        """
-        found = cleanup(node, self._config.taint_key)
-        if found is None:
-            return
-        annotations = dict.fromkeys(one for one in found.annotations if one != BACKOFF_ANNOTATION)
-        if found.labels:
-            yield Write.of(WriteKind.RELEASE, node, dict.fromkeys(found.labels), annotations, why)
-        elif annotations:
-            yield Write.of(WriteKind.UNGUARD, node, {}, annotations, why)
-        else:
-            yield from self._repair(node)
-
     def _overdue(self, node: Node) -> bool:
         details = decode_details(node.annotations)
         return (
@@ -230,76 +230,110 @@ class _Maker:
             and self._watch.long(self._config.deadline_seconds)
         )
 
-    def _next(self, node: Node) -> Backoff:
+    # What is written then
+
+    def _note(self, event: Event, node: Node) -> str:
+        match event:
+            case Event.LEAVING:
+                return why_leaving(node) or ""
+            case Event.STAYS:
+                return _told(self._why.get(node.name, ()))
+            case Event.HARD_ASKED:
+                return f"marked for {self._age(node)} s"
+            case Event.HARD_REFUSED:
+                return _told(self._against(node)) or "hardAfter: never"
+            case _:
+                return _SAME.get(event, event).meaning
+
+    def _write(self, act: Act, node: Node, note: str) -> Write[Node]:
+        """Return the write of an act: label, details, guard and back-off, or the taints."""
+        if act is Act.REPAIR:
+            return Write(act.kind, node, {}, note, self._taints(node))
+        annotations: Keys = {}
+        match act:
+            case Act.MARK | Act.DATE:
+                annotations = self._details(node) | _guarded(node, GUARD_WHILE_MARKED)
+            case Act.RELEASE | Act.BACK_OFF:
+                backoff = self._backoff(node) if act is Act.BACK_OFF else {}
+                annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
+            case Act.LET_GO | Act.CLEAR:
+                annotations = self._bared(node)
+            case Act.GUARD:
+                annotations = _guarded(node, GUARD_WHILE_MARKED)
+            case Act.PROLONG:
+                annotations = self._until(node)
+            case Act.HAND_OVER | Act.LIFT:
+                annotations = _lifted(node)
+            case Act.FORGET:
+                annotations = {BACKOFF_ANNOTATION: None}
+            case _:  # the label alone
+                pass
+        return Write.of(act.kind, node, _labels(act.kind, node), annotations, note)
+
+    def _taints(self, node: Node) -> tuple[Taint, ...]:
+        return desired_taints(node, self._config.taint_key)
+
+    def _bared(self, node: Node) -> dict[str, str | None]:
+        """Return what of ours goes with a node that leaves; its back-off outlives that."""
+        found = cleanup(node, self._config.taint_key)
+        gone = found.annotations if found else ()
+        return dict.fromkeys(one for one in gone if one != BACKOFF_ANNOTATION)
+
+    def _details(self, node: Node) -> dict[str, str | None]:
+        """Return the details of a new mark, or of one that has lost them or its times."""
+        since = self._now
+        if mark_of(node.labels) is not None:
+            since = min(marked_since(node, self._config.taint_key) or since, since)
+        details = Details(
+            since=since,
+            deadline=since + self._config.deadline_seconds,
+            owner=self._owner,
+            policy=self._policy,
+            reason=Event.GOES.meaning,
+            order=self.order[node.name],
+        )
+        return {DETAILS_ANNOTATION: encode_details(details)}
+
+    def _until(self, node: Node) -> dict[str, str | None]:
+        return _guarded(node, str(self._now + self._config.hand_over.guard_seconds))
+
+    def _backoff(self, node: Node) -> dict[str, str | None]:
         """Return how long to leave a node alone that has failed once more."""
         before = backoff_of(node.annotations)
         times = min(before.times + 1 if before else 1, TIMES_MAX)
-        return Backoff(times, self._now + self._config.budgets.backoff.seconds(times))
-
-    def _repair(self, node: Node) -> Iterable[Write[Node]]:
-        """Ask for the taint where the webhook has not set it."""
-        write = repair(node, self._config.taint_key, "its taints are not those of its mark")
-        return () if write is None else (write,)
-
-    def _expire(self, node: Node) -> Iterable[Write[Node]]:
-        """Take away what was left on a node without a mark, when its time has come."""
-        if DETAILS_ANNOTATION in node.annotations:
-            yield self._release(node, OTHERS_RELEASE)
-            return
-        yield from self._expire_guard(node)
-        backoff = backoff_of(node.annotations)
-        if backoff is not None:
-            rules = self._config.budgets.backoff
-            ended = self._now >= backoff.until + rules.max_seconds
-            ended = ended or not rules.possible(backoff.until, self._now)
-            if ended or self._config.mode is Mode.OBSERVE:
-                gone = {BACKOFF_ANNOTATION: None}
-                yield Write.of(WriteKind.FORGET, node, {}, gone, "its back-off ended long ago")
-
-    def _expire_guard(self, node: Node) -> Iterable[Write[Node]]:
-        until = node.annotations.get(GUARD_OURS_ANNOTATION)
-        if until is None:
-            return
-        seconds = self._config.hand_over.guard_seconds
-        if until == GUARD_WHILE_MARKED and guarded_by_us(node):
-            later = _GUARDED | {GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield Write.of(WriteKind.GUARD, node, {}, later, OTHERS_RELEASE)
-            return
-        end = seconds_of(until)
-        left = end - self._now if end is not None else None
-        if not guarded_by_us(node):
-            yield _unguard(node, "the guard itself is gone")
-        elif left is None or left > seconds:
-            anew = _GUARDED | {GUARD_OURS_ANNOTATION: str(self._now + seconds)}
-            yield Write.of(WriteKind.GUARD, node, {}, anew, "its end was set by a wrong clock")
-        elif left <= 0:
-            if self._watch.long(seconds):
-                yield _unguard(node, "released long enough ago")
-        elif node.name in self._busy:
-            yield _unguard(node, "released, and above the autoscaler's threshold")
+        until = self._now + self._config.budgets.backoff.seconds(times)
+        return {BACKOFF_ANNOTATION: str(Backoff(times, until))}
 
 
-_GUARDED: Final = {
-    GUARD_ANNOTATION: "true",
-    GUARD_OURS_ANNOTATION: GUARD_WHILE_MARKED,
+_SAME: Final = {
+    Event.WOULD_GO: Event.GOES,
+    Event.DETAILS_LOST: Event.GOES,
+    Event.GUARD_LEFT: Event.OTHERS_RELEASE,
 }
+"""Events of which people are told the same as of others."""
 
 
-def _may_guard(node: Node) -> bool:
-    """Say whether writing the guard takes nothing away that somebody else has written."""
-    return GUARD_ANNOTATION not in node.annotations or guarded_by_us(node)
+def _labels(kind: WriteKind, node: Node) -> Keys:
+    marks: Keys = {
+        WriteKind.MARK: (mark_of(node.labels) or Mark.SOFT).value,
+        WriteKind.HARDEN: Mark.HARD.value,
+        WriteKind.SOFTEN: Mark.SOFT.value,
+        WriteKind.RELEASE: None,
+    }
+    return {MARK_LABEL: marks[kind]} if kind in marks else {}
 
 
-def _hand_over(node: Node, *, occupied: bool) -> Iterable[Write[Node]]:
-    """Lift the guard of an empty node; put it on one that is not."""
-    if occupied and not guarded_by_us(node) and _may_guard(node):
-        yield Write.of(WriteKind.GUARD, node, {}, _GUARDED, "marked, and not empty any more")
-    if not occupied and guarded_by_us(node):
-        yield _unguard(node, "marked and empty: the autoscaler may take it")
+def _guarded(node: Node, until: str) -> dict[str, str | None]:
+    """Return the guard, unless that takes something away that somebody else has written."""
+    if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
+        return {}
+    return {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
 
 
-def _unguard(node: Node, why: str) -> Write[Node]:
-    lifted: dict[str, str | None] = {GUARD_OURS_ANNOTATION: None}
-    if guarded_by_us(node):
-        lifted[GUARD_ANNOTATION] = None
-    return Write.of(WriteKind.UNGUARD, node, {}, lifted, why)
+def _lifted(node: Node) -> dict[str, str | None]:
+    lifted = (GUARD_OURS_ANNOTATION, *((GUARD_ANNOTATION,) if guarded_by_us(node) else ()))
+    return dict.fromkeys(lifted)
+
+
+def _told(blockers: Iterable[Blocker]) -> str:
+    return "; ".join(f"{one.code}: {one.message}" for one in blockers)

@@ -1,0 +1,138 @@
+"""The life of a mark as a table: what stands on a Node, what happens, what is written then.
+
+`docs/life-cycle.md` draws it. A new transition is an entry here and a line in the test's table.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
+from core.marks.mark import Mark, backoff_of, mark_of
+from core.marks.optouts import guarded_by_us
+from core.model.node import Node
+from core.writes.write import WriteKind
+
+
+class State(Enum):
+    """What stands on a Node: one of the first three, and what of the others is beside it."""
+
+    UNMARKED = "unmarked", "it has no mark"
+    SOFT = "soft", "marked: the scheduler is asked to keep pods away"
+    HARD = "hard", "marked: the scheduler is forbidden to place pods there"
+    GUARDED = "guarded", "marked, and kept from the autoscaler until it is empty"
+    HANDED_OVER = "handed over", "marked, and nothing keeps the autoscaler from it"
+    RELEASED = "released", "not marked any more; the guard stays until a second"
+    BACKING_OFF = "backing off", "it did not empty in time, and is left alone for a while"
+    ODD = "odd label", "its mark is none that Ebb writes: it counts as unmarked"
+
+    def __init__(self, title: str, meaning: str) -> None:
+        self.title, self.meaning = title, meaning
+
+
+class Event(Enum):
+    """What plan and cluster say of a Node; in the order in which it is looked at."""
+
+    DELETED = "deleted", "an autoscaler is deleting it"
+    LEAVING = "leaving", "it leaves by itself, and something of ours stands on it"
+    OBSERVE = "observe", "mode: observe"
+    STAYS = "stays", "the plan keeps it"
+    OVERDUE = "overdue", "it did not empty before its deadline"
+    GOES = "goes", "the cluster can do without it"
+    WOULD_GO = "would go", "the same in mode observe: the mark is only told"
+    TAINTS_WRONG = "taints wrong", "its taints are not those of its mark"
+    OTHERS_RELEASE = "others' release", "somebody else took the mark away"
+    GUARD_LEFT = "guard left", "the same, and the details with it"
+    GUARD_GONE = "guard gone", "the guard itself is gone"
+    GUARD_DISPLACED = "guard displaced", "its end was set by a wrong clock"
+    GUARD_ENDS = "guard ends", "released long enough ago"
+    BUSY = "busy", "released, and above the autoscaler's threshold"
+    BACKOFF_ENDS = "back-off ends", "its back-off ended long ago"
+    DETAILS_LOST = "details lost", "nothing says since when it is marked, or a wrong clock does"
+    HARD_ASKED = "hard asked", "it has been marked for `hardAfter`"
+    HARD_REFUSED = "hard refused", "something speaks against a hard mark, or it is not configured"
+    POD_THERE = "pod there", "marked, and not empty any more"
+    EMPTY = "empty", "marked and empty: the autoscaler may take it"
+
+    def __init__(self, title: str, meaning: str) -> None:
+        self.title, self.meaning = title, meaning
+
+
+class Act(Enum):
+    """What is written: of which kind, and the state that it leads to; None: as it was."""
+
+    MARK = "mark", WriteKind.MARK, State.SOFT
+    DATE = "date the mark anew", WriteKind.MARK, None
+    HARDEN = "harden", WriteKind.HARDEN, State.HARD
+    SOFTEN = "soften", WriteKind.SOFTEN, State.SOFT
+    RELEASE = "release", WriteKind.RELEASE, State.RELEASED
+    BACK_OFF = "release and back off", WriteKind.RELEASE, State.BACKING_OFF
+    LET_GO = "take all off", WriteKind.RELEASE, State.UNMARKED
+    CLEAR = "take the rest off", WriteKind.UNGUARD, State.UNMARKED
+    GUARD = "guard", WriteKind.GUARD, State.GUARDED
+    PROLONG = "guard until a new end", WriteKind.GUARD, State.RELEASED
+    HAND_OVER = "hand over", WriteKind.UNGUARD, State.HANDED_OVER
+    LIFT = "lift the guard", WriteKind.UNGUARD, State.UNMARKED
+    FORGET = "forget", WriteKind.FORGET, State.UNMARKED
+    REPAIR = "repair the taints", WriteKind.REPAIR, None
+
+    def __init__(self, title: str, kind: WriteKind, then: State | None) -> None:
+        self.title, self.kind, self.then = title, kind, then
+
+
+TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
+    Event.DELETED: {},
+    Event.LEAVING: {
+        State.ODD: Act.LET_GO,
+        State.UNMARKED: Act.CLEAR,
+        State.SOFT: Act.LET_GO,
+        State.HARD: Act.LET_GO,
+    },
+    Event.OBSERVE: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
+    Event.STAYS: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
+    Event.OVERDUE: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
+    Event.GOES: {State.UNMARKED: Act.MARK},
+    Event.WOULD_GO: {State.UNMARKED: Act.MARK},
+    Event.TAINTS_WRONG: {
+        State.UNMARKED: Act.REPAIR,
+        State.SOFT: Act.REPAIR,
+        State.HARD: Act.REPAIR,
+    },
+    Event.OTHERS_RELEASE: {State.UNMARKED: Act.RELEASE},
+    Event.GUARD_LEFT: {State.RELEASED: Act.PROLONG},
+    Event.GUARD_GONE: {State.RELEASED: Act.LIFT},
+    Event.GUARD_DISPLACED: {State.RELEASED: Act.PROLONG},
+    Event.GUARD_ENDS: {State.RELEASED: Act.LIFT},
+    Event.BUSY: {State.RELEASED: Act.LIFT},
+    Event.BACKOFF_ENDS: {State.BACKING_OFF: Act.FORGET},
+    Event.DETAILS_LOST: {State.SOFT: Act.DATE, State.HARD: Act.DATE},
+    Event.HARD_ASKED: {State.SOFT: Act.HARDEN},
+    Event.HARD_REFUSED: {State.HARD: Act.SOFTEN},
+    Event.POD_THERE: {State.HANDED_OVER: Act.GUARD},
+    Event.EMPTY: {State.GUARDED: Act.HAND_OVER},
+}
+"""What is written in which state; a state that an event does not name is none of its concern."""
+LAST: Final = {
+    Event.LEAVING,
+    Event.OBSERVE,
+    Event.STAYS,
+    Event.OVERDUE,
+    Event.GOES,
+    Event.OTHERS_RELEASE,
+}
+"""If something is written for one of these, nothing more is: it takes the rest along."""
+
+
+def states(node: Node) -> tuple[State, ...]:
+    """Return the states that a Node is in."""
+    mark, found = mark_of(node.labels), list[State]()
+    if mark is None:
+        found += [State.ODD] if MARK_LABEL in node.labels else []
+        found += [State.UNMARKED]
+        found += [State.RELEASED] if GUARD_OURS_ANNOTATION in node.annotations else []
+    else:
+        found += [State.HARD if mark is Mark.HARD else State.SOFT]
+        found += [State.GUARDED] if guarded_by_us(node) else []
+        found += [State.HANDED_OVER] if GUARD_ANNOTATION not in node.annotations else []
+    found += [State.BACKING_OFF] if backoff_of(node.annotations) else []
+    return tuple(found)

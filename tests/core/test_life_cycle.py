@@ -1,0 +1,253 @@
+"""The life of a mark: the whole table, an example of each of its entries, and walks at random."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.capacity.usable import NOTHING, Totals
+from core.config.settings import Config, Mode
+from core.engine.plan import Plan, Removal
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from core.marks.mark import Details, encode_details
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.writes.life_cycle import TABLE, Act, Event, State, states
+from core.writes.nodes import WATCH_SECONDS, Watch, decide
+from core.writes.write import Write, applied, split
+from tests.support.builders import node
+from tests.support.life_cycle import PAGE, page
+
+NOW = 1_767_225_600
+CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, hard_after_seconds=120)
+POD = Pod(namespace="a", name="p", node="n")
+LARGE = replace(POD, requests=Resources(1_000_000, 0, 0, 1))
+OURS = Taint(TAINT_KEY, str(NOW), Effect.PREFER_NO_SCHEDULE)
+GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
+
+DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
+DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+
+GRID = """
+EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED BACKING_OFF ODD
+DELETED         .        .        .        .         .           .        .           .
+LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .           LET_GO
+OBSERVE         .        RELEASE  RELEASE  .         .           .        .           .
+STAYS           .        RELEASE  RELEASE  .         .           .        .           .
+OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .           .
+GOES            MARK     .        .        .         .           .        .           .
+WOULD_GO        MARK     .        .        .         .           .        .           .
+TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .           .
+OTHERS_RELEASE  RELEASE  .        .        .         .           .        .           .
+GUARD_LEFT      .        .        .        .         .           PROLONG  .           .
+GUARD_GONE      .        .        .        .         .           LIFT     .           .
+GUARD_DISPLACED .        .        .        .         .           PROLONG  .           .
+GUARD_ENDS      .        .        .        .         .           LIFT     .           .
+BUSY            .        .        .        .         .           LIFT     .           .
+BACKOFF_ENDS    .        .        .        .         .           .        FORGET      .
+DETAILS_LOST    .        DATE     DATE     .         .           .        .           .
+HARD_ASKED      .        HARDEN   .        .         .           .        .           .
+HARD_REFUSED    .        .        SOFTEN   .         .           .        .           .
+POD_THERE       .        .        .        .         GUARD       .        .           .
+EMPTY           .        .        .        HAND_OVER .           .        .           .
+"""
+"""What is written, for every event in every state; a pair that is missing is a failure."""
+
+
+def expected() -> Mapping[tuple[str, str], str]:
+    head, *rows = (line.split() for line in GRID.strip().splitlines())
+    return {
+        (row[0], state): act for row in rows for state, act in zip(head[1:], row[1:], strict=True)
+    }
+
+
+@pytest.mark.parametrize(("event", "state"), [*product(Event, State)])
+def test_every_pair_of_state_and_event(event: Event, state: State) -> None:
+    act = TABLE[event].get(state)
+    assert expected()[event.name, state.name] == (act.name if act else ".")
+
+
+def test_the_test_names_no_pair_that_there_is_not() -> None:
+    assert set(expected()) == {(event.name, state.name) for event, state in product(Event, State)}
+
+
+def test_the_page_is_drawn_from_the_table() -> None:
+    assert PAGE.read_text("utf-8") == page(), "make fix"
+
+
+@dataclass(frozen=True)
+class World:
+    """A node and all that is said of it; the plan is no more than whether it goes."""
+
+    node: Node
+    goes: bool = False
+    pods: tuple[Pod, ...] = ()
+    config: Config = CONFIG
+    now: int = NOW
+
+    def changed(self, **annotations: str | None) -> "World":
+        merged = {**self.node.annotations, **annotations}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        return replace(self, node=replace(self.node, annotations=kept))
+
+    def tainted(self, *taints: Taint) -> "World":
+        return replace(self, node=replace(self.node, taints=taints))
+
+    def decided(self) -> tuple[Write[Node], ...]:
+        none = Totals(nodes=0, capacity=NOTHING, requests=NOTHING, usable=NOTHING)
+        plan = Plan(
+            policy="ClusterThreshold",
+            usability=None,
+            usability_derived=True,
+            before=none,
+            after=none,
+            reaches=(),
+            removals=(Removal("n", 1, ()),) if self.goes else (),
+            kept=(),
+            pending=(),
+            marked_infeasible=(),
+        )
+        cluster = Cluster.of([self.node], self.pods)
+        watch = Watch(WATCH_SECONDS, {})
+        now = self.now
+        return decide(cluster, plan, self.config, now_seconds=now, owner="me", watch=watch)
+
+    def written(self) -> "World":
+        """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
+        done = self.node
+        for write in split(self.decided(), self.config.mode)[0]:
+            if write.if_as_seen(done) is not None:
+                done = applied(write, done)
+                done = replace(done, taints=desired_taints(done))
+        return replace(self, node=done)
+
+
+def marked(value: str = "soft", **annotations: str) -> World:
+    bare = node("n", labels={MARK_LABEL: value}, annotations=DETAILED | annotations)
+    return World(replace(bare, taints=desired_taints(bare)), goes=True, pods=(POD,))
+
+
+def unmarked(**annotations: str) -> World:
+    return World(node("n", annotations=annotations))
+
+
+QUIET: Mapping[State, World] = {
+    State.UNMARKED: unmarked(),
+    State.SOFT: marked(**GUARDED),
+    State.HARD: replace(marked("hard", **GUARDED), config=replace(CONFIG, hard_after_seconds=60)),
+    State.GUARDED: marked(**GUARDED),
+    State.HANDED_OVER: replace(marked(), pods=()),
+    State.RELEASED: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
+    State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
+    State.ODD: World(node("n", labels={MARK_LABEL: "else"})),
+}
+"""In each state a node of which there is nothing to say."""
+OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
+EXAMPLES: Mapping[Event, Callable[[World], World]] = {
+    Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
+    Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
+    Event.STAYS: lambda one: replace(one, goes=False),
+    Event.OVERDUE: lambda one: replace(one, now=DETAILS.deadline),
+    Event.GOES: lambda one: replace(one, goes=True),
+    Event.WOULD_GO: lambda one: replace(one, goes=True, config=OBSERVE),
+    Event.TAINTS_WRONG: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
+    Event.OTHERS_RELEASE: lambda one: one.changed(**DETAILED),
+    Event.GUARD_LEFT: lambda one: one.changed(**GUARDED),
+    Event.GUARD_GONE: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
+    Event.GUARD_DISPLACED: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
+    Event.GUARD_ENDS: lambda one: replace(one, now=NOW + 60),
+    Event.BUSY: lambda one: replace(one, pods=(LARGE,)),
+    Event.BACKOFF_ENDS: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
+    Event.DETAILS_LOST: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
+    Event.HARD_ASKED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
+    Event.HARD_REFUSED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=None)),
+    Event.POD_THERE: lambda one: replace(one, pods=(POD,)),
+    Event.EMPTY: lambda one: replace(one, pods=()),
+}
+"""How each event comes about that something is written for."""
+
+
+@pytest.mark.parametrize("state", State)
+def test_where_nothing_happens_nothing_is_written(state: State) -> None:
+    assert state in states(QUIET[state].node)
+    assert QUIET[state].decided() == ()
+    assert QUIET[state].tainted(*QUIET[state].node.taints, GOING).decided() == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "state"), [(event, state) for event in Event for state in TABLE[event]]
+)
+def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, state: State) -> None:
+    act = TABLE[event][state]
+    world = EXAMPLES[event](QUIET[state])
+    (write,) = world.decided()
+    assert write.kind is act.kind
+    assert write.taints is None or act is Act.REPAIR
+    after = states(replace(applied(write, world.node), taints=()))
+    assert (act.then or state) in after
+
+
+def later(seconds: int, world: World) -> World:
+    return replace(world, now=world.now + seconds)
+
+
+MEDDLING: Mapping[str, Callable[[World], World]] = {
+    "a mark goes": lambda one: replace(one, node=replace(one.node, labels={})),
+    "an odd mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
+    "a mark comes": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "hard"})),
+    "others guard": lambda one: one.changed(
+        **{GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: None}
+    ),
+    "a back-off": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
+    "it leaves": lambda one: one.tainted(*one.node.taints, STOPPED),
+    "it comes back": lambda one: one.tainted(*(t for t in one.node.taints if t != STOPPED)),
+    "enforce": lambda one: replace(one, config=CONFIG),
+    **{f"{seconds} s pass": partial(later, seconds) for seconds in (10, 120, 3600, 10**6)},
+    **{
+        event.name: change
+        for event, change in EXAMPLES.items()
+        if event not in (Event.OVERDUE, Event.GUARD_ENDS, Event.BACKOFF_ENDS)
+    },
+}
+BESIDE = {
+    State.UNMARKED: {State.RELEASED, State.BACKING_OFF, State.ODD},
+    State.SOFT: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
+    State.HARD: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
+}
+SETTLED_MAX = 4
+"""Passes after which nothing is left to write, whatever has happened."""
+
+
+@given(
+    st.sampled_from(list(QUIET.values())),
+    st.lists(st.sampled_from(list(MEDDLING.values())), max_size=12),
+)
+def test_walks_end_nowhere_that_the_table_does_not_know(
+    world: World, way: list[Callable[[World], World]]
+) -> None:
+    """And each pass does all that there is to do, or is followed by few that do."""
+    for change in way:
+        world = change(world).written()
+        found = {*states(world.node)}
+        (mark,) = found & set(BESIDE)
+        assert found - {mark} <= BESIDE[mark]
+        assert all(any(one in acts for acts in TABLE.values()) for one in found)
+    for _ in range(SETTLED_MAX):
+        world = world.written()
+    assert split(world.decided(), world.config.mode)[0] == []
