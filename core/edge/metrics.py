@@ -166,6 +166,17 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        self._passes()
+
+    def _passes(self) -> None:
+        self.passes = Counter(
+            "ebb_engine_passes_total",
+            "Passes of the engine; one that follows no change is skipped.",
+            ("result",),  # judged | skipped
+            registry=self.registry,
+        )
+        for result in ("judged", "skipped"):
+            self.passes.labels(result)
         self.pass_seconds = Histogram(
             "ebb_engine_pass_duration_seconds",
             "Time of one pass of the engine.",

@@ -8,7 +8,6 @@ from core.config.budgets import Budget
 from core.engine.memory import COOLDOWN, PODS_PENDING, Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
-from core.marks.mark import mark_of
 from core.model.node import Node
 from core.reason import Blocker, Reason
 
@@ -116,7 +115,7 @@ class Brakes:
         """By node: the scopes that it is in, each with the count that it is judged by."""
         standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
         for node in standing:
-            marked = mark_of(node.labels) is not None
+            marked = node.name in survey.marks
             for count in self._counts(node):
                 count.nodes += 1
                 count.marked += marked
@@ -149,7 +148,7 @@ class Brakes:
             if left < scope.budget.min_nodes:
                 message = f"{scope.name} would have {left} nodes, fewer than minNodes"
                 found.append(Blocker(MIN_NODES, f"{message}: {scope.budget.min_nodes}"))
-        if mark_of(node.labels) is None:
+        if node.name not in self._survey.marks:
             if self._zones and (why := self._zones.refusal(node)):
                 found.append(Blocker(ZONE_BALANCE, why))
             if self._pace is not None:
@@ -172,7 +171,7 @@ class Brakes:
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
-        new = mark_of(node.labels) is None
+        new = node.name not in self._survey.marks
         for count in self._counts(node):
             count.gone += 1
             count.marked += new

@@ -12,7 +12,8 @@ from core.capacity.reaches import plain
 from core.engine.waiting import shape
 from core.fit.kinds import NodeKinds
 from core.fit.rules import tolerates
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import Mark
+from core.marks.standing import standing_marks
 from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
@@ -74,9 +75,9 @@ class _Ground(NamedTuple):
     """What the rules that come and go rest on."""
 
     cluster: Cluster
-    taint_key: str
     marked: Sequence[Node]
     """With our taint set aside."""
+    unmarked: Sequence[Node]
 
 
 def refusals(
@@ -86,16 +87,19 @@ def refusals(
 
     *stuck* are pods that wait, and why a hard mark may be what keeps them (core.engine.waiting).
     """
-    marked = [node for node in cluster.nodes if mark_of(node.labels) is not None]
+    marks = standing_marks(cluster.nodes, taint_key)
+    marked = [node for node in cluster.nodes if node.name in marks]
+    unmarked = [node for node in cluster.nodes if node.name not in marks]
     if not marked:
         return {}
     found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
     for name, message, pod in _daemons(cluster, taint_key):
         if name in found:
             found[name].append(Blocker(HARD_DAEMONSET, message, pod))
-    for name, message in _domains_closed(cluster, marked):
+    for name, message in _domains_closed(cluster, marked, unmarked):
         found[name].append(Blocker(HARD_SPREAD, message))
-    ground = _Ground(cluster, taint_key, [without_our_taint(node, taint_key) for node in marked])
+    bare = [without_our_taint(node, taint_key) for node in marked]
+    ground = _Ground(cluster, bare, unmarked)
     for name, message, key in _kept_waiting(ground, stuck):
         found[name].append(Blocker(HARD_WAITING, message, key))
     for name, message, key in _preempting(ground):
@@ -141,7 +145,9 @@ def _daemons(cluster: Cluster, taint_key: str) -> Iterable[tuple[str, str, str]]
             yield pod.node, message, pod.key
 
 
-def _domains_closed(cluster: Cluster, marked: Iterable[Node]) -> Iterable[tuple[str, str]]:
+def _domains_closed(
+    cluster: Cluster, marked: Iterable[Node], unmarked: Sequence[Node]
+) -> Iterable[tuple[str, str]]:
     keys = {
         one.topology_key
         for pod in cluster.pods
@@ -149,7 +155,7 @@ def _domains_closed(cluster: Cluster, marked: Iterable[Node]) -> Iterable[tuple[
         if not one.honor_taints
     }
     for key in sorted(keys):
-        open_domains = _domains(cluster.nodes, key)
+        open_domains = _domains(unmarked, key)
         for node in marked:
             domain = node.labels.get(key)
             if domain is not None and domain not in open_domains:
@@ -157,15 +163,13 @@ def _domains_closed(cluster: Cluster, marked: Iterable[Node]) -> Iterable[tuple[
                 yield node.name, message
 
 
-def _domains(nodes: Iterable[Node], key: str) -> frozenset[str]:
+def _domains(unmarked: Iterable[Node], key: str) -> frozenset[str]:
     """Return the domains that have a node without a mark: those stay open to all pods.
 
     A soft mark counts too: all of a domain's nodes may become hard in one pass.
     """
     return frozenset(
-        node.labels[key]
-        for node in nodes
-        if key in node.labels and mark_of(node.labels) is None and not node.unschedulable
+        node.labels[key] for node in unmarked if key in node.labels and not node.unschedulable
     )
 
 
@@ -208,7 +212,7 @@ def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
     largest = _largest(ground.cluster)
     if not largest:
         return
-    rooms = _rooms(ground.cluster)
+    rooms = _rooms(ground)
     looked_at = list(largest)[: SHAPES_MAX + 1]
     kinds, open_kinds = (
         NodeKinds(nodes, looked_at) for nodes in (ground.marked, [node for node, _ in rooms])
@@ -258,14 +262,13 @@ def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
     }
 
 
-def _rooms(cluster: Cluster) -> list[tuple[Node, Resources]]:
+def _rooms(ground: _Ground) -> list[tuple[Node, Resources]]:
     """Return the nodes without a mark that take pods, and what is free on them."""
-    used = cluster.used()
+    used = ground.cluster.used()
     return [
         (node, node.allocatable - used[node.name])
-        for node in cluster.nodes
-        if mark_of(node.labels) is None
-        and node.ready
+        for node in ground.unmarked
+        if node.ready
         and not (node.unschedulable or node.unreadable or node.virtual or going(node))
     ]
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ from core.config.settings import Config
 from core.engine.harden import Spoken
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
-from core.marks.mark import backoff_of, mark_of, marked_since
+from core.marks.mark import backoff_of
 from core.reason import Blocker, Reason
 
 COOLDOWN: Final = Reason(
@@ -62,8 +61,10 @@ class Memory:
     """Since when pods wait for which there was a place (core.engine.waiting)."""
     spoken: Spoken = field(default_factory=dict)
 
-    def forgetting(self, nodes: AbstractSet[str]) -> "Memory":
+    def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
+        if nodes.isdisjoint(self.candidates):
+            return self
         kept = {name: at for name, at in self.candidates.items() if name not in nodes}
         return replace(self, candidates=kept)
 
@@ -93,13 +94,11 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
-    for node in cluster.nodes:
-        if mark_of(node.labels) is not None:
-            since = min(marked_since(node, config.taint_key), now_seconds)
-            if since > opened:
-                pool = budgets.pool_of(node.labels)
-                reached = survey.reaches_node(node.name)
-                marked[node.name] = Marking(since, pool.name if pool else "", reached)
+    for name, mark in survey.marks.items():
+        since = min(mark.since, now_seconds)
+        if since > opened:
+            pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
+            marked[name] = Marking(since, pool.name if pool else "", survey.reaches_node(name))
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,

@@ -73,6 +73,8 @@ class Plan:
     """Pending pods, packed first; their room is not spare."""
     marked_infeasible: tuple[str, ...]
     """Nodes that carry a mark and can not go any more, by name."""
+    complete: bool = True
+    """Every node was tried: there was time."""
 
 
 def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:

@@ -11,11 +11,11 @@ from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
 from core.engine import harden, waiting
+from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
 from core.engine.plan import Plan, ReachSums
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
-from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 
 
@@ -23,13 +23,34 @@ from core.model.cluster import Cluster
 class Pass:
     """What one pass has found."""
 
+    survey: Survey
+    """What it was judged on; the nodes of a cluster without news may be of another version."""
     memory: Memory
     plan: Plan
     pace: Pace
     against_hard: harden.Against
     """Empty where no mark is to become hard."""
-    watched_seconds: int
-    """Since the first look."""
+    at: int
+    """Unix seconds."""
+    again: int | None
+    """When time alone may change something, unix seconds; None: never."""
+    skipped: bool = False
+    """Nothing had changed since the last one, whose answer this is."""
+
+    @property
+    def watched_seconds(self) -> int:
+        """Return for how long the leader has looked on."""
+        return self.at - (self.at if self.memory.first is None else self.memory.first)
+
+    def holds(self, cluster: Cluster, config: Config, memory: Memory, now_seconds: int) -> bool:
+        """Say whether a pass over this would find the same."""
+        return (
+            memory is self.memory
+            and config is self.survey.config
+            and self.at <= now_seconds
+            and (self.again is None or now_seconds < self.again)
+            and cluster == self.survey.cluster
+        )
 
 
 def step(
@@ -39,11 +60,16 @@ def step(
     now_seconds: int,
     *,
     in_time: InTime = always,
+    last: Pass | None = None,
 ) -> Pass:
     """Judge the cluster as it stands at *now_seconds* (unix), given what has been seen before.
 
-    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`).
+    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`). Where
+    the *last* pass says all that this one would, its answer is given once more.
     """
+    if last is not None and last.holds(cluster, config, memory, now_seconds):
+        seen = looked_again(memory, now_seconds)
+        return replace(last, memory=seen, at=now_seconds, skipped=True)
     survey = Survey(cluster, config, now_seconds)
     candidates = _candidates(survey, memory.candidates, now_seconds)
     seen = replace(remember(memory, survey, now_seconds), candidates=candidates)
@@ -53,18 +79,18 @@ def step(
     )
     found = judge(survey, due=due, pace=held, in_time=in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    seen = replace(seen, placed=placed)
-    against: harden.Against = {}
-    if config.hard_after_seconds is not None:
-        against = against_hard(survey, placed, now_seconds)
-        seen = replace(seen, spoken=harden.remember(seen.spoken, against, now_seconds))
-        against = harden.with_pause(against, seen.spoken, now_seconds)
+    asked = config.hard_after_seconds is not None
+    against = against_hard(survey, placed, now_seconds) if asked else {}
+    spoken = harden.remember(seen.spoken, against, now_seconds)
+    seen = replace(seen, placed=placed, spoken=spoken)
     return Pass(
+        survey=survey,
         memory=seen,
         plan=found,
         pace=held,
-        against_hard=against,
-        watched_seconds=now_seconds - (now_seconds if memory.first is None else memory.first),
+        against_hard=harden.with_pause(against, spoken, now_seconds),
+        at=now_seconds,
+        again=idle_until(seen, survey, held, now_seconds) if found.complete else now_seconds,
     )
 
 
@@ -128,6 +154,7 @@ def judge(
         kept=work.kept(gone),
         pending=pending,
         marked_infeasible=tuple(sorted(work.marked - gone)),
+        complete=not work.out_of_time,
     )
 
 
@@ -164,11 +191,7 @@ def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> 
     account = survey.account()
     policy = survey.policy(account)
     nodes = survey.ground.nodes
-    marked = {
-        number
-        for number, node in enumerate(nodes)
-        if mark_of(node.labels) is not None and node.name not in survey.gone
-    }
+    marked = {survey.ground.ids[name] for name in survey.marks.keys() - survey.gone}
     for number in sorted(marked):
         account.expect(number)
     return {

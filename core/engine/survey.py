@@ -16,6 +16,7 @@ from core.guards.disruption import Facts
 from core.guards.lingering import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
+from core.marks.standing import standing_marks
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.leaving import going
@@ -54,6 +55,8 @@ class Survey:
         """Look; *now_seconds* (unix): None as long as no time is to have passed."""
         self.cluster, self.config = cluster, config
         self.facts = Facts(now_seconds=now_seconds)
+        self.marks = standing_marks(cluster.nodes, config.taint_key)
+        """By name of the node; nobody else reads them in a pass."""
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that are leaving."""
         self.closed = frozenset(_closed(cluster)) | self.gone

@@ -12,7 +12,8 @@ from typing import Final
 
 from core.capacity.reaches import plain
 from core.fit.kinds import NodeKinds
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import Mark
+from core.marks.standing import standing_marks
 from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
@@ -98,7 +99,8 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     Those that can be judged do if some node could hold them; the others if a hard mark may be
     what keeps them waiting.
     """
-    hard = [node for node in cluster.nodes if mark_of(node.labels) is Mark.HARD]
+    marks = standing_marks(cluster.nodes, taint_key)
+    hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.HARD]
     known = Hosts(cluster, [pod for pod in turned if pod.evaluable], taint_key)
     others = {pod.key: _as_judged(pod) for pod in turned if not pod.evaluable and hard}
     behind = Hosts(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)

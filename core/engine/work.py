@@ -15,7 +15,6 @@ from core.engine.brakes import Brakes
 from core.engine.memory import Pace
 from core.engine.plan import Kept, Placement, Removal
 from core.engine.survey import Survey
-from core.marks.mark import mark_of, mark_order
 from core.packing.packer import Attempt
 from core.policies.policy import Order
 from core.reason import Blocker, Reason
@@ -96,13 +95,9 @@ class Work:
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
         self._policy = survey.policy(self.account, lambda node: len(self.packer.on[node]))
-        self.marked = {
-            node.name
-            for node in survey.cluster.nodes
-            if mark_of(node.labels) is not None and node.name not in survey.gone
-        }
+        self.marked = survey.marks.keys() - survey.gone
         self._due, self._in_time = due, in_time
-        self._out_of_time = False
+        self.out_of_time = False
         self._delay_seconds = config.delay_seconds
         self._levels = self._candidates()
         self._gone = 0
@@ -128,7 +123,8 @@ class Work:
         """Return what nodes of one level are tried in the order of."""
         node = self.packer.nodes[node_id]
         if node.name in self.marked:
-            return (*mark_order(node, self.survey.config.taint_key), node.name)
+            mark = self.survey.marks[node.name]
+            return mark.since, mark.order, node.name
         return self._policy.rank(node_id)
 
     def settle(self) -> tuple[Placement, ...]:
@@ -249,8 +245,8 @@ class Work:
         """Say whether the node may be tried; marked ones always, or they would be released."""
         if name in self.marked:
             return True
-        self._out_of_time = self._out_of_time or not self._in_time()
-        return not self._out_of_time
+        self.out_of_time = self.out_of_time or not self._in_time()
+        return not self.out_of_time
 
     def _remove(self, node: int, attempt: Attempt, trial: Trial, order: int) -> Removal:
         removal = Removal(self._name(node), order, self.placements(attempt))

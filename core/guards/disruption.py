@@ -7,7 +7,7 @@ descheduler's DefaultEvictor; the eviction API for what several budgets say abou
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -195,6 +195,16 @@ PREFERS_NO_EVICTION: Final = Reason(
     _LEAVE_IT,
     "the annotation is gone",
 )
+
+
+def turns_at(pod: Pod) -> Iterator[int]:
+    """Yield the unix seconds in which a rule says something else of the pod, by itself."""
+    ties = pod.ties
+    if ties.overdue_seconds is not None:
+        yield ties.overdue_seconds + 1
+    nanos = _duration_nanos(_note(pod, DO_NOT_DISRUPT) or "")
+    if nanos is not None and ties.started_seconds is not None:
+        yield ties.started_seconds + -(-nanos // 10**9)
 
 
 def _prefer_no_eviction(pod: Pod, _: Facts) -> Finding | None:

@@ -129,6 +129,27 @@ async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -
     assert world.marked() == len(NAMES) - 1
 
 
+async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
+    world = World()
+    found = []
+    for seconds in (0, 0, 1, 0, 0):
+        world.clock.seconds += seconds
+        await world.loop.step()
+        passes = (
+            world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": result})
+            for result in ("judged", "skipped")
+        )
+        found.append((*passes, world.marked()))
+    # The delay ends; then the marks that were written are news of a kind that the view lacks.
+    assert found == [(1, 0, 0), (1, 1, 0), (2, 1, 39), (2, 2, 39), (2, 3, 39)]
+    world.hear()
+    await world.loop.step()
+    assert (
+        world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": "judged"})
+        == 3
+    )
+
+
 async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
     world = World()
     hard = {"labels": {MARK_LABEL: "hard"}}

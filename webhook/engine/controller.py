@@ -13,7 +13,7 @@ from core.engine.memory import Memory
 from core.engine.plan import Plan, tightest
 from core.engine.step import Pass, step
 from core.engine.work import always
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -59,7 +59,7 @@ class Controller:
 
     def begin(self) -> None:
         """Lead anew: what was seen before, others may have changed meanwhile."""
-        self._memory = Memory()
+        self._last: Pass | None = None
         self._unmarked: set[str] = set()
         """Nodes whose mark could not be written: their delay starts anew."""
         self.doubts = False
@@ -84,10 +84,11 @@ class Controller:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config = self.config
         unmarked, self._unmarked = self._unmarked, set()
-        before = self._memory.forgetting(unmarked)
-        found = step(cluster, config, before, now_seconds, in_time=in_time)
-        self._memory = found.memory
-        hard = any(mark_of(node.labels) is Mark.HARD for node in cluster.nodes)
+        last = self._last
+        memory = (last.memory if last else Memory()).forgetting(frozenset(unmarked))
+        found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
+        self._last = found
+        hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
         self.doubts = hard and bool(found.memory.placed)
         writes = decide(
             cluster,
@@ -97,7 +98,7 @@ class Controller:
             owner=self._owner,
             watch=Watch(found.watched_seconds, found.against_hard),
         )
-        self._measure(cluster, found.plan)
+        self._measure(found)
         costs = self._scale_in.judge(cluster) if self._scale_in else ()
         return TickReport(config, found, writes, 0, costs)
 
@@ -121,9 +122,12 @@ class Controller:
         writes = softened(nodes, "no pass can be made")
         await self._writers.carry_out(writes, self.config.taint_key, BLIND)
 
-    def _measure(self, cluster: Cluster, plan: Plan) -> None:
-        marked = sum(mark_of(node.labels) is not None for node in cluster.nodes)
-        self._metrics.marked_nodes.set(marked)
+    def _measure(self, found: Pass) -> None:
+        self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
+        if found.skipped:
+            return
+        plan = found.plan
+        self._metrics.marked_nodes.set(len(found.survey.marks))
         self._metrics.removable_nodes.set(len(plan.removals))
         reasons: dict[str, int] = {}
         for kept in plan.kept:

@@ -1,0 +1,52 @@
+"""Until when a pass need not be made again if nothing changes but the time."""
+
+from dataclasses import replace
+
+from core.engine.memory import Memory, Pace
+from core.engine.survey import Survey
+from core.guards.disruption import turns_at
+from core.marks.mark import backoff_of
+from core.model.constraints import UNTIED
+
+
+def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> int | None:
+    """Return the first second in which time alone may change a verdict, or a word of one.
+
+    It is *now_seconds* as long as something is told by how long ago it was, or how long it takes
+    still; None: time alone changes nothing. *memory* has seen the cluster last.
+    """
+    if _is_counting(memory, survey, held, now_seconds):
+        return now_seconds
+    config, budgets = survey.config, survey.config.budgets
+    moments = [since + config.delay_seconds + 1 for since in memory.candidates.values()]
+    moments += (one.since + budgets.window_seconds for one in memory.marked.values())
+    moments += held.backing_off.values()
+    for looks in memory.demand.values():
+        moments += (second + budgets.peak_window_seconds for second, _ in looks[:-1])
+    for pod in survey.cluster.pods:
+        if pod.ties is not UNTIED:
+            moments += turns_at(pod)
+    return min((moment for moment in moments if moment > now_seconds), default=None)
+
+
+def _is_counting(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> bool:
+    """Say whether something counts seconds, or stands on a node from a clock that is ahead."""
+    possible = survey.config.budgets.backoff.possible
+    backoffs = (backoff_of(node.annotations) for node in survey.cluster.nodes)
+    return (
+        bool(held.frozen or memory.placed)
+        or any(at < now_seconds for at, _ in memory.spoken.values())
+        or any(one.since > now_seconds for one in survey.marks.values())
+        or any(one and not possible(one.until, now_seconds) for one in backoffs)
+    )
+
+
+def looked_again(memory: Memory, now_seconds: int) -> Memory:
+    """Return the memory after one more look at the same cluster, in idle time."""
+    return replace(
+        memory,
+        demand={
+            key: (*looks[:-1], (now_seconds, looks[-1][1])) for key, looks in memory.demand.items()
+        },
+        spoken={name: (now_seconds, why) for name, (_, why) in memory.spoken.items()},
+    )

@@ -1,0 +1,211 @@
+"""A pass that knows the last one finds what one finds that does not."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Budgets, Cooldown
+from core.config.settings import Config
+from core.engine.memory import Memory
+from core.engine.step import Pass, step
+from core.marks.keys import BACKOFF_ANNOTATION
+from core.model.cluster import Cluster, DisruptionBudget
+from core.model.constraints import Ties
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support import mixed, mixed_config
+from tests.support.builders import UNLIMITED, node, pod
+
+LOOKS = 12
+SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
+EPOCH = 1_000_000
+AHEAD = CLOCKS_APART_SECONDS_MAX + 100
+"""Of an end that a leader of our time may have written."""
+TIMED = (
+    Ties(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
+    Ties(overdue_seconds=EPOCH + 100),
+)
+
+
+def config(chance: random.Random) -> Config:
+    found = mixed_config.config(chance)
+    timed = replace(
+        found.budgets,
+        window_seconds=chance.choice((5, 100)),
+        peak_window_seconds=chance.choice((0, 30, 300)),
+        cooldown=Cooldown(
+            after_node_add_seconds=chance.choice((0, 50)),
+            after_pending_seconds=chance.choice((0, 50)),
+        ),
+        backoff=Backoff(first_seconds=10, max_seconds=100),
+    )
+    return replace(
+        found,
+        budgets=timed,
+        delay_seconds=chance.choice((0, 15, 100)),
+        hard_after_seconds=chance.choice((None, 0, 30)),
+    )
+
+
+def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
+    """Return the cluster after a few changes of some kind, or the same objects in another one."""
+    nodes, pods = list(was.nodes), list(was.pods)
+    budgets, limits = was.budgets, was.attach_limits
+    match chance.randrange(6):
+        case 0:
+            pods = list(_pods(chance, pods, nodes))
+        case 1:
+            nodes = [_node(chance, one, now) if chance.random() < 0.2 else one for one in nodes]
+        case 2:
+            nodes.append(mixed.node(chance, f"m{chance.randrange(10)}"))
+            nodes = list({one.name: one for one in nodes}.values())
+        case 3:
+            nodes = [one for one in nodes if chance.random() < 0.9]
+        case 4:
+            budgets = (DisruptionBudget(namespace="d", name="b", disruptions_allowed=1),)
+            limits = {one.name: chance.choice(({"ebs": 1}, {})) for one in nodes}
+        case _:
+            pods = [replace(one) for one in pods]
+    return replace(Cluster.of(nodes, pods, budgets), attach_limits=limits)
+
+
+def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator[Pod]:
+    for one in pods:
+        match chance.randrange(30):
+            case 0:
+                continue
+            case 1:
+                yield replace(one, node=chance.choice(nodes).name if nodes else None)
+            case 2:
+                yield replace(one, node=None, unschedulable=chance.random() < 0.5)
+            case 3:
+                yield replace(one, name=f"{one.name}-more", labels={"app": "a"})
+            case 4:
+                yield replace(one, ties=chance.choice(TIMED), terminating=chance.random() < 0.5)
+            case 5:
+                yield mixed.odd(chance, one)
+            case _:
+                yield one
+
+
+def _node(chance: random.Random, one: Node, now: int) -> Node:
+    ends = {BACKOFF_ANNOTATION: f"1 {now + chance.choice((-5, 20, AHEAD + 2))}"}
+    return chance.choice(
+        (
+            mixed.marked(replace(one, labels={}, taints=()), "soft", now + chance.choice((-3, 9))),
+            mixed.marked(replace(one, labels={}, taints=()), "hard", now - 1),
+            replace(one, ready=not one.ready),
+            replace(one, labels={**one.labels, "rank": "7"}),
+            replace(one, annotations={**one.annotations, **ends}),
+            mixed.tainted(one, chance.choice((*mixed.PASSING, *mixed.LEAVING, mixed.GPU))),
+        )
+    )
+
+
+def found(one: Pass) -> tuple[object, ...]:
+    return one.plan, one.pace, one.against_hard, one.memory, one.at
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_pass_that_knows_the_last_one_finds_what_one_finds_that_does_not(seed: int) -> None:
+    chance = random.Random(seed)
+    asked, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
+    warm = cold = step(cluster, asked, Memory(), now)
+    for _ in range(LOOKS):
+        now += chance.choice(SECONDS)
+        if chance.random() < 0.5:
+            cluster = changed(chance, cluster, now)
+        failed = frozenset(one.name for one in cluster.nodes if chance.random() < 0.02)
+        warm = step(cluster, asked, warm.memory.forgetting(failed), now, last=warm)
+        cold = step(cluster, asked, cold.memory.forgetting(failed), now)
+        assert not cold.skipped
+        assert found(warm) == found(cold)
+
+
+def standing(count: int = 3) -> Cluster:
+    return Cluster.of([node(f"n{n}") for n in range(count)], [pod("p", "n0", 500, 500)])
+
+
+def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before() -> None:
+    asked = Config(budgets=UNLIMITED, delay_seconds=600)
+    last = step(standing(), asked, Memory(), 0)
+    assert last.again == 601
+    for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
+        last = step(standing(), asked, last.memory, now, last=last)
+        assert last.skipped is skipped
+        assert bool(last.plan.removals) is (now > 600)
+
+
+def test_a_mark_leaves_the_window_and_a_back_off_becomes_possible_in_their_second() -> None:
+    rules = Backoff(first_seconds=10, max_seconds=100)
+    asked = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
+    made = standing()
+    one = mixed.marked(made.nodes[0], "soft", 100)
+    far = replace(made.nodes[1], annotations={BACKOFF_ANNOTATION: f"1 {200 + AHEAD}"})
+    for cluster, last_second in (
+        (Cluster.of([one, *made.nodes[1:]], made.pods), 159),
+        (Cluster.of([far, made.nodes[0]], made.pods), 199),
+    ):
+        last = step(cluster, asked, Memory(candidates={"n0": 0, "n1": 0, "n2": 0}), 110)
+        before = step(cluster, asked, last.memory, last_second, last=last)
+        after = step(cluster, asked, before.memory, last_second + 1, last=before)
+        assert before.pace == last.pace
+        assert after.pace != last.pace
+
+
+@pytest.mark.parametrize(
+    ("ties", "last_second"), [(TIMED[0], EPOCH + 89), (TIMED[1], EPOCH + 100)]
+)
+def test_what_a_pod_says_for_a_time_is_heard_for_that_time(ties: Ties, last_second: int) -> None:
+    """The node with the pod that stays is tried last, as long as it does."""
+    asked = Config(budgets=UNLIMITED, delay_seconds=0)
+    stays = replace(pod("a", "n0", 500, 500), owner_kind="", ties=ties)
+    if ties is TIMED[0]:
+        stays = replace(stays, owner_kind="ReplicaSet")
+    cluster = Cluster.of(
+        [node("n0"), node("n1")], [stays, replace(stays, name="b", node="n1", ties=Ties())]
+    )
+    cluster = replace(
+        cluster, pods=(cluster.pods[0], replace(cluster.pods[1], owner_kind="ReplicaSet"))
+    )
+    last = step(cluster, asked, Memory(candidates={"n0": 0, "n1": 0}), EPOCH)
+    assert [one.node for one in last.plan.removals] == ["n1"]
+    last = step(cluster, asked, last.memory, last_second, last=last)
+    assert last.skipped
+    last = step(cluster, asked, last.memory, last_second + 1, last=last)
+    assert [one.node for one in last.plan.removals] == ["n0"]
+
+
+def test_a_pass_is_made_after_each_change() -> None:
+    asked = Config(budgets=UNLIMITED)
+    last = step(standing(), asked, Memory(), 0)
+    again = step(standing(4), asked, last.memory, 1, last=last)
+    assert not again.skipped
+    assert not step(standing(4), replace(asked), again.memory, 2, last=again).skipped
+    assert not step(standing(4), asked, again.memory, 0, last=again).skipped
+    failed = again.memory.forgetting(frozenset({"n1"}))
+    assert not step(standing(4), asked, failed, 2, last=again).skipped
+    assert step(standing(4), asked, again.memory, 2, last=again).skipped
+
+
+def test_what_ran_out_of_time_is_tried_again() -> None:
+    asked = Config(budgets=UNLIMITED, delay_seconds=0)
+    first = step(standing(), asked, Memory(), 0)
+    late = step(standing(), asked, first.memory, 1, last=first, in_time=lambda: False)
+    assert not late.plan.removals
+    assert step(standing(), asked, late.memory, 1, last=late).plan.removals
+
+
+def test_while_a_text_counts_the_seconds_passes_are_made() -> None:
+    cooling = Cooldown(after_node_add_seconds=600, after_pending_seconds=600)
+    asked = Config(budgets=Budgets(cooldown=cooling))
+    last = step(standing(), asked, Memory(), 0)
+    last = step(standing(4), asked, last.memory, 10, last=last)
+    for now in (11, 609):
+        last = step(standing(4), asked, last.memory, now, last=last)
+        assert not last.skipped
+    for now, skipped in ((610, False), (611, False), (612, True)):  # n3's delay ends with 610
+        last = step(standing(4), asked, last.memory, now, last=last)
+        assert last.skipped is skipped
