@@ -13,13 +13,14 @@ from core.engine import step
 from core.engine.memory import COOLDOWN, PODS_PENDING, Memory, Pace
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
-from core.marks.keys import BACKOFF_ANNOTATION
+from core.marks.keys import BACKOFF_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
-from core.model.node import Node
+from core.model.constraints import Placing
+from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.reason import Blocker
-from tests.support.builders import MB, UNLIMITED, node, pod
+from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
 NOW = 1000
@@ -244,3 +245,70 @@ def test_demand_is_what_would_be_asked_elsewhere_too() -> None:
 def test_the_defaults_are_gradual() -> None:
     assert Budgets().cluster.max_marked is not None
     assert len(gone(Cluster.of(empties(100), []), Config(budgets=Budgets()), Pace())) == 10
+
+
+def zone_refusals(cluster: Cluster, asked: Config) -> set[str]:
+    plan = step.plan(cluster, asked)
+    return {
+        blocker.message
+        for kept in plan.kept
+        for blocker in kept.blockers
+        if blocker.code == "zone-balance"
+    }
+
+
+def test_each_node_that_goes_counts_in_its_zone() -> None:
+    keep = {"kube-ebb.io/keep": "true"}
+    stays = [replace(one, annotations=keep) for one in in_zones("bb")]
+    cluster, asked = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
+    assert gone(cluster, asked) == ["a0", "a1"]
+    assert zone_refusals(cluster, asked) == {"zone a would have 0 nodes and another zone 2"}
+
+
+def test_zones_are_balanced_within_each_pool() -> None:
+    """And nodes that are in none are balanced among themselves."""
+    pools = tuple(
+        Pool(name=name, node_selector=(("pool", name),), budget=Budget()) for name in "ab"
+    )
+    nodes = [
+        replace(one, labels={**one.labels, "pool": pool})
+        for pool, one in zip("aaabbb", in_zones("xxxyyy"), strict=True)
+    ]
+    cluster = Cluster.of(nodes, [TINY])
+    assert gone(cluster, config(balance_zones=True, pools=pools)) == ["x0", "x1", "x2", "y3", "y4"]
+    assert gone(cluster, config(balance_zones=True)) == ["x0", "y3", "y4", "x1", "x2"]
+
+
+def test_the_narrowest_reach_that_spans_zones_decides() -> None:
+    """A zone may have many nodes, and few of those that these pods can use."""
+    keep, green = {"kube-ebb.io/keep": "true"}, {"green": "true"}
+    some = [replace(one, labels={**one.labels, **green}) for one in in_zones("xxyy")]
+    others = [replace(one, name=f"o{one.name}", annotations=keep) for one in in_zones("xxxxx")]
+    only = pod("only", None, 0, 0, placing=GREEN)
+    asked = config(balance_zones=True)
+    assert gone(Cluster.of([*some, *others], [TINY, only]), asked) == ["x0", "y2", "y3"]
+    assert gone(Cluster.of([*some, *others], [TINY]), asked) == ["x0", "x1"]
+
+
+def test_marks_are_counted_by_pool_and_by_whether_pods_reach_their_nodes() -> None:
+    """The time of a mark is read under the key in use."""
+    asked = replace(config(window_seconds=60, pools=(A,)), taint_key="example.com/ours")
+    only = pod("only", None, 0, 0, placing=Placing(node_selector=(("pool", "a"),)))
+    taint = Taint("example.com/ours", str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
+    nodes = [
+        marked(node("reached", labels={"pool": "a"}), Mark.SOFT, NOW - 59),
+        marked(node("unreached"), Mark.SOFT, NOW - 59),
+        node("too-old", labels={MARK_LABEL: "soft"}, taints=(taint,)),
+        node("rest", labels={"pool": "a"}),
+    ]
+    held = step.step(Cluster.of(nodes, [only]), asked, Memory(), NOW).pace
+    assert held.in_window == {"": 2, "a": 1}
+    assert held.on_unreached == {"": 1}
+
+
+def test_the_peak_is_what_was_asked_for_beyond_now_of_each_resource() -> None:
+    asked = config(peak_window_seconds=60)
+    before = step.step(Cluster.of(empties(3), [pod("p", "n0", 300, 700)]), asked, Memory(), NOW)
+    after = Cluster.of(empties(3), [pod("p", "n0", 100, 200)])
+    held = step.step(after, asked, before.memory, NOW + 1).pace
+    assert held.reserve[""] == Amount(200, 500 * MB)

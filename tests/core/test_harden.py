@@ -1,12 +1,16 @@
 """When a soft mark may become a hard one."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from core.config.settings import Config
 from core.engine import step
 from core.engine.harden import (
+    HARD_DAEMONSET,
+    HARD_PREEMPTION,
+    HARD_SPREAD,
     HARD_WAITING,
     PAUSE_SECONDS,
     SHAPES_MAX,
@@ -195,3 +199,71 @@ def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
     spoken = {"gone": (100, Blocker(HARD_WAITING, "it waits"))}
     assert remember(spoken, {"n": ()}, 101) == {}
     assert with_pause({"n": ()}, spoken, 101) == {"n": ()}
+
+
+def test_each_refusal_says_which_pod_and_why() -> None:
+    """A pod of no DaemonSet before one of a DaemonSet hides nothing."""
+    two = [pod("a", "n0", 10, 10), DAEMON, spread("zone")]
+    assert refusals(Cluster.of(nodes(), two), TAINT_KEY) == {
+        "n0": (
+            Blocker(
+                HARD_DAEMONSET, f"DaemonSet logs does not tolerate the taint {TAINT_KEY}", "d/d"
+            ),
+        ),
+        "n2": (
+            Blocker(HARD_SPREAD, "pods spread over zone would count b, which no pod could enter"),
+        ),
+    }
+    would = "would find no room on unmarked nodes and may preempt"
+    pods = [ranked("p", 100, placing=GREEN, node="green"), ranked("q", 501), ranked("r", 502)]
+    assert refusals(small(*pods), TAINT_KEY) == {
+        "green": (Blocker(HARD_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
+        "small": (Blocker(HARD_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
+    }
+
+
+def test_a_node_is_told_of_one_pod_that_waits_and_taints_of_the_key_in_use_are_set_aside() -> None:
+    taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
+    one = replace(marked(node("n"), Mark.HARD, 1), taints=(taint,))
+    stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
+    found = refusals(Cluster.of([one], []), "example.com/ours", stuck)
+    assert found == {"n": (Blocker(HARD_WAITING, "waits", "d/p"),)}
+
+
+def many(cpu: int) -> list[Pod]:
+    """As many placings as are looked at, each of which every node admits; one pod is large."""
+    placings = [
+        Placing(tolerations=(Toleration(key=f"k{n:03}", operator="Exists"),))
+        for n in range(SHAPES_MAX)
+    ]
+    last = SHAPES_MAX - 1
+    return [
+        ranked(f"p{n:03}", cpu if n == last else 1, placing=placing, node=None)
+        for n, placing in enumerate(placings)
+    ]
+
+
+@pytest.mark.parametrize(("cpu", "against"), [(1, []), (1000, []), (1001, ["green"])])
+def test_as_many_placings_as_are_looked_at_are_all_looked_at(cpu: int, against: list[str]) -> None:
+    assert [name for name, why in refusals(small(*many(cpu)), TAINT_KEY).items() if why] == against
+
+
+@pytest.mark.parametrize(
+    ("changed", "against"),
+    [
+        ({}, []),
+        ({"ready": False}, ["green", "small"]),
+        ({"unschedulable": True}, ["green", "small"]),
+        ({"unreadable": "spec: bad"}, ["green", "small"]),
+        ({"virtual": True}, ["green", "small"]),
+        (
+            {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE),)},
+            ["green", "small"],
+        ),
+    ],
+)
+def test_a_node_that_takes_nothing_is_no_room(changed: dict[str, Any], against: list[str]) -> None:
+    found = small(ranked("p", 100, node=None))
+    nodes = [replace(one, **changed) if one.name == "open" else one for one in found.nodes]
+    told = refusals(Cluster.of(nodes, found.pods), TAINT_KEY)
+    assert [name for name, why in told.items() if why] == against

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from core.marks.mark import (
     backoff_of,
     decode_details,
     encode_details,
+    mark_order,
     marked_since,
     seconds_of,
 )
@@ -162,3 +164,13 @@ def test_every_unmarked_node_scores_above_every_marked_one(
 def test_pack_never_falls_as_a_node_fills(used: int, whole: int) -> None:
     one, more = (score_pack(Resources(u, 0), Resources(whole, whole)) for u in (used, used + 1))
     assert one <= more
+
+
+def test_marks_are_ordered_by_their_time_and_their_place_in_the_plan() -> None:
+    """Without details the taint says when, under the key in use alone."""
+    taint = Taint("example.com/ours", "5", "PreferNoSchedule")
+    bare = node("n", labels={MARK_LABEL: "soft"}, taints=(taint,))
+    assert mark_order(bare, "example.com/ours") == (5, 0)
+    assert mark_order(bare, TAINT_KEY) == (0, 0)
+    details = {DETAILS_ANNOTATION: encode_details(replace(DETAILS, order=3))}
+    assert mark_order(replace(bare, annotations=details), "example.com/ours") == (100, 3)

@@ -1,6 +1,7 @@
 """Pods that wait: whose waiting counts for what."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,8 @@ from core.engine.waiting import (
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
+from core.model.constraints import Placing, VolumeReach
+from core.model.node import Effect, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
@@ -154,3 +157,59 @@ def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> Non
 def test_a_clock_that_was_ahead_is_not_believed() -> None:
     found = cluster(waiting("p"))
     assert look({"d/p": NOW + 3600}, found, {"d/p"}, NOW) == {"d/p": NOW}
+
+
+@pytest.mark.parametrize(
+    ("changed", "holds"),
+    [
+        ({}, True),
+        ({"virtual": True}, False),
+        ({"unreadable": "spec: bad"}, False),
+        ({"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE),)}, False),
+        ({"taints": (Taint(TAINT_KEY, "1", Effect.NO_SCHEDULE),)}, False),
+        ({"taints": (Taint("example.com/ours", "1", Effect.NO_SCHEDULE),)}, True),
+    ],
+)
+def test_what_is_no_machine_or_leaves_holds_nothing(changed: dict[str, Any], holds: bool) -> None:
+    """Of taints the one under the key in use is set aside, and no other."""
+    found = Cluster.of([replace(node("n"), **changed)], [waiting("p")])
+    assert bool(list(hosted(found, "example.com/ours"))) is holds
+
+
+@pytest.mark.parametrize(
+    ("different", "each", "seen"),
+    [(IMPOSSIBLE_MAX - 1, 1, True), (IMPOSSIBLE_MAX - 1, 3, True), (IMPOSSIBLE_MAX, 1, False)],
+)
+def test_so_many_different_pods_that_fit_nowhere_are_looked_at(
+    different: int, each: int, seen: bool
+) -> None:
+    """One that fits between them gives nobody a second chance; those alike are judged once."""
+    flood = [
+        waiting(f"p{shape:03}-{number}", requests=Resources(5000 + shape, MB, 0, 1))
+        for shape in range(different)
+        for number in range(each)
+    ]
+    found = [one.key for one in hosted(cluster(waiting("a"), *flood, waiting("z", 7)), TAINT_KEY)]
+    assert found == (["d/a", "d/z"] if seen else ["d/a"])
+
+
+BEHIND = marked(node("hard", 3000), Mark.HARD, 1)
+FAR = Placing(volumes=(VolumeReach(affinity=()),))
+
+
+@pytest.mark.parametrize(
+    ("one", "urgent"),
+    [
+        (waiting("p", 3000, unsupported=(CLAIM,)), True),
+        (waiting("has-room-elsewhere-alone", 3001, unsupported=(CLAIM,)), False),
+        (waiting("its-volumes-are-not-judged", unsupported=(CLAIM,), placing=FAR), True),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_what_cannot_be_judged_is_urgent_if_it_were_alone_behind_a_hard_mark(
+    one: Pod, urgent: bool
+) -> None:
+    """Whoever else is there may be gone by then: what it asks for is not known anyway."""
+    agent = pod("agent", "hard", 100, 100, daemon=True)
+    found = Cluster.of([BEHIND, node("open", 4000)], [agent, one])
+    assert cannot_wait(found, [one], TAINT_KEY) is urgent

@@ -9,8 +9,9 @@ import pytest
 from core.capacity.usable import NOTHING, Totals
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode
+from core.engine.brakes import MIN_NODES
 from core.engine.memory import Marking, Memory
-from core.engine.plan import Plan, Removal
+from core.engine.plan import Kept, Plan, Removal
 from core.engine.step import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import (
@@ -27,6 +28,8 @@ from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.policies.cluster_threshold import LAST_NODE
+from core.reason import Blocker
 from core.writes.nodes import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
 from core.writes.write import Write, WriteKind
 
@@ -109,7 +112,8 @@ def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
     assert details.order == 1
 
 
-CASES: list[tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]] = [
+Case = tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]
+CASES: list[Case] = [
     ("not wanted, not marked", node(), (POD,), False, None, {}),
     ("marked, full, guarded", marked(**GUARDED), (POD,), True, None, {}),
     ("marked, empty", marked(**GUARDED), (), True, WriteKind.UNGUARD, dict(LIFTED)),
@@ -492,3 +496,77 @@ def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() 
         (WriteKind.GUARD, "b"),
         (WriteKind.REPAIR, "c"),
     ]
+
+
+FORGOTTEN = {BACKOFF_ANNOTATION: f"1 {NOW - 48 * HOUR}"}
+MADE_HARD = "DaemonSet logs does not tolerate the taint"
+
+
+@pytest.mark.parametrize(
+    ("config", "one", "pods", "wanted", "note"),
+    [
+        (CONFIG, node(), (POD,), True, "the cluster can do without it"),
+        (OBSERVE, marked(**GUARDED), (POD,), True, "mode: observe"),
+        (CONFIG, dated(NOW - HOUR, NOW), (POD,), True, "it did not empty before its deadline"),
+        (CONFIG, node(None, DETAILED), (POD,), False, "somebody else took the mark away"),
+        (CONFIG, node(None, GUARDED), (POD,), False, "somebody else took the mark away"),
+        (CONFIG, marked(), (POD,), True, "marked, and not empty any more"),
+        (CONFIG, marked(**GUARDED), (), True, "marked and empty: the autoscaler may take it"),
+        (CONFIG, node(None, {GUARD_OURS_ANNOTATION: LATER}), (), False,
+         "the guard itself is gone"),
+        (CONFIG, node(None, OVER), (POD,), False, "released long enough ago"),
+        (CONFIG, node(None, GUARDED | {GUARD_OURS_ANNOTATION: "x"}), (POD,), False,
+         "its end was set by a wrong clock"),
+        (CONFIG, node(None, LEFT), (replace(POD, requests=Resources(2001, 0, 0, 1)),), False,
+         "released, and above the autoscaler's threshold"),
+        (CONFIG, node(None, FORGOTTEN), (), False, "its back-off ended long ago"),
+        (CONFIG, node(None, None, OURS), (), False, "its taints are not those of its mark"),
+        (HARD, of_mark("soft", OURS), (POD,), True, "marked for 60 s"),
+        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, "hardAfter: never"),
+        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
+         f"hard-daemonset: {MADE_HARD} {TAINT_KEY}; hard-daemonset: {MADE_HARD} {TAINT_KEY}"),
+        (CONFIG, node(MARKED, DETAILED, STOPPED), (), False,
+         "taint node.cloudprovider.kubernetes.io/shutdown says that it is leaving"),
+    ],
+)  # fmt: skip
+def test_people_are_told_why(
+    config: Config, one: Node, pods: tuple[Pod, ...], wanted: bool, note: str
+) -> None:
+    (found,) = decided(config, one, *pods, wanted=wanted)
+    assert found.note == note
+
+
+def test_a_node_that_is_released_names_all_that_speaks_against_it() -> None:
+    blockers = (Blocker(LAST_NODE, "no other"), Blocker(MIN_NODES, "too few", "a/p"))
+    plan = replace(a_plan(False, feasible=False), kept=(Kept("n1", blockers),))
+    (found,) = decide(Cluster.of([marked()], []), plan, CONFIG, now_seconds=NOW, owner="me")
+    assert found.note == "last-node: no other; min-nodes: too few"
+
+
+KEY = "example.com/drain"
+
+
+def of_key(one: Node) -> Node:
+    """Return the node as it would be under another key."""
+    taints = tuple(replace(t, key=KEY) if t.key == TAINT_KEY else t for t in one.taints)
+    return replace(one, taints=taints)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_states_are_the_same_under_another_key(case: Case) -> None:
+    _, one, pods, wanted, kind, annotations = case
+    found = decided(replace(CONFIG, taint_key=KEY), of_key(one), *pods, wanted=wanted)
+    assert [write.kind for write in found] == ([kind] if kind else [])
+    for write in found:
+        assert annotations.items() <= write.annotations.items()
+
+
+def test_times_of_a_taint_under_another_key_are_read_and_no_others() -> None:
+    one = of_key(node(MARKED, GUARDED, OURS))
+    (found,) = decided(replace(CONFIG, taint_key=KEY), one, POD)
+    details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
+    assert details is not None
+    assert details.since == NOW - 60
+    hard = replace(HARD, taint_key=KEY)
+    undated = of_key(node(MARKED, DETAILED | GUARDED, OURS))
+    assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.HARDEN]
