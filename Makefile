@@ -8,7 +8,7 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check e2e e2e-tools chaos days hostile laws fix bench lock clean
+.PHONY: help setup demo check e2e e2e-tools chaos days hostile laws mutate fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at
 
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
+
+mutate: setup ## mutants of engine, marks and writes, for hours; goes on where it was; --again or --report in ARGS
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 fix: setup ## format, repair what the linter can, write docs/reasons.md and docs/life-cycle.md
 	$(BIN)/ruff format .

@@ -3,9 +3,18 @@
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("hostile", max_examples=10_000, deadline=None)
+# A mutant must fail, and need not fail beautifully.
+settings.register_profile(
+    "mutation",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all
 # programs that they start: some tests send it.

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "extender", "webhook", "sim", "cli")
 FUNCTION_LINES_MAX = 50
-NOT_OURS = {"__pycache__", "build", "dist", "out"}
+NOT_OURS = {"__pycache__", "build", "dist", "mutants", "out"}
 WORKPLACE = re.compile(r"(?<![\w.:/~$}*-])/(?:home|root|work|Users|farm)/\w")
 LOCKED = re.compile(
     r"[a-z0-9][a-z0-9.-]*==\S+(?: ; [^\\]+)? \\"  # a package, and its hashes on the next lines
