@@ -6,7 +6,8 @@ from typing import NamedTuple
 class Reason(NamedTuple):
     """What there is to know about a code; {node}, {namespace} and {name} stand for names.
 
-    It stands beside the rule that gives it; core.explain.reasons has the list of all.
+    {key} or {owner} in a fix stands for what the blocker is `about`. A reason stands beside the
+    rule that gives it; core.explain.reasons has the list of all.
     """
 
     code: str
@@ -26,6 +27,8 @@ class Blocker(NamedTuple):
     message: str
     pod: str | None = None
     """namespace/name of the pod that it is about, if it is about one."""
+    about: str = ""
+    """The key of an annotation, label or taint, or the owner, if its fix names one."""
 
     @property
     def code(self) -> str:

@@ -35,8 +35,8 @@ HARD_DAEMONSET: Final = Reason(
     "hard-daemonset",
     "A DaemonSet of the node does not tolerate the taint, so its pod would not come back "
     "there once it ends, or after an update.",
-    "add a toleration for the key in the message to the DaemonSet of pod {name} in "
-    "{namespace}; or leave the mark soft",
+    "add a toleration for {key} to the DaemonSet of pod {name} in {namespace}; or "
+    "leave the mark soft",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
 HARD_SPREAD: Final = Reason(
@@ -95,7 +95,7 @@ def refusals(
     found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
     for name, message, pod in _daemons(cluster, taint_key):
         if name in found:
-            found[name].append(Blocker(HARD_DAEMONSET, message, pod))
+            found[name].append(Blocker(HARD_DAEMONSET, message, pod, taint_key))
     for name, message in _domains_closed(cluster, marked, unmarked):
         found[name].append(Blocker(HARD_SPREAD, message))
     bare = [without_our_taint(node, taint_key) for node in marked]

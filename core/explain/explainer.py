@@ -160,7 +160,8 @@ class Explainer:
             node=home.node if home else None,
             blockers=tuple(blockers),
             nature=tuple(
-                Blocker(code, one.message, key) for code, one in findings(pod, self._survey.facts)
+                Blocker(code, one.message, key, one.about)
+                for code, one in findings(pod, self._survey.facts)
             ),
             home=home,
             place=place,

@@ -4,6 +4,7 @@ Each stands beside the rule that gives it. Here they are gathered, in the order 
 told; docs/reasons.md is written from that.
 """
 
+import shlex
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -66,16 +67,18 @@ def advice(blocker: Blocker, node: str) -> Advice:
     namespace, name = POD_WORDS
     if blocker.pod is not None:
         namespace, _, name = blocker.pod.partition("/")
-    return _filled(blocker.reason, node=node, namespace=namespace, name=name)
+    reason, key, owner = blocker.reason, blocker.about or "KEY", blocker.about or "OWNER"
+    return _filled(reason, node=node, namespace=namespace, name=name, key=key, owner=owner)
 
 
 def in_general(reason: Reason) -> Advice:
-    """Return what to say about no node in particular: NODE, NAMESPACE and NAME stand there."""
-    namespace, name = POD_WORDS
-    return _filled(reason, node=NODE_WORD, namespace=namespace, name=name)
+    """Return what to say about no node in particular: NODE, KEY and such words stand there."""
+    return advice(Blocker(reason, ""), NODE_WORD)
 
 
 def _filled(reason: Reason, **names: str) -> Advice:
+    """Fill names in as a shell takes them for one word: nothing checks those of owners."""
+    names = {field: name and shlex.quote(name) for field, name in names.items()}
     return Advice(reason.meaning, reason.fix.format_map(names), reason.lifted.format_map(names))
 
 

@@ -75,6 +75,8 @@ class Finding(NamedTuple):
 
     verdict: Verdict
     message: str
+    about: str = ""
+    """The owner's name, where the fix names it."""
 
 
 Rule = Callable[[Pod, Facts], Finding | None]
@@ -274,7 +276,7 @@ def _custom_controller(pod: Pod, _: Facts) -> Finding | None:
 OF_STATEFUL_SET: Final = Reason(
     "pod-stateful-set",
     "A StatefulSet keeps its pods: they leave at updates and scale-downs only.",
-    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset NAME",
+    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset {owner}",
     "the pod has been replaced on another node",
 )
 
@@ -282,7 +284,7 @@ OF_STATEFUL_SET: Final = Reason(
 def _stateful_set(pod: Pod, _: Facts) -> Finding | None:
     if pod.owner_kind != STATEFUL_SET:
         return None
-    return Finding(Verdict.STICKY, f"StatefulSet {pod.owner_name} keeps its pods")
+    return Finding(Verdict.STICKY, f"StatefulSet {pod.owner_name} keeps its pods", pod.owner_name)
 
 
 SYSTEM: Final = Reason(
@@ -304,7 +306,7 @@ def _system(pod: Pod, _: Facts) -> Finding | None:
 NOT_SAFE_TO_EVICT: Final = Reason(
     "pod-not-safe-to-evict",
     "Cluster Autoscaler's annotation says that the pod must not be evicted.",
-    f"{_LEAVE_IT}; or take the annotation from its template",
+    f"{_LEAVE_IT}; or take the annotation {SAFE_TO_EVICT} from its template",
     "the pod is gone, or its annotation does not say so any more",
 )
 

@@ -36,7 +36,7 @@ NOT_EVICTED: Final = (Verdict.LEAVING, Verdict.STICKY, Verdict.GUARDED)
 def stickiness(pods: Iterable[Pod], facts: Facts = NO_FACTS) -> list[Blocker]:
     """Return every reason why one of the pods rarely leaves by itself; it blocks nothing."""
     return [
-        Blocker(reason, found.message, pod.key)
+        Blocker(reason, found.message, pod.key, found.about)
         for pod in pods
         for reason, found in findings(pod, facts)
         if found.verdict is Verdict.STICKY
@@ -77,7 +77,7 @@ def eviction_blockers(
     blockers: list[Blocker] = []
     for pod in pods:
         blockers += (
-            Blocker(reason, one.message, pod.key)
+            Blocker(reason, one.message, pod.key, one.about)
             for reason, one in _in_force(findings(pod, facts))
             if one.verdict in NOT_EVICTED
         )

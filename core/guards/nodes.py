@@ -56,14 +56,14 @@ OPTED_OUT: Final = Reason(
     "opted-out",
     "An annotation keeps the node: Ebb's own, Karpenter's, or Cluster Autoscaler's "
     "scale-down-disabled written by somebody else than Ebb.",
-    "kubectl annotate node {node} KEY- (the key is in the message)",
+    "kubectl annotate node {node} {key}-",
     "the annotation is gone",
 )
 
 
-def _kept(node: Node) -> str | None:
+def _kept(node: Node) -> tuple[str, str] | None:
     key = opted_out(node)
-    return f"annotation {key}: {node.annotations[key]!r} keeps it" if key else None
+    return (f"annotation {key}: {node.annotations[key]!r} keeps it", key) if key else None
 
 
 CORDONED: Final = Reason(
@@ -93,16 +93,19 @@ def _not_ready(node: Node) -> str | None:
 CONTROL_PLANE: Final = Reason(
     "control-plane",
     "The node carries a control-plane label, and such nodes never go.",
-    "nothing to do; if it is no control-plane node, remove the label that the message names",
+    "nothing to do; if it is no control-plane node, remove the label: kubectl label "
+    "node {node} {key}-",
     "the label is gone",
 )
 
 
-def _control_plane(node: Node) -> str | None:
+def _control_plane(node: Node) -> tuple[str, str] | None:
     plain = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
     roles = (f"{key}={role}" for key, role in CONTROL_PLANE_ROLES if node.labels.get(key) == role)
     label = next(chain(plain, roles), None)
-    return f"it belongs to the control plane (label {label})" if label else None
+    if label is None:
+        return None
+    return f"it belongs to the control plane (label {label})", label.partition("=")[0]
 
 
 BEING_DELETED: Final = Reason(
@@ -114,7 +117,9 @@ BEING_DELETED: Final = Reason(
     "the node is gone, or the taint has been taken back",
 )
 
-NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], str | None]], ...]] = (
+Found = str | tuple[str, str] | None
+"""Why not, alone or with the key that its fix names."""
+NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Found]], ...]] = (
     (VIRTUAL_NODE, _virtual),
     (BEING_DELETED, why_leaving),
     (OPTED_OUT, _kept),
@@ -130,4 +135,10 @@ REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in N
 def node_blockers(node: Node) -> list[Blocker]:
     """Return every reason that the node itself gives for staying."""
     verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
-    return [Blocker(reason, message) for reason, message in verdicts if message is not None]
+    return [
+        Blocker(reason, found)
+        if isinstance(found, str)
+        else Blocker(reason, found[0], None, found[1])
+        for reason, found in verdicts
+        if found is not None
+    ]

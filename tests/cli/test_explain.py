@@ -369,3 +369,84 @@ class TestReaches:
     ) -> None:
         found = explained(capsys, of(tmp_path, *POOLS), "pod", "shop/a")
         assert {"rule": "virtual-node", "nodes": 1} in found["refusedBy"]
+
+
+class TestFixes:
+    """A fix can be typed as it stands: it names the node, the pod, and the key or owner."""
+
+    @pytest.mark.parametrize(
+        ("changed", "code", "fix"),
+        [
+            (
+                {"annotations": {"kube-ebb.io/keep": "true"}},
+                "opted-out",
+                "kubectl annotate node n kube-ebb.io/keep-",
+            ),
+            (
+                {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+                "opted-out",
+                "kubectl annotate node n karpenter.sh/do-not-disrupt-",
+            ),
+            (
+                {"labels": {"node-role.kubernetes.io/etcd": ""}},
+                "control-plane",
+                "kubectl label node n node-role.kubernetes.io/etcd-",
+            ),
+            (
+                {"labels": {"kubernetes.io/role": "master"}},
+                "control-plane",
+                "kubectl label node n kubernetes.io/role-",
+            ),
+        ],
+    )
+    def test_of_a_node(
+        self,
+        changed: Json,
+        code: str,
+        fix: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        file = of(tmp_path, node("n", metadata={"name": "n", **changed}), node("m"), pod("p", "n"))
+        (told,) = (
+            one for one in explained(capsys, file, "node", "n")["reasons"] if one["code"] == code
+        )
+        assert told["fix"].endswith(fix)
+        assert fix in table(capsys, file, "node", "n")
+
+    def test_of_a_stateful_set(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        owned = pod("db-0", "n")
+        owner = {"kind": "StatefulSet", "name": "db", "controller": True}
+        owned["metadata"]["ownerReferences"] = [owner]
+        file = of(tmp_path, node("n"), node("m"), owned)
+        for what, field in ((("pod", "shop/db-0"), "nature"), (("node", "n"), "emptiesLate")):
+            (told,) = explained(capsys, file, *what)[field]
+            assert told["fix"].endswith("kubectl -n shop rollout restart statefulset db")
+
+    def test_a_name_is_one_word_for_a_shell(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The API takes any text for an owner's name."""
+        owned = pod("db-0", "n")
+        owner = {"kind": "StatefulSet", "name": "x; reboot $(id)", "controller": True}
+        owned["metadata"]["ownerReferences"] = [owner]
+        file = of(tmp_path, node("n"), node("m"), owned)
+        (told,) = explained(capsys, file, "pod", "shop/db-0")["nature"]
+        assert told["fix"].endswith("rollout restart statefulset 'x; reboot $(id)'")
+
+    def test_of_a_daemon_set_that_does_not_tolerate_the_taint(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        owned = pod("logs", "m")
+        owner = {"kind": "DaemonSet", "name": "logs", "controller": True}
+        owned["metadata"]["ownerReferences"] = [owner]
+        config = tmp_path / "ebb.yaml"
+        config.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nhardAfter: 30m\n"
+        )
+        file = of(tmp_path, marked("m"), node("n"), owned)
+        assert main(
+            ["explain", "node", "m", "--from-file", str(file), "--config", str(config)]
+        ) == 0  # fmt: skip
+        told = re.sub(" +", " ", capsys.readouterr().out)
+        assert f"add a toleration for {TAINT_KEY} to the DaemonSet of pod logs in shop;" in told
