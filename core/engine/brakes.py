@@ -1,66 +1,20 @@
-"""What keeps the engine from going on although nodes could go: counted while a plan is made."""
+"""What keeps the engine from going on although nodes could go: counted while a plan is made.
 
-from collections.abc import Iterable
+A brake is a function that says why a node must not go next, or None, and an entry in a list.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.config.budgets import Budget
-from core.engine.memory import COOLDOWN, PODS_PENDING, Pace
+from core.engine.memory import Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
 from core.model.node import Node
 from core.reason import Blocker, Reason
 
 _CLUSTER: Final = "the cluster"
-
-NO_POOL: Final = Reason(
-    "no-pool",
-    "Pools are configured and the node is in none of them; such nodes never go.",
-    "add a pool whose nodeSelector matches the node's labels to `pools`",
-    "a configured pool selects the node",
-)
-MIN_NODES: Final = Reason(
-    "min-nodes",
-    "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
-    "set `minNodes` lower in the configuration, if the minimum is not meant",
-    "the cluster or pool has more nodes than `minNodes`, not counting those that go",
-)
-ZONE_BALANCE: Final = Reason(
-    "zone-balance",
-    "The node's zone would fall behind another zone by more than one node.",
-    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
-    "no zone has more nodes than the node's own, not counting those that go",
-)
-BUDGET_MARKED: Final = Reason(
-    "budget-marked",
-    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
-    "wait for marked nodes to empty and go; or raise `maxMarked`",
-    "fewer nodes are marked than `maxMarked`",
-)
-BUDGET_WINDOW: Final = Reason(
-    "budget-window",
-    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
-    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
-    "fewer marks than `maxInWindow` are younger than `budgets.window`",
-)
-BACKOFF: Final = Reason(
-    "backoff",
-    "The node was marked before and did not empty before its deadline, so it is left alone "
-    "for a time that doubles with each such failure.",
-    "see what kept pods on it: ebb explain node {node}; to try again at once: "
-    "kubectl annotate node {node} kube-ebb.io/backoff-",
-    "the time in its annotation kube-ebb.io/backoff has passed",
-)
-REASONS: Final = (
-    NO_POOL,
-    MIN_NODES,
-    ZONE_BALANCE,
-    BUDGET_MARKED,
-    BUDGET_WINDOW,
-    COOLDOWN,
-    PODS_PENDING,
-    BACKOFF,
-)
 
 
 @dataclass(slots=True)
@@ -97,7 +51,8 @@ class Brakes:
     def __init__(self, survey: Survey, pace: Pace | None) -> None:
         """Count what there is; without a *pace* the lasting limits alone hold."""
         budgets = survey.config.budgets
-        self._budgets, self._pace, self._survey = budgets, pace, survey
+        self._budgets, self._survey = budgets, survey
+        self.pace, self._paced = pace or Pace(), pace is not None
         self._whole = self._scope("", _CLUSTER, budgets.cluster)
         self._pools = {
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
@@ -119,12 +74,11 @@ class Brakes:
             for count in self._counts(node):
                 count.nodes += 1
                 count.marked += marked
-        self._zones = Zones(survey, standing) if budgets.balance_zones else None
+        self.zones = Zones(survey, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
-        pace = self._pace or Pace()
-        window = pace.in_window.get(pool, 0)
-        reached = window - pace.on_unreached.get(pool, 0)
+        window = self.pace.in_window.get(pool, 0)
+        reached = window - self.pace.on_unreached.get(pool, 0)
         return _Scope(name, budget, _Count(in_window=window), _Count(in_window=reached))
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
@@ -140,34 +94,25 @@ class Brakes:
 
     def refusals(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
-        found = []
-        if self._budgets.pools and len(self._scopes[node.name]) == 1:
-            found.append(Blocker(NO_POOL, "it is in none of the configured pools"))
-        for scope, count in self._judging[node.name]:
-            left = count.nodes - count.gone - 1
-            if left < scope.budget.min_nodes:
-                message = f"{scope.name} would have {left} nodes, fewer than minNodes"
-                found.append(Blocker(MIN_NODES, f"{message}: {scope.budget.min_nodes}"))
+        found = self._said(LASTING, node)
         if node.name not in self._survey.marks:
-            if self._zones and (why := self._zones.refusal(node)):
-                found.append(Blocker(ZONE_BALANCE, why))
-            if self._pace is not None:
-                found += self._pace.frozen
-                found += self._spent(node, self._pace)
+            found += self._said(ENTERING, node)
+            if self._paced:
+                found += self._said(PACING, node) + self._said(BUDGETS, node)
         return found
 
-    def _spent(self, node: Node, pace: Pace) -> Iterable[Blocker]:
-        if until := pace.backing_off.get(node.name):
-            message = f"it did not empty in time: it is left alone until {until} (unix seconds)"
-            yield Blocker(BACKOFF, message)
-        for scope, count in self._judging[node.name]:
-            marked, window = scope.budget.max_marked, scope.budget.max_in_window
-            if marked is not None and count.marked >= marked.of(count.nodes):
-                message = f"{scope.name} has {count.marked} marked nodes, maxMarked is {marked}"
-                yield Blocker(BUDGET_MARKED, message)
-            if window is not None and count.in_window >= window.of(count.nodes):
-                message = f"{scope.name} had {count.in_window} marks in the window"
-                yield Blocker(BUDGET_WINDOW, f"{message}, maxInWindow is {window}")
+    def _said(self, rules: "_Rules", node: Node) -> list[Blocker]:
+        of_node = [(reason, rule(self, node)) for reason, rule in rules.of_node]
+        of_scope = [
+            (reason, rule(scope, count))
+            for scope, count in (self._judging[node.name] if rules.of_scope else ())
+            for reason, rule in rules.of_scope
+        ]
+        return [Blocker(reason, why) for reason, why in of_node + of_scope if why is not None]
+
+    def in_no_pool(self, node: Node) -> bool:
+        """Say whether pools are configured and none selects the node."""
+        return bool(self._budgets.pools) and len(self._scopes[node.name]) == 1
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
@@ -176,5 +121,143 @@ class Brakes:
             count.gone += 1
             count.marked += new
             count.in_window += new
-        if self._zones:
-            self._zones.take(node)
+        if self.zones:
+            self.zones.take(node)
+
+
+NO_POOL: Final = Reason(
+    "no-pool",
+    "Pools are configured and the node is in none of them; such nodes never go.",
+    "add a pool whose nodeSelector matches the node's labels to `pools`",
+    "a configured pool selects the node",
+)
+
+
+def _no_pool(brakes: Brakes, node: Node) -> str | None:
+    return "it is in none of the configured pools" if brakes.in_no_pool(node) else None
+
+
+MIN_NODES: Final = Reason(
+    "min-nodes",
+    "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
+    "set `minNodes` lower in the configuration, if the minimum is not meant",
+    "the cluster or pool has more nodes than `minNodes`, not counting those that go",
+)
+
+
+def _min_nodes(scope: _Scope, count: _Count) -> str | None:
+    left, least = count.nodes - count.gone - 1, scope.budget.min_nodes
+    if left >= least:
+        return None
+    return f"{scope.name} would have {left} nodes, fewer than minNodes: {least}"
+
+
+ZONE_BALANCE: Final = Reason(
+    "zone-balance",
+    "The node's zone would fall behind another zone by more than one node.",
+    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
+    "no zone has more nodes than the node's own, not counting those that go",
+)
+
+
+def _zone_balance(brakes: Brakes, node: Node) -> str | None:
+    return brakes.zones.refusal(node) if brakes.zones else None
+
+
+COOLDOWN: Final = Reason(
+    "cooldown",
+    "A node was added a short time ago: while the cluster grows, nothing is marked.",
+    "wait; or set `cooldown.afterNodeAdd` shorter",
+    "no node has been added for `cooldown.afterNodeAdd`",
+)
+
+
+def _cooldown(brakes: Brakes, _: Node) -> str | None:
+    left = brakes.pace.cooling_seconds
+    return f"a node was added: nothing is marked for {left} s more" if left else None
+
+
+PODS_PENDING: Final = Reason(
+    "pods-pending",
+    "A pod turned unschedulable a short time ago that some node would admit: while room is "
+    "short, nothing is marked.",
+    "wait; or set `cooldown.afterPending` shorter",
+    "no pod has turned unschedulable for `cooldown.afterPending`",
+)
+
+
+def _pods_pending(brakes: Brakes, _: Node) -> str | None:
+    left = brakes.pace.pending_seconds
+    return f"a pod turned unschedulable: nothing is marked for {left} s more" if left else None
+
+
+BACKOFF: Final = Reason(
+    "backoff",
+    "The node was marked before and did not empty before its deadline, so it is left alone "
+    "for a time that doubles with each such failure.",
+    "see what kept pods on it: ebb explain node {node}; to try again at once: "
+    "kubectl annotate node {node} kube-ebb.io/backoff-",
+    "the time in its annotation kube-ebb.io/backoff has passed",
+)
+
+
+def _backoff(brakes: Brakes, node: Node) -> str | None:
+    until = brakes.pace.backing_off.get(node.name)
+    if not until:
+        return None
+    return f"it did not empty in time: it is left alone until {until} (unix seconds)"
+
+
+BUDGET_MARKED: Final = Reason(
+    "budget-marked",
+    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
+    "wait for marked nodes to empty and go; or raise `maxMarked`",
+    "fewer nodes are marked than `maxMarked`",
+)
+
+
+def _budget_marked(scope: _Scope, count: _Count) -> str | None:
+    limit = scope.budget.max_marked
+    if limit is None or count.marked < limit.of(count.nodes):
+        return None
+    return f"{scope.name} has {count.marked} marked nodes, maxMarked is {limit}"
+
+
+BUDGET_WINDOW: Final = Reason(
+    "budget-window",
+    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
+    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
+    "fewer marks than `maxInWindow` are younger than `budgets.window`",
+)
+
+
+def _budget_window(scope: _Scope, count: _Count) -> str | None:
+    limit = scope.budget.max_in_window
+    if limit is None or count.in_window < limit.of(count.nodes):
+        return None
+    return f"{scope.name} had {count.in_window} marks in the window, maxInWindow is {limit}"
+
+
+class _Rules(NamedTuple):
+    """Brakes that hold at the same time."""
+
+    of_node: tuple[tuple[Reason, Callable[[Brakes, Node], str | None]], ...] = ()
+    of_scope: tuple[tuple[Reason, Callable[[_Scope, _Count], str | None]], ...] = ()
+    """Asked of the cluster, then of the node's pool."""
+
+
+LASTING: Final = _Rules(((NO_POOL, _no_pool),), ((MIN_NODES, _min_nodes),))
+"""At all times, and for marked nodes too."""
+ENTERING: Final = _Rules(((ZONE_BALANCE, _zone_balance),))
+"""At all times, for nodes without a mark."""
+PACING: Final = _Rules(((COOLDOWN, _cooldown), (PODS_PENDING, _pods_pending), (BACKOFF, _backoff)))
+"""In the running engine, for nodes without a mark."""
+BUDGETS: Final = _Rules(
+    of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
+)
+"""As PACING, and asked after it."""
+REASONS: Final = tuple(
+    reason
+    for rules in (LASTING, ENTERING, BUDGETS, PACING)
+    for reason, _ in (*rules.of_node, *rules.of_scope)
+)

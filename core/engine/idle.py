@@ -34,7 +34,7 @@ def _is_counting(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -
     possible = survey.config.budgets.backoff.possible
     backoffs = (backoff_of(node.annotations) for node in survey.cluster.nodes)
     return (
-        bool(held.frozen or memory.placed)
+        bool(held.cooling_seconds or held.pending_seconds or memory.placed)
         or any(at < now_seconds for at, _ in memory.spoken.values())
         or any(one.since > now_seconds for one in survey.marks.values())
         or any(one and not possible(one.until, now_seconds) for one in backoffs)

@@ -3,29 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from core.capacity.usable import Amount
-from core.config.settings import Config
 from core.engine.harden import Spoken
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of
-from core.reason import Blocker, Reason
-
-COOLDOWN: Final = Reason(
-    "cooldown",
-    "A node was added a short time ago: while the cluster grows, nothing is marked.",
-    "wait; or set `cooldown.afterNodeAdd` shorter",
-    "no node has been added for `cooldown.afterNodeAdd`",
-)
-PODS_PENDING: Final = Reason(
-    "pods-pending",
-    "A pod turned unschedulable a short time ago that some node would admit: while room is "
-    "short, nothing is marked.",
-    "wait; or set `cooldown.afterPending` shorter",
-    "no pod has turned unschedulable for `cooldown.afterPending`",
-)
 
 
 class Marking(NamedTuple):
@@ -73,8 +57,10 @@ class Memory:
 class Pace:
     """What holds back now."""
 
-    frozen: tuple[Blocker, ...] = ()
-    """Why no node is marked at all."""
+    cooling_seconds: int = 0
+    """How long no node is marked any more because one was added."""
+    pending_seconds: int = 0
+    """How long no node is marked any more because a pod turned unschedulable."""
     in_window: Mapping[str, int] = field(default_factory=dict)
     """Marks within the window by pool; "" is the whole cluster."""
     on_unreached: Mapping[str, int] = field(default_factory=dict)
@@ -130,10 +116,12 @@ def _demand(
 def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
     """Return what follows now from what has happened; *memory* has seen the cluster last."""
     marks = memory.marked.values()
-    possible = survey.config.budgets.backoff.possible
+    budgets = survey.config.budgets
+    cooldown, possible = budgets.cooldown, budgets.backoff.possible
     found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
     return Pace(
-        frozen=tuple(_frozen(memory, survey.config, now_seconds)),
+        cooling_seconds=_left(memory.added, cooldown.after_node_add_seconds, now_seconds),
+        pending_seconds=_left(memory.waited, cooldown.after_pending_seconds, now_seconds),
         in_window=_by_pool(marks),
         on_unreached=_by_pool(mark for mark in marks if not mark.reached),
         backing_off={
@@ -158,14 +146,5 @@ def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
     )
 
 
-def _frozen(memory: Memory, config: Config, now_seconds: int) -> Iterable[Blocker]:
-    cooldown = config.budgets.cooldown
-    if memory.added is not None:
-        left = memory.added + cooldown.after_node_add_seconds - now_seconds
-        if left > 0:
-            yield Blocker(COOLDOWN, f"a node was added: nothing is marked for {left} s more")
-    if memory.waited is not None:
-        left = memory.waited + cooldown.after_pending_seconds - now_seconds
-        if left > 0:
-            message = f"a pod turned unschedulable: nothing is marked for {left} s more"
-            yield Blocker(PODS_PENDING, message)
+def _left(since: int | None, seconds: int, now_seconds: int) -> int:
+    return 0 if since is None else max(0, since + seconds - now_seconds)

@@ -10,7 +10,8 @@ from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
-from core.engine.memory import COOLDOWN, PODS_PENDING, Memory, Pace
+from core.engine.brakes import Brakes
+from core.engine.memory import Memory, Pace
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
 from core.marks.keys import BACKOFF_ANNOTATION, MARK_LABEL
@@ -19,7 +20,6 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
-from core.reason import Blocker
 from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
@@ -84,8 +84,8 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
             1,
             "budget-window",
         ),
-        (SIX, {}, Pace(frozen=(Blocker(COOLDOWN, "x"),)), 0, "cooldown"),
-        (SOME_MARKED, {}, Pace(frozen=(Blocker(PODS_PENDING, "x"),)), 2, "pods-pending"),
+        (SIX, {}, Pace(cooling_seconds=1), 0, "cooldown"),
+        (SOME_MARKED, {}, Pace(pending_seconds=1), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
         (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),
@@ -104,6 +104,27 @@ def test_a_limit_stops_the_next_step_and_says_so(
     asked = config(**budgets)
     assert len(gone(cluster, asked, held)) == goes
     assert code in codes(cluster, asked, held)
+
+
+def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
+    spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6)
+    asked = config(cluster=spent, pools=(replace(A, budget=spent),))
+    held = Pace(cooling_seconds=2, pending_seconds=3, backing_off={"n0": 9})
+    brakes = Brakes(Survey(SIX, asked), held)
+    assert [(one.code, one.message) for one in brakes.refusals(SIX.nodes[0])] == [
+        ("min-nodes", "the cluster would have 5 nodes, fewer than minNodes: 6"),
+        ("min-nodes", "pool a would have 5 nodes, fewer than minNodes: 6"),
+        ("cooldown", "a node was added: nothing is marked for 2 s more"),
+        ("pods-pending", "a pod turned unschedulable: nothing is marked for 3 s more"),
+        ("backoff", "it did not empty in time: it is left alone until 9 (unix seconds)"),
+        ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
+        ("budget-window", "the cluster had 0 marks in the window, maxInWindow is 0"),
+        ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
+        ("budget-window", "pool a had 0 marks in the window, maxInWindow is 0"),
+    ]
+    nodes = [marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]]
+    brakes = Brakes(Survey(Cluster.of(nodes, []), asked), held)
+    assert [one.code for one in brakes.refusals(nodes[0])] == ["min-nodes", "min-nodes"]
 
 
 def test_zones_fall_in_step() -> None:
@@ -178,31 +199,31 @@ def test_room_is_left_for_the_largest() -> None:
 def test_a_node_that_was_added_cools_down() -> None:
     asked = config(cooldown=COOL)
     seen = step.step(SIX, asked, Memory(), NOW)
-    assert seen.pace.frozen == ()
+    assert seen.pace.cooling_seconds == 0
     more = Cluster.of([*SIX.nodes, node("new")], [])
     for seconds in (10, 20, 609):
         seen = step.step(more, asked, seen.memory, NOW + seconds)
-        assert [one.code for one in seen.pace.frozen] == ["cooldown"]
-    assert step.step(more, asked, seen.memory, NOW + 610).pace.frozen == ()
+        assert seen.pace.cooling_seconds == 610 - seconds
+    assert step.step(more, asked, seen.memory, NOW + 610).pace.cooling_seconds == 0
 
 
 @pytest.mark.parametrize(
-    ("waits", "frozen"),
+    ("waits", "seconds"),
     [
-        (pod("p", None, 100, 100), ["pods-pending"]),
-        (pod("p", None, 9000, 100), []),  # no node could ever take it
-        (pod("p", "n1", 100, 100), []),
+        (pod("p", None, 100, 100), 1),
+        (pod("p", None, 9000, 100), 0),  # no node could ever take it
+        (pod("p", "n1", 100, 100), 0),
     ],
 )
-def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, frozen: list[str]) -> None:
+def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, seconds: int) -> None:
     asked = config(cooldown=COOL)
     hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
     seen = step.step(cluster, asked, Memory(), NOW)
     seen = step.step(cluster, asked, seen.memory, NOW + 299)
-    assert [one.code for one in seen.pace.frozen] == frozen
+    assert seen.pace.pending_seconds == seconds
     # A mark is not what it waits for.
-    assert step.step(cluster, asked, seen.memory, NOW + 300).pace.frozen == ()
+    assert step.step(cluster, asked, seen.memory, NOW + 300).pace.pending_seconds == 0
 
 
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:

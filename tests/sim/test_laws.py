@@ -115,7 +115,7 @@ def test_no_plan_exceeds_a_threshold_or_a_budget(
         replay.check_counts(one)
         replay.check_sums(one, removal.placements)
         if one in replay.new:
-            assert held.frozen == ()
+            assert held.cooling_seconds == held.pending_seconds == 0
             assert one.name not in held.backing_off
 
 

@@ -9,8 +9,7 @@ from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.engine.memory import COOLDOWN, Pace
-from core.reason import Blocker
+from core.engine.memory import Pace
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 
@@ -81,9 +80,8 @@ def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
     """Return what holds back at a moment, *keys* are those of reaches; None: nothing."""
     if chance.random() < 0.6:
         return None
-    cooldown = Blocker(COOLDOWN, "a node was added")
     return Pace(
-        frozen=(cooldown,) if chance.random() < 0.1 else (),
+        cooling_seconds=9 if chance.random() < 0.1 else 0,
         in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
         backing_off=chance.choice(({}, {"n00": 7})),
         reserve={key: chance.choice(RESERVES) for key in ("", *keys)},

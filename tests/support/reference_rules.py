@@ -215,7 +215,7 @@ class Counts:
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"
     ) -> bool:
         """Say whether it must wait for its turn."""
-        if pace.frozen or node.name in pace.backing_off:
+        if pace.cooling_seconds or pace.pending_seconds or node.name in pace.backing_off:
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])

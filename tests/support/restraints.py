@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
-from core.engine.memory import COOLDOWN, Pace
-from core.reason import Blocker
+from core.engine.memory import Pace
 from tests.support.builders import MB, UNLIMITED
 
 LIMITS = st.sampled_from((None, Limit(1), Limit(3), Limit(None, Fraction(1, 2))))
@@ -27,7 +26,7 @@ BUDGETS = st.one_of(st.just(UNLIMITED), st.just(Budgets()), LIMITED)
 RESERVES = st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB)))
 PACE = st.builds(
     Pace,
-    frozen=st.sampled_from(((), (), (), (Blocker(COOLDOWN, "a node was added"),))),
+    cooling_seconds=st.sampled_from((0, 0, 0, 9)),
     in_window=st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers(0, 2)}),
     backing_off=st.sampled_from(({}, {}, {"n00": 7, "n01": 9})),
     reserve=st.fixed_dictionaries(
