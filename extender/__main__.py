@@ -12,10 +12,10 @@ from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
-from core.edge.metrics import Metrics
 from core.edge.serving import Serving
 from core.marks.keys import MARK_LABEL
 from extender.app import make_app
+from extender.metrics import Metrics
 from extender.view import View
 
 

@@ -5,9 +5,9 @@ from aiohttp import web
 from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
-from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from extender import wire
+from extender.metrics import Metrics
 from extender.view import View
 
 

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from core.config.settings import Config
 from core.edge.decode.kinds import NODES, PODS
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
@@ -18,6 +17,7 @@ from extender import wire
 from extender.view import View
 from sim.cluster import State
 from webhook.engine.controller import Controller
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 

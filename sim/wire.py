@@ -19,15 +19,16 @@ from core.config.settings import Config
 from core.edge import http as bones
 from core.edge import tls
 from core.edge.clock import SystemClock
-from core.edge.metrics import Metrics
 from core.edge.serving import serving, trusting
 from core.errors import UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from extender import wire
 from extender.app import make_app as extender_app
+from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from webhook.admission.app import make_app as webhook_app
+from webhook.metrics import Metrics as WebhookMetrics
 
 LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
@@ -51,12 +52,13 @@ class OverTheWire:
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
-        metrics = Metrics()
         self._extender = bones.Server(
-            extender_app(view, _StoppedClock(), metrics, bones.Health()), ANY_PORT
+            extender_app(view, _StoppedClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
-            webhook_app(metrics, bones.Health(), config.taint_key), ANY_PORT, serving(pair)
+            webhook_app(WebhookMetrics(), bones.Health(), config.taint_key),
+            ANY_PORT,
+            serving(pair),
         )
         self._trust = trusting(pair.ca)
         self._loop = asyncio.new_event_loop()

@@ -23,7 +23,6 @@ from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.edge.serving import Serving
 from webhook import names
 from webhook.admission.app import make_app
@@ -34,6 +33,7 @@ from webhook.engine.loop import Loop
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.settings import Settings
 from webhook.engine.taint_keys import TaintKeys
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 SWITCH_SECONDS: Final = 0.0005
@@ -76,7 +76,7 @@ class _Webhook:
             timing,
             jitter=random.random,
         )
-        self._events = Events(client, self._clock, self._metrics, name)
+        self._events = Events(client, self._clock, self._metrics.lost_events.inc, name)
         self._controller = Controller(
             config,
             objects.nodes(client),

@@ -17,11 +17,11 @@ from aiohttp import web
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES
-from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
+from extender.metrics import Metrics
 from extender.scores import score_marked
 from extender.view import View
 from tests.bench import serving

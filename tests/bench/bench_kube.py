@@ -24,7 +24,7 @@ from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import Handler, _Follower, follow
-from core.edge.metrics import Metrics
+from extender.metrics import Metrics
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
 

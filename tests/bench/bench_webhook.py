@@ -17,11 +17,11 @@ import orjson
 from aiohttp import web
 
 from core.edge import http, tls
-from core.edge.metrics import Metrics
 from core.edge.serving import trusting
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from webhook.admission.app import MUTATE_PATH, make_app
+from webhook.metrics import Metrics
 
 TURNS = 5
 CALLS = 400

@@ -15,13 +15,13 @@ from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
-from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Details, encode_details
 from core.model.node import Node
 from extender import wire
 from extender.app import make_app
+from extender.metrics import Metrics
 from extender.view import NEUTRAL, View
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock

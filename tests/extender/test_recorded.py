@@ -9,11 +9,11 @@ import pytest
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES
-from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
+from extender.metrics import Metrics
 from extender.view import View
 from tests.support.builders import node
 from tests.support.clock import FakeClock

@@ -12,7 +12,6 @@ from core.edge.decode.kinds import BY_NAME, KINDS
 from core.edge.kube.listing import Listed
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import _Follower
-from core.edge.metrics import Metrics
 from core.engine import step
 from core.engine.plan import Plan
 from core.errors import GarbledError
@@ -20,6 +19,7 @@ from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 CONFIG = Config(

@@ -13,7 +13,7 @@ from aiohttp import web
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
 from core.edge.limits import Limits
-from core.edge.metrics import Metrics
+from webhook.metrics import Metrics
 
 PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
 PATIENCE_SECONDS = 20.0

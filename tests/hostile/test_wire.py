@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from core.config.programs import ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES
-from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app as make_extender
+from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from tests.hostile.mutations import (
     BYTES,
@@ -46,6 +46,7 @@ from tests.support.builders import node
 from tests.support.clock import FakeClock
 from webhook.admission.app import MUTATE_PATH, REVIEW_BYTES_MAX
 from webhook.admission.app import make_app as make_webhook
+from webhook.metrics import Metrics
 
 FOLDER = Path(__file__).parents[1]
 REVIEWS = [json.loads(path.read_bytes())
@@ -121,7 +122,7 @@ def extender() -> Iterator[Front]:
     view.news.alive(NODES, 0.0)
     marks = enumerate(Mark)
     view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])
-    app = make_extender(view, FakeClock(), Metrics(), bones.Health())
+    app = make_extender(view, FakeClock(), ExtenderMetrics(), bones.Health())
     with Front(app, "/prioritize") as front:
         yield front
 

@@ -8,9 +8,9 @@ from core.edge import files
 from core.edge.clock import SystemClock
 from core.edge.http import Health
 from core.edge.http import make_app as make_bones
-from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from extender.app import make_app as make_extender
+from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from tests.manifests.kustomize import (
     COMPONENTS,
@@ -26,6 +26,7 @@ from tests.manifests.kustomize import (
 from webhook import names
 from webhook.admission.app import MUTATE_PATH
 from webhook.admission.wire import API_VERSION, KUBELETS
+from webhook.metrics import Metrics
 
 EVERYTHING = ("", *COMPONENTS, *EXAMPLES)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -193,7 +194,7 @@ def test_the_extenders_port_and_paths() -> None:
 
 
 def extender_routes() -> set[str]:
-    app = make_extender(View(Config().extender), SystemClock(), Metrics(), Health())
+    app = make_extender(View(Config().extender), SystemClock(), ExtenderMetrics(), Health())
     return {resource.canonical for resource in app.router.resources()}
 
 

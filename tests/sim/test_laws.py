@@ -15,7 +15,6 @@ from core.config.programs import ExtenderConfig, ScoreMode
 from core.config.settings import Config, HandOver, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
-from core.edge.metrics import Metrics
 from core.engine import step
 from core.engine.memory import Pace
 from core.engine.zones import ZONE_LABEL
@@ -39,6 +38,7 @@ from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
 from webhook.engine.controller import Controller, TickReport
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.metrics import Metrics
 from core.marks.keys import KEEP_ANNOTATION
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
@@ -19,6 +18,7 @@ from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, leaving
 from tests.support.standing import Standing
 from webhook.engine.controller import Controller
+from webhook.metrics import Metrics
 
 GPU = Taint("gpu", "true", "NoSchedule")
 NOW = 100

@@ -9,11 +9,11 @@ import pytest
 
 from core.edge import http, tls
 from core.edge.clock import SystemClock
-from core.edge.metrics import Metrics
 from core.edge.serving import Serving, serving, trusting
 from core.errors import InvalidInputError
 from tests.support.admission import patch_of
 from webhook.admission.app import make_app
+from webhook.metrics import Metrics
 
 MESSAGES = Path(__file__).parent / "messages"
 NOW = SystemClock().unix_seconds()

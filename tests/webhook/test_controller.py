@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.metrics import Metrics
 from core.engine.plan import REACHES_SHOWN
 from core.marks.keys import (
     DETAILS_ANNOTATION,
@@ -24,6 +23,7 @@ from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 from webhook.engine.controller import Controller, TickReport
+from webhook.metrics import Metrics
 
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600

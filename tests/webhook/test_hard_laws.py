@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.metrics import Metrics
 from core.fit.rules import refusal
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import without_our_taint
@@ -22,6 +21,7 @@ from tests.support.builders import UNLIMITED, node, pod
 from tests.support.standing import Standing
 from tests.support.strategies import clusters
 from webhook.engine.controller import Controller
+from webhook.metrics import Metrics
 
 WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 

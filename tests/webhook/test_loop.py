@@ -11,7 +11,6 @@ import pytest
 from core.config.programs import WebhookConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.kinds import KINDS, NODES, PODS
-from core.edge.metrics import Metrics
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
@@ -32,6 +31,7 @@ from webhook.engine.loop import (
     Loop,
 )
 from webhook.engine.writers import WRITERS_MAX
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 NAMES = [f"n{number:02}" for number in range(40)]

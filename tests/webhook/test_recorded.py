@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from core.edge import http
-from core.edge.metrics import Metrics
 from core.marks.keys import TAINT_KEY
 from tests.support.admission import apply_json_patch, patch_of
 from webhook.admission.app import MUTATE_PATH, make_app
+from webhook.metrics import Metrics
 
 MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
             for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip

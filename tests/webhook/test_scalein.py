@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
-from core.edge.metrics import Metrics
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
 from core.model.cluster import Cluster
@@ -18,6 +17,7 @@ from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
 from webhook.engine.controller import Controller
 from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
+from webhook.metrics import Metrics
 
 NOW = 1_767_225_600
 

@@ -7,7 +7,7 @@ import pytest
 
 from core.config.settings import Config, Mode
 from core.edge.changes import on_change
-from core.edge.metrics import Metrics
+from core.edge.kube.stores.events import EventType
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -15,6 +15,7 @@ from tests.support.admission import NodeApi
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
 from webhook.engine.settings import ACCEPTED, REFUSED, Settings
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
@@ -29,14 +30,14 @@ class Running:
         self.view = ClusterView()
         self.view.nodes["n"] = Node(name="n", allocatable=Resources(1000, 2**30, 0, 10))
         self.controller = Controller(Config(), NodeApi(), owner="me", metrics=self.metrics)
-        self.told: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str, EventType]] = []
         self.settings = Settings(
             str(path),
             self.controller,
             self.view,
             self.clock,
             self.metrics,
-            lambda reason, note: self.told.append((reason, note)),
+            lambda *event: self.told.append(event),
         )
 
     def good(self) -> float | None:
@@ -52,7 +53,7 @@ async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) ->
     running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
     await running.settings.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, delay_seconds=5)
-    assert [reason for reason, _ in running.told] == [ACCEPTED]
+    assert [(reason, of) for reason, _, of in running.told] == [(ACCEPTED, EventType.NORMAL)]
     assert running.view.urgent.is_set()
     assert running.good() == 1
 
@@ -71,8 +72,8 @@ async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str
     running.path.write_text(HEAD + text)
     await running.settings.reload()
     assert running.controller.config == Config()
-    ((reason, note),) = running.told
-    assert reason == REFUSED
+    ((reason, note, of),) = running.told
+    assert (reason, of) == (REFUSED, EventType.WARNING)
     assert says in note
     assert "\n" not in note
     assert running.good() == 0
@@ -95,7 +96,11 @@ async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Ru
     await running.settings.reload()
     assert running.controller.config == Config()
     assert running.told == [
-        (REFUSED, f"{running.path}: no plan can be made with it: ZeroDivisionError")
+        (
+            REFUSED,
+            f"{running.path}: no plan can be made with it: ZeroDivisionError",
+            EventType.WARNING,
+        )
     ]
     assert running.good() == 0
     running.view.pods.clear()

@@ -19,13 +19,13 @@ from core.edge.decode.kinds import (
     Kind,
 )
 from core.edge.kube.news import Feed
-from core.edge.metrics import Metrics
 from core.guards.pods import pod_blockers
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from core.edge.kube.stores.objects import TRIES_MAX
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -29,6 +28,7 @@ from webhook.engine.writers import (
     Sight,
     Writers,
 )
+from webhook.metrics import Metrics
 
 NAMES = [f"n{number:03}" for number in range(100)]
 DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]

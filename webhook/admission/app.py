@@ -6,10 +6,10 @@ from aiohttp import web
 
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
-from core.edge.metrics import Metrics
 from core.errors import InvalidInputError
 from core.marks.keys import TAINT_KEY
 from webhook.admission import wire
+from webhook.metrics import Metrics
 
 MUTATE_PATH: Final = "/mutate-node"
 REVIEW_BYTES_MAX: Final = 3 * 1024**2

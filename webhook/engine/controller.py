@@ -1,6 +1,7 @@
 """One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from core.capacity.sums import RESOURCE_NAMES
 from core.config.settings import Config
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
+from core.edge.metrics import Samples
 from core.engine.memory import Memory
 from core.engine.plan import Plan, tightest
 from core.engine.step import Pass, step
@@ -21,6 +22,15 @@ from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.writers import BLIND, Sight, Tell, Writers
+from webhook.metrics import (
+    KEPT,
+    MARKED,
+    REACH_NODES,
+    REACH_REQUESTS,
+    REACH_THRESHOLD,
+    REMOVABLE,
+    Metrics,
+)
 
 log = logging.getLogger("ebb.controller")
 
@@ -127,26 +137,29 @@ class Controller:
         if found.skipped:
             return
         plan = found.plan
-        self._metrics.marked_nodes.set(len(found.survey.marks))
-        self._metrics.removable_nodes.set(len(plan.removals))
-        reasons: dict[str, int] = {}
-        for kept in plan.kept:
-            for code in {blocker.code for blocker in kept.blockers}:
-                reasons[code] = reasons.get(code, 0) + 1
-        self._metrics.kept_nodes.clear()
-        for code, count in reasons.items():
-            self._metrics.kept_nodes.labels(code).set(count)
-        self._measure_reaches(plan)
+        kept: Counter[tuple[str, ...]] = Counter(
+            (code,) for one in plan.kept for code in {blocker.code for blocker in one.blockers}
+        )
+        self._metrics.of_a_pass.tell(
+            {
+                MARKED: {(): len(found.survey.marks)},
+                REMOVABLE: {(): len(plan.removals)},
+                KEPT: {**kept},
+                **_of_reaches(plan),
+            }
+        )
 
-    def _measure_reaches(self, plan: Plan) -> None:
-        metrics = self._metrics
-        for gauge in (metrics.reach_nodes, metrics.reach_requests, metrics.reach_threshold):
-            gauge.clear()
-        for one in tightest(plan.reaches):
-            now = one.before
-            metrics.reach_nodes.labels(one.name).set(now.nodes)
-            for resource, used, whole, share in zip(
-                RESOURCE_NAMES, now.requests, now.usable, one.enter, strict=True
-            ):
-                metrics.reach_requests.labels(one.name, resource).set(used / whole if whole else 0)
-                metrics.reach_threshold.labels(one.name, resource).set(float(share))
+
+def _of_reaches(plan: Plan) -> dict[str, Samples]:
+    nodes: Samples = {}
+    requests: Samples = {}
+    thresholds: Samples = {}
+    for one in tightest(plan.reaches):
+        now = one.before
+        nodes[(one.name,)] = now.nodes
+        for resource, used, whole, share in zip(
+            RESOURCE_NAMES, now.requests, now.usable, one.enter, strict=True
+        ):
+            requests[one.name, resource] = used / whole if whole else 0
+            thresholds[one.name, resource] = float(share)
+    return {REACH_NODES: nodes, REACH_REQUESTS: requests, REACH_THRESHOLD: thresholds}

@@ -12,10 +12,10 @@ from typing import Final
 from core.edge.clock import Clock
 from core.edge.heap import growing
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.engine.waiting import WAIT_SECONDS
 from webhook.engine.controller import Controller, TickReport
 from webhook.engine.writers import Sight
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 STALE_SECONDS: Final = 180

@@ -13,12 +13,12 @@ from typing import Final
 from core.config.settings import Config, ScaleInOrder
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.write import Write, split
+from webhook.metrics import Metrics
 
 WRITES_MAX: Final = 200
 """Pods a pass; the others wait for the next one."""

@@ -8,19 +8,20 @@ from typing import Final
 from core.config.settings import Config, restart_needed
 from core.edge import files
 from core.edge.clock import Clock
+from core.edge.kube.stores.events import EventType
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.engine import step
 from core.engine.plan import Plan
 from core.errors import ConfigError
 from webhook.engine.controller import Controller
+from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
 ACCEPTED: Final = "ConfigurationChanged"
 REFUSED: Final = "ConfigurationRefused"
 
-Tell = Callable[[str, str], None]
-"""Takes an Event's reason and a note for people."""
+Tell = Callable[[str, str, EventType], None]
+"""Takes an Event's reason, a note for people, and its type."""
 
 log = logging.getLogger("ebb.settings")
 
@@ -51,11 +52,11 @@ class Settings:
         except ConfigError as fault:
             self._metrics.config_good.set(0)
             log.error("configuration refused", extra=fields(reason=str(fault)))  # noqa: TRY400 no trace
-            self._tell(REFUSED, "; ".join(str(fault).splitlines()))
+            self._tell(REFUSED, "; ".join(str(fault).splitlines()), EventType.WARNING)
         else:
             self._succeeded()
             log.info("configuration changed", extra=fields(path=self._path, plan=note))
-            self._tell(ACCEPTED, note)
+            self._tell(ACCEPTED, note, EventType.NORMAL)
         return True
 
     async def _swap(self) -> str:

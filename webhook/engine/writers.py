@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from core.edge.kube.stores.objects import Objects, Versioned, Written, write_as_decided
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
+from webhook.metrics import Metrics
 
 PRESSING_WRITERS_MAX: Final = 32
 """Nodes that are released, softened, guarded and repaired at once: pods may be waiting."""

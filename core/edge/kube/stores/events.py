@@ -6,13 +6,14 @@ Source: k8s.io/api/events/v1. Nodes have no namespace: their Events stand in `de
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, Final
 
 from core.edge.clock import Clock
 from core.edge.kube.client import Client
 from core.edge.kube.stores.lease import micro_time
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
 from core.errors import UnavailableError
 from core.model.node import Node
 
@@ -26,11 +27,21 @@ INSTANCE_CHARACTERS_MAX: Final = 128
 log = logging.getLogger("ebb.events")
 
 
+class EventType(StrEnum):
+    """What kubectl shows beside an Event, and people filter by."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
 class Events:
     """A bounded queue of Events, and the task that sends them."""
 
-    def __init__(self, client: Client, clock: Clock, metrics: Metrics, instance: str) -> None:
-        self._client, self._clock, self._metrics = client, clock, metrics
+    def __init__(
+        self, client: Client, clock: Clock, lost: Callable[[], None], instance: str
+    ) -> None:
+        """*lost*: called for each Event that cannot be written."""
+        self._client, self._clock, self._lost = client, clock, lost
         self._instance = instance[:INSTANCE_CHARACTERS_MAX]
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
         self._numbers = itertools.count()
@@ -40,11 +51,20 @@ class Events:
         self._put({"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
                   reason, note)  # fmt: skip
 
-    def tell_of(self, namespace: str, reason: str, note: str) -> None:
+    def tell_of(
+        self, namespace: str, reason: str, note: str, type_: EventType = EventType.NORMAL
+    ) -> None:
         """Say something about the program itself: its Events are those of its Namespace."""
-        self._put({"apiVersion": "v1", "kind": "Namespace", "name": namespace}, reason, note)
+        regarding = {"apiVersion": "v1", "kind": "Namespace", "name": namespace}
+        self._put(regarding, reason, note, type_)
 
-    def _put(self, regarding: dict[str, str], reason: str, note: str) -> None:
+    def _put(
+        self,
+        regarding: dict[str, str],
+        reason: str,
+        note: str,
+        type_: EventType = EventType.NORMAL,
+    ) -> None:
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",
@@ -58,14 +78,14 @@ class Events:
             "reportingInstance": self._instance,
             "action": reason,
             "reason": reason,
-            "type": "Normal",
+            "type": type_.value,
             "note": note[:NOTE_CHARACTERS_MAX],
             "regarding": regarding,
         }
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
-            self._metrics.lost_events.inc()
+            self._lost()
 
     async def run(self) -> None:
         """Send what is in the queue until cancelled."""
@@ -74,5 +94,5 @@ class Events:
             try:
                 await self._client.ask("POST", PATH, event)
             except UnavailableError as fault:
-                self._metrics.lost_events.inc()
+                self._lost()
                 log.warning("an Event was lost", extra=fields(reason=str(fault)))

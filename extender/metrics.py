@@ -1,0 +1,26 @@
+"""What the extender tells Prometheus."""
+
+from prometheus_client import Counter, Histogram
+
+from core.edge import metrics
+
+
+class Metrics(metrics.Metrics):
+    """The extender's series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prioritize = Counter(
+            "ebb_extender_prioritize_requests_total",
+            "Prioritize calls by kube-scheduler.",
+            ("outcome",),  # scored | neutral | refused
+            registry=self.registry,
+        )
+        for outcome in ("scored", "neutral", "refused"):
+            self.prioritize.labels(outcome)
+        self.prioritize_seconds = Histogram(
+            "ebb_extender_prioritize_duration_seconds",
+            "Time from a prioritize call's body to its answer.",
+            buckets=metrics.SECONDS_BUCKETS,
+            registry=self.registry,
+        )

@@ -1,0 +1,59 @@
+"""Events: what stands in the cluster, and those that are lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from core.edge.kube.stores.events import PATH, QUEUE_MAX, Events, EventType
+from core.model.node import Node
+from core.model.resources import Resources
+from tests.support.clock import FakeClock
+from tests.support.fake_api import FakeApi
+from tests.support.following import opened
+
+NODE = Node(name="n", uid="u", allocatable=Resources())
+
+
+class Bench:
+    def __init__(self, api: FakeApi, events: Events) -> None:
+        self.api, self.events = api, events
+        self.losses = 0
+
+
+@asynccontextmanager
+async def bench() -> AsyncIterator[Bench]:
+    async with FakeApi() as api, opened(api) as client:
+
+        def lost() -> None:
+            made.losses += 1
+
+        made = Bench(api, Events(client, FakeClock(), lost, "me"))
+        yield made
+
+
+async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
+    async with bench() as made:
+        made.events.tell(NODE, "Marked", "it can go")
+        made.events.tell_of("ebb-system", "ConfigurationRefused", "bad", EventType.WARNING)
+        sending = asyncio.create_task(made.events.run())
+        await made.api.until(lambda: len(made.api.documents) == 2)
+        sending.cancel()
+    told = [(one["regarding"]["name"], one["reason"], one["note"], one["type"])
+            for path, one in made.api.documents.items() if path.startswith(PATH)]  # fmt: skip
+    assert told == [
+        ("n", "Marked", "it can go", "Normal"),
+        ("ebb-system", "ConfigurationRefused", "bad", "Warning"),
+    ]
+    assert made.losses == 0
+
+
+async def test_what_finds_no_room_or_no_server_is_counted() -> None:
+    async with bench() as made:
+        for _ in range(QUEUE_MAX + 2):
+            made.events.tell(NODE, "Marked", "")
+        assert made.losses == 2
+        made.api.fail_next("post", 500)
+        sending = asyncio.create_task(made.events.run())
+        await made.api.until(lambda: bool(made.api.documents))
+        sending.cancel()
+    assert made.losses == 3

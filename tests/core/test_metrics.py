@@ -1,0 +1,59 @@
+"""Each program's own series, and gauges that are told together."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+import extender.metrics
+import webhook.metrics
+from core.edge import metrics
+from core.edge.metrics import Samples, Together
+
+
+def families(of: metrics.Metrics) -> set[str]:
+    return {found.name for found in of.registry.collect() if found.name.startswith("ebb_")}
+
+
+def test_each_program_shows_its_own_series_and_those_of_both() -> None:
+    shared, asked, engine = (
+        families(made())
+        for made in (metrics.Metrics, extender.metrics.Metrics, webhook.metrics.Metrics)
+    )
+    assert asked & engine == shared
+    assert {name.split("_")[1] for name in asked - shared} == {"extender"}
+    assert not any(name.startswith("ebb_extender") for name in engine)
+    assert "ebb_config_last_reload_successful" in engine - shared
+    assert shared == {
+        "ebb_watch_restarts",
+        "ebb_refused_objects",
+        "ebb_unreadable_objects",
+        "ebb_serving_certificate_expiration_timestamp_seconds",
+    }
+
+
+class Scraped(Samples):
+    """Samples during whose reading somebody scrapes."""
+
+    def __init__(self, samples: Samples, registry: CollectorRegistry) -> None:
+        super().__init__(samples)
+        self._registry = registry
+        self.seen: list[bytes] = []
+
+    def items(self):  # type: ignore[no-untyped-def] # noqa: ANN201 as dict has it
+        self.seen.append(generate_latest(self._registry))
+        return super().items()
+
+
+def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
+    registry = CollectorRegistry()
+    told = Together(("ebb_a", "A.", ("of",)), ("ebb_b", "B.", ("of",)), ("ebb_c", "C.", ()))
+    registry.register(told)
+    assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
+    told.tell({"ebb_a": {("x",): 1}, "ebb_b": {("x",): 2}, "ebb_c": {(): 3}})
+    before = generate_latest(registry)
+    between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]
+    told.tell({"ebb_a": between[0], "ebb_b": between[1]})
+    assert [one.seen for one in between] == [[before], [before]]
+    after = generate_latest(registry)
+    assert b'ebb_a{of="y"} 4.0' in after
+    assert b'ebb_b{of="y"} 5.0' in after
+    assert b'of="x"' not in after
+    assert b"ebb_c 3.0" not in after

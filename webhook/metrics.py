@@ -1,0 +1,137 @@
+"""What the webhook tells Prometheus."""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from core.edge import metrics
+
+MARKED: Final = "ebb_engine_marked_nodes"
+REMOVABLE: Final = "ebb_engine_removable_nodes"
+KEPT: Final = "ebb_engine_kept_nodes"
+REACH_NODES: Final = "ebb_reach_nodes"
+REACH_REQUESTS: Final = "ebb_reach_requests_ratio"
+REACH_THRESHOLD: Final = "ebb_reach_threshold_ratio"
+OF_A_PASS: Final = (
+    (MARKED, "Nodes that carry a mark.", ()),
+    (REMOVABLE, "Nodes that the last plan would let go.", ()),
+    (
+        KEPT,
+        "Nodes that stay, by reason; a node with several reasons counts in each.",
+        ("reason",),
+    ),
+    # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
+    # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
+    (REACH_NODES, "Nodes of a reach that take pods.", ("reach",)),
+    (REACH_REQUESTS, "Requests over usable capacity of a reach.", ("reach", "resource")),
+    (
+        REACH_THRESHOLD,
+        "Above this requests over usable capacity let no unmarked node of the reach go.",
+        ("reach", "resource"),  # cpu | memory
+    ),
+)
+"""Name, what it is, and labels."""
+
+
+class Metrics(metrics.Metrics):
+    """The webhook's series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_a_pass = metrics.Together(*OF_A_PASS)
+        self.registry.register(self.of_a_pass)
+        self._admission()
+        self._replica()
+        self._engine()
+        self._settings()
+
+    def _admission(self) -> None:
+        self.reviews = Counter(
+            "ebb_webhook_reviews_total",
+            "Admission reviews of Nodes.",
+            ("outcome",),  # patched | unchanged | refused
+            registry=self.registry,
+        )
+        for outcome in ("patched", "unchanged", "refused"):
+            self.reviews.labels(outcome)
+        self.review_seconds = Histogram(
+            "ebb_webhook_review_duration_seconds",
+            "Time from a review's body to its answer.",
+            buckets=metrics.SECONDS_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _replica(self) -> None:
+        self.leading = Gauge(
+            "ebb_leader", "1 while this replica runs the engine.", registry=self.registry
+        )
+        self.clock_off = Gauge(
+            "ebb_clock_off_seconds",
+            "By how much the wall clock is ahead of the time that is judged by: it has jumped.",
+            registry=self.registry,
+        )
+        self.view_age = Gauge(
+            "ebb_view_age_seconds",
+            "How long ago there was news of the resource; an old view is not judged.",
+            ("resource",),
+            registry=self.registry,
+        )
+
+    def _engine(self) -> None:
+        self.writes = Counter(
+            "ebb_engine_writes_total",
+            "Writes to Nodes by kind.",
+            ("kind",),  # mark | release | guard | unguard | ... | outdated | dropped | failed
+            registry=self.registry,
+        )
+        self.pod_writes = Counter(
+            "ebb_engine_pod_writes_total",
+            "Writes of deletion costs to Pods by kind.",
+            ("kind",),  # set | clear | outdated | failed
+            registry=self.registry,
+        )
+        for kind in ("set", "clear", "outdated", "failed"):
+            self.pod_writes.labels(kind)
+        self.lost_events = Counter(
+            "ebb_lost_events_total", "Events that could not be written.", registry=self.registry
+        )
+        self._passes()
+
+    def _passes(self) -> None:
+        self.passes = Counter(
+            "ebb_engine_passes_total",
+            "Passes of the engine; one that follows no change is skipped.",
+            ("result",),  # judged | skipped
+            registry=self.registry,
+        )
+        for result in ("judged", "skipped"):
+            self.passes.labels(result)
+        self.pass_seconds = Histogram(
+            "ebb_engine_pass_duration_seconds",
+            "Time of one pass of the engine.",
+            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=self.registry,
+        )
+        self.pass_failures = Counter(
+            "ebb_engine_pass_failures_total",
+            "Passes of the engine that ended with an exception; the log has it.",
+            registry=self.registry,
+        )
+        self.pass_timeouts = Counter(
+            "ebb_engine_pass_timeouts_total",
+            "Passes of the engine that ran out of time before they had judged every node.",
+            registry=self.registry,
+        )
+
+    def _settings(self) -> None:
+        self.config_good = Gauge(
+            "ebb_config_last_reload_successful",
+            "1 if the configuration file was good when it was last read.",
+            registry=self.registry,
+        )
+        self.config_good.set(1)  # or the program would not run
+        self.config_since = Gauge(
+            "ebb_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was read.",
+            registry=self.registry,
+        )
