@@ -207,7 +207,10 @@ def test_each_refusal_says_which_pod_and_why() -> None:
     assert refusals(Cluster.of(nodes(), two), TAINT_KEY) == {
         "n0": (
             Blocker(
-                HARD_DAEMONSET, f"DaemonSet logs does not tolerate the taint {TAINT_KEY}", "d/d"
+                HARD_DAEMONSET,
+                f"DaemonSet logs does not tolerate the taint {TAINT_KEY}",
+                "d/d",
+                TAINT_KEY,
             ),
         ),
         "n2": (
