@@ -9,7 +9,7 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.look import source
-from core.config.fields import parse_share
+from core.config.forms import parse_share
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine import step

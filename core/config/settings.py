@@ -1,22 +1,46 @@
 """The versioned configuration: one value for plan, simulation and programs.
 
-`parse` takes the mapping that the YAML holds and reports every fault at once, each with its path,
-the value and what is allowed. Pure: reading files is core.edge.files.
+Every setting stands once: its name, type, form and bounds, its default, its meaning (the text
+below it), and which programs read it only when they start. core.config.document, .schema and .page
+are made of that. Names in the file are these without their unit, in camelCase.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    Tag,
+    with_config,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from core.capacity.usable import Usability
-from core.config.budgets import Budgets, read_budgets, read_selector
-from core.config.fields import Section
-from core.config.programs import ExtenderConfig, WebhookConfig, read_extender, read_webhook
-from core.config.thresholds import Thresholds, read_enter, read_leave
-from core.errors import ConfigError
+from core.config.budgets import Budgets
+from core.config.forms import (
+    EXTENDER,
+    INLINE,
+    RESTART,
+    SHARE,
+    WEBHOOK,
+    Listed,
+    Selector,
+    duration,
+    name_of,
+    number,
+    quantity,
+    text,
+    words,
+)
+from core.config.programs import PAIR, ExtenderConfig, WebhookConfig
+from core.config.thresholds import Enter, Leave, Thresholds
 from core.marks.keys import TAINT_KEY
 from core.model.quantity import millis, whole
 from core.policies.all import POLICIES
@@ -26,11 +50,15 @@ KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
 
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
-_QUALIFIED: Final = re.compile(
+_QUALIFIED: Final = (
     rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?"
     r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 )
 """What Kubernetes takes for a label's or a taint's key."""
+_MARKS_ONLY: Final = {
+    "required": ["score", "answers"],
+    "properties": {"score": {"const": "pack"}, "answers": {"const": "compact"}},
+}
 
 
 class Mode(StrEnum):
@@ -55,11 +83,45 @@ class UsabilityMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers:
+    """Usability as it is written in the file."""
+
+    min_cpu_millis: Annotated[int, quantity(millis, "m")]
+    """Less free CPU than this is of use to no pod."""
+    min_memory_bytes: Annotated[int, quantity(whole)]
+    """Less free memory than this is of use to no pod."""
+    max_cpu_per_gb: Annotated[Fraction, number(positive=True)]
+    """Cores per 10^9 bytes: no pod asks for more CPU beside its memory than this."""
+    max_gb_per_cpu: Annotated[Fraction, number(positive=True)]
+    """10^9 bytes per core: no pod asks for more memory beside its CPU than this."""
+
+
+def _read_numbers(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    inner = handler.generate_schema(_Numbers)
+    return core_schema.no_info_after_validator_function(
+        lambda found: Usability(**asdict(found)),
+        inner,
+        serialization=core_schema.plain_serializer_function_ser_schema(
+            lambda usability: _Numbers(**asdict(usability)), return_schema=inner
+        ),
+    )
+
+
+UsabilityForm = Annotated[
+    Annotated[Usability, GetPydanticSchema(_read_numbers), Tag("numbers")]
+    | Annotated[UsabilityMode, Tag("mode")],
+    Discriminator(lambda given: "numbers" if isinstance(given, dict | Usability) else "mode"),
+    Field(title="auto, none, or a mapping of four numbers"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
     """How a released node is kept from an autoscaler that evicts."""
 
-    guard_seconds: int = 900
-    utilization: Fraction = Fraction(1, 2)
+    guard_seconds: Annotated[int, duration()] = 900
+    """How long at most."""
+    utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """The autoscaler's own threshold: a node above it needs no guard."""
 
 
@@ -67,8 +129,10 @@ class HandOver:
 class Price:
     """What a node costs that carries all these labels."""
 
-    node_selector: tuple[tuple[str, str], ...]
-    price: Fraction
+    node_selector: Selector
+    """The first entry counts all of whose labels a node has."""
+    price: Annotated[Fraction, number(positive=False)]
+    """What such a node costs, in any unit; one without an entry costs 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +140,49 @@ class Config:
     """Everything that can be configured; the defaults are those of an empty file."""
 
     mode: Mode = Mode.OBSERVE
-    policy: str = next(iter(POLICIES))
-    delay_seconds: int = 600
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    leave_thresholds: Thresholds | None = None
-    """A marked node stays marked up to these; None: see `leave`."""
-    usability: Usability | UsabilityMode = UsabilityMode.AUTO
-    budgets: Budgets = field(default_factory=Budgets)
-    prices: tuple[Price, ...] = ()
-    taint_key: str = TAINT_KEY
-    deadline_seconds: int = 24 * 3600
+    """Nothing is written but with `enforce`."""
+    policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
+    """The rule by which nodes are nominated."""
+    delay_seconds: Annotated[int, duration()] = 600
+    """A node goes on only after it stayed a candidate longer than this."""
+    thresholds: Enter = field(default_factory=Thresholds)
+    """Requests over usable capacity after a removal, at most."""
+    leave_thresholds: Leave = None
+    """A marked node stays marked up to these; what is not said is 5 points above `thresholds`."""
+    usability: UsabilityForm = UsabilityMode.AUTO
+    """Which free capacity is of use: derived from the live pods, all, or by four numbers."""
+    budgets: Annotated[Budgets, INLINE] = field(default_factory=Budgets)
+    prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
+    """What nodes cost: the dearest go first; the first entry that matches counts."""
+    taint_key: Annotated[
+        str,
+        text(_QUALIFIED, "a qualified label key"),
+        Field(json_schema_extra={RESTART: [WEBHOOK, EXTENDER]}),
+    ] = TAINT_KEY
+    """The key of the taint that a mark becomes."""
+    deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark that is older is released."""
-    hard_after_seconds: int | None = None
-    """When a soft mark becomes a hard one; None: never."""
+    hard_after_seconds: Annotated[int | None, duration(never=True)] = None
+    """When a soft mark becomes a hard one."""
     hand_over: HandOver = HandOver()
+    """How a released node is kept from an autoscaler that evicts."""
     scale_in_order: ScaleInOrder = ScaleInOrder.DISABLED
-    extender: ExtenderConfig = field(default_factory=ExtenderConfig)
-    webhook: WebhookConfig = field(default_factory=WebhookConfig)
+    """With `enabled`, scale-ins take pods on marked nodes first."""
+    extender: Annotated[
+        ExtenderConfig,
+        Field(
+            json_schema_extra={
+                RESTART: [EXTENDER],
+                "dependentRequired": PAIR,
+                "not": _MARKS_ONLY,
+            }
+        ),
+    ] = field(default_factory=ExtenderConfig)
+    """What `ebb-extender` reads."""
+    webhook: Annotated[WebhookConfig, Field(json_schema_extra={"dependentRequired": PAIR})] = (
+        field(default_factory=WebhookConfig)
+    )
+    """What `ebb-webhook` reads beside."""
 
     def leave(self) -> Thresholds:
         """Return the thresholds over which a marked node is released."""
@@ -118,104 +208,13 @@ class Config:
         return Fraction(0)
 
 
-def restart_needed(before: Config, after: Config) -> list[str]:
-    """Return the fields that differ and that the webhook reads once, when it starts."""
-    old, new = before.webhook, after.webhook
-    fixed = {
-        "webhook.listen": (old.listen, new.listen),
-        "webhook.metricsListen": (old.metrics_listen, new.metrics_listen),
-        "webhook.certFile": (old.cert_file, new.cert_file),
-        "webhook.keyFile": (old.key_file, new.key_file),
-        "webhook.leaseDuration": (old.lease_seconds, new.lease_seconds),
-        "webhook.rotationSoak": (old.rotation_soak_seconds, new.rotation_soak_seconds),
-        "taintKey": (before.taint_key, after.taint_key),
-    }
-    return [name for name, (was, is_now) in fixed.items() if was != is_now]
+@with_config(ConfigDict(alias_generator=name_of, extra="forbid", use_attribute_docstrings=True))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A configuration file."""
 
-
-def parse(document: object, source: str) -> Config:
-    """Read a configuration.
-
-    Raises: ConfigError with all faults.
-    """
-    reader = Section(document, "", source, [])
-    config = _config(reader)
-    if reader.faults:
-        raise ConfigError(source, reader.faults)
-    return config
-
-
-def _config(top: Section) -> Config:
-    if top.take("apiVersion") != API_VERSION:
-        top.fault("apiVersion", API_VERSION)
-    if top.take("kind") != KIND:
-        top.fault("kind", KIND)
-    new = Config()
-    enter = read_enter(top, new.thresholds) or new.thresholds
-    hand_over = top.section("handOver")
-    config = Config(
-        mode=top.choice("mode", new.mode),
-        policy=top.word("policy", new.policy, tuple(POLICIES)),
-        delay_seconds=top.duration("delay", new.delay_seconds),
-        thresholds=enter,
-        leave_thresholds=read_leave(top, enter),
-        usability=_usability(top),
-        budgets=read_budgets(top, enter),
-        prices=_prices(top),
-        taint_key=top.text("taintKey", new.taint_key, _QUALIFIED, "a qualified label key") or "",
-        deadline_seconds=top.duration("deadline", new.deadline_seconds, least=60),
-        hard_after_seconds=_hard_after(top),
-        hand_over=HandOver(
-            guard_seconds=hand_over.duration("guard", new.hand_over.guard_seconds),
-            utilization=hand_over.share("utilization", new.hand_over.utilization),
-        ),
-        scale_in_order=top.choice("scaleInOrder", new.scale_in_order),
-        extender=read_extender(top.section("extender"), new.extender),
-        webhook=read_webhook(top.section("webhook"), new.webhook),
-    )
-    hand_over.close()
-    top.close()
-    return config
-
-
-def _hard_after(top: Section) -> int | None:
-    if top.take("hardAfter") in (None, "never"):
-        return None
-    return top.duration("hardAfter", 0)
-
-
-def _usability(top: Section) -> Usability | UsabilityMode:
-    given = top.take("usability")
-    if given is None:
-        return UsabilityMode.AUTO
-    if isinstance(given, str) and given in tuple(UsabilityMode):
-        return UsabilityMode(given)
-    if not isinstance(given, dict):
-        top.fault("usability", "auto, none, or a mapping of four numbers")
-        return UsabilityMode.AUTO
-    section = Section(given, "usability.", top.source, top.faults)
-    usability = Usability(
-        min_cpu_millis=section.quantity("minCPU", millis),
-        min_memory_bytes=section.quantity("minMemory", whole),
-        max_cpu_per_gb=section.number("maxCPUPerGB", positive=True),
-        max_gb_per_cpu=section.number("maxGBPerCPU", positive=True),
-    )
-    section.close()
-    return usability
-
-
-def _prices(top: Section) -> tuple[Price, ...]:
-    entries = top.take("prices")
-    if entries is None:
-        return ()
-    if not isinstance(entries, list) or len(entries) > PRICES_MAX:
-        top.fault("prices", f"a list of at most {PRICES_MAX} entries {{nodeSelector, price}}")
-        return ()
-    prices = []
-    for number, entry in enumerate(entries):
-        section = Section(entry, f"prices[{number}].", top.source, top.faults)
-        selector = read_selector(section)
-        price = section.number("price", positive=False)
-        prices.append(Price(node_selector=selector, price=price))
-        section.close()
-    return tuple(prices)
+    api_version: Annotated[str, words([API_VERSION])]
+    """The version of this form."""
+    kind: Annotated[str, words([KIND])]
+    """What the file is."""
+    config: Annotated[Config, INLINE]

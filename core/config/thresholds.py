@@ -1,18 +1,27 @@
-"""How full a cluster, or what pods reach of it, may be: read for the cluster and for each pool."""
+"""How full a cluster, or what pods reach of it, may be: for the cluster and for each pool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Annotated, Any, Final
 
-from core.config.fields import Section
+from pydantic import (
+    BeforeValidator,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from core.config.forms import SHARE, filled, percent, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """Requests over usable capacity after a removal, at most; shares, exact."""
 
-    cpu: Fraction = Fraction(4, 5)
-    memory: Fraction = Fraction(4, 5)
+    cpu: Annotated[Fraction, SHARE] = Fraction(4, 5)
+    """Of CPU."""
+    memory: Annotated[Fraction, SHARE] = Fraction(4, 5)
+    """Of memory."""
 
     def leave(self) -> "Thresholds":
         """Return up to where a marked node stays marked, where nothing else is said."""
@@ -24,32 +33,53 @@ SLACK: Final = Fraction(1, 20)
 _ALL: Final = Fraction(1)
 
 
-def read_enter(section: Section, new: Thresholds) -> Thresholds | None:
-    """Read the field `thresholds`; None when it is not there."""
-    if section.take("thresholds") is None:
-        return None
-    return _read(section.section("thresholds"), new)
+@dataclass(slots=True)
+class Told:
+    """What a file has told so far; pydantic's context while it is read."""
+
+    enter: Thresholds | None = field(default_factory=Thresholds)
+    """The cluster's; None: they cannot be read."""
+    pools: set[str] = field(default_factory=set)
+    """The names so far."""
 
 
-def read_leave(section: Section, enter: Thresholds) -> Thresholds | None:
-    """Read the field `leaveThresholds`, at least as high as *enter*; None when it is not there."""
-    if section.take("leaveThresholds") is None:
-        return None
-    inner = section.section("leaveThresholds")
-    leave = _read(inner, enter.leave())
-    for name, least, found in (
-        ("cpu", enter.cpu, leave.cpu),
-        ("memory", enter.memory, leave.memory),
-    ):
-        if found < least:
-            allowed = f"at least thresholds.{name}, {float(least * 100):g}%"
-            inner.fault_at(name, f"{float(found * 100):g}%", allowed)
-    return leave
-
-
-def _read(section: Section, new: Thresholds) -> Thresholds:
-    found = Thresholds(
-        cpu=section.share("cpu", new.cpu), memory=section.share("memory", new.memory)
-    )
-    section.close()
+def _cluster_enter(
+    given: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo[Told]
+) -> Thresholds:
+    info.context.enter = None
+    found: Thresholds = read(given)
+    info.context.enter = found
     return found
+
+
+def _pool_enter(given: object, info: ValidationInfo[Told]) -> object:
+    """Take of the cluster's what a pool does not say."""
+    return filled(given, info.context.enter or Thresholds())
+
+
+def _leave(
+    given: Any,  # noqa: ANN401 YAML holds anything
+    read: ValidatorFunctionWrapHandler,
+    info: ValidationInfo[Told],
+) -> Thresholds | None:
+    """Take the slack for what is not said, and refuse what is below the thresholds to enter."""
+    enter = (info.data["thresholds"] or info.context.enter) if "thresholds" in info.data else None
+    found: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
+    if enter is None:
+        return found
+    low = [
+        (name, percent(is_now), f"at least thresholds.{name}, {percent(least)}")
+        for name, least, is_now in (
+            ("cpu", enter.cpu, found.cpu),
+            ("memory", enter.memory, found.memory),
+        )
+        if is_now < least
+    ]
+    if low:
+        raise refused(low)
+    return found
+
+
+Enter = Annotated[Thresholds, WrapValidator(_cluster_enter)]
+PoolEnter = Annotated[Thresholds | None, BeforeValidator(_pool_enter)]
+Leave = Annotated[Thresholds | None, WrapValidator(_leave)]

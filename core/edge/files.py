@@ -9,7 +9,8 @@ from typing import Any, BinaryIO, Final
 
 import yaml
 
-from core.config.settings import Config, parse
+from core.config.document import parse
+from core.config.settings import Config
 from core.errors import ConfigError, InvalidInputError
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024

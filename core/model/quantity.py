@@ -17,9 +17,11 @@ QUANTITY_TEXT_MAX: Final = 64
 """Longest text that is looked at; real quantities have under 25 characters."""
 QUANTITY_CACHE_MAX: Final = 65_536
 
-_FORM: Final = re.compile(
-    r"(?a)([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
+QUANTITY: Final = (
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
 )
+_FORM: Final = re.compile(QUANTITY)
 _SUFFIXES: Final = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),

@@ -52,6 +52,10 @@ class TestImports:
         assert "click" in found  # or the names are not told
         assert not found & HEAVY
 
+    @pytest.mark.parametrize("asked", ["--help", "--version"])
+    def test_the_settings_are_not_built_to_show_the_help(self, asked: str) -> None:
+        assert "pydantic" not in imported(asked)
+
     @pytest.mark.parametrize("command", [["plan"], ["status"], ["explain", "pod", "shop/c1"]])
     def test_none_for_a_dump_either(self, command: list[str], path: str) -> None:
         found = imported(*command, "--from-file", path)

@@ -8,16 +8,16 @@ import pytest
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
-from core.config.fields import parse_share
+from core.config.document import parse
+from core.config.forms import parse_share
 from core.config.programs import AnswersMode, ScoreMode
+from core.config.schema import restart_needed
 from core.config.settings import (
     API_VERSION,
     KIND,
     Config,
     Mode,
     UsabilityMode,
-    parse,
-    restart_needed,
 )
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError

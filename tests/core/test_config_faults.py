@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.config.settings import API_VERSION, KIND, Config, parse
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
 

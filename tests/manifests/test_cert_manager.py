@@ -1,6 +1,6 @@
 import yaml
 
-from core.config.settings import parse
+from core.config.document import parse
 from tests.manifests.kustomize import Json, find, of_kind, render, templates
 from webhook import names
 

@@ -5,7 +5,8 @@ import re
 import pytest
 import yaml
 
-from core.config.settings import Config, Mode, parse
+from core.config.document import parse
+from core.config.settings import Config, Mode
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,

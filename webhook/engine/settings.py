@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from core.config.settings import Config, restart_needed
+from core.config.schema import restart_needed
+from core.config.settings import Config
 from core.edge import files
 from core.edge.clock import Clock
 from core.edge.kube.stores.events import EventType

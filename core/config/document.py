@@ -1,0 +1,98 @@
+"""Reading a configuration: every fault at once, with path, value and what is allowed."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from core.config.schema import Schema, adapter, allowed, fields_of, names, nested, schema
+from core.config.settings import Config
+from core.config.thresholds import Told
+from core.errors import ConfigError
+
+_UNKNOWN: Final = "unexpected_keyword_argument"
+
+
+def parse(document: object, source: str) -> Config:
+    """Read a configuration.
+
+    Raises: ConfigError with all faults.
+    """
+    if document is None:
+        raise ConfigError(source, ["document: it is empty; allowed: a mapping of fields"])
+    try:
+        return adapter().validate_python(_nested(document, nested()), context=Told()).config
+    except ValidationError as refused:
+        faults = [_fault(one) for one in refused.errors(include_url=False)]
+        raise ConfigError(source, faults) from None
+
+
+def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
+    """Nest what a file holds as the settings do; what is unknown stays where it is."""
+    if isinstance(given, list) and "items" in one:
+        return [_nested(entry, one["items"]) for entry in given]
+    fields = fields_of(one)
+    if not isinstance(given, dict) or not fields:
+        return given
+    left, found = dict(given), {}
+    for name in sorted(fields, key=lambda name: "." not in name):
+        value = _taken(left, name, fields[name])
+        if value is not None:
+            found[name] = _nested(value, fields[name])
+    return found | {_shown(name, fields): value for name, value in left.items()}
+
+
+def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
+    """Take what is a field's out of what is left of the file's mapping."""
+    if not name:
+        return {own: left.pop(own) for own in names(one) if own in left}
+    section, _, last = name.rpartition(".")
+    if not section:
+        return left.pop(name, None)
+    if not isinstance(left.get(section), dict):
+        return None
+    left[section] = dict(left[section])
+    return left[section].pop(last, None)
+
+
+def _shown(name: object, fields: Mapping[str, Schema]) -> str:
+    """Return an unknown name as a line can show it, and unlike any known one."""
+    return str(name) if str(name).isprintable() and name not in fields else ascii(name)
+
+
+def _fault(one: ErrorDetails) -> str:
+    if one["type"] == _UNKNOWN:
+        return _unknown(*one["loc"])
+    path, field = _at(one["loc"])
+    given = None if one["type"] == "missing" else one["input"]
+    shown = "missing" if given is None else f"{given!r:.80}"
+    told = one["msg"] if one["type"] == "not_allowed" else allowed(field) + _meant(given, field)
+    return f"{path or 'document'}: {shown}; allowed: {told}"
+
+
+def _unknown(*location: int | str) -> str:
+    path, section = _at(location[:-1])
+    name, known = str(location[-1]), list(fields_of(section))
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else ", ".join(known)
+    return f"{f'{path}.' if path else ''}{name:.80}: unknown field; allowed: {hint}"
+
+
+def _meant(given: object, field: Schema) -> str:
+    close = get_close_matches(str(given), field.get("enum", ()), n=1)
+    return f"; did you mean {close[0]}?" if close and given is not None else ""
+
+
+def _at(location: tuple[int | str, ...]) -> tuple[str, Schema]:
+    """Return the path of a place in the settings as the file has it, and what is allowed there."""
+    path, found = "", schema()
+    for step in location:
+        if isinstance(step, int):
+            path, found = f"{path}[{step}]", found["items"]
+            continue
+        for name in step.split("."):
+            if name in fields_of(found):
+                path, found = f"{path}.{name}" if path else name, fields_of(found)[name]
+    return path, found

@@ -1,0 +1,263 @@
+"""How values are written in the file: durations, shares, numbers, quantities, labels, texts.
+
+A form reads and writes, and says in JSON Schema what it takes: its pattern is the one by which it
+reads, and its title tells people. Words, flags and whole numbers are read by pydantic itself.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from core.errors import ConfigError, InvalidQuantityError
+from core.model.quantity import QUANTITY, QUANTITY_TEXT_MAX
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+DURATION_SECONDS_MAX: Final = 30 * 24 * 3600
+TEXT_MAX: Final = 4096
+NUMBER_MAX: Final = 10**15 - 1
+
+_SHARE: Final = r"(?![0.]+%)(?:100(?:\.0{1,9})?|0?[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
+_NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,12})?"
+_DURATION: Final = (
+    r"(?=.)(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?"
+    r"(?:([0-9]{0,6}000|0{1,2})ms)?"
+)
+_SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """What a setting is annotated with whose type does not say how it is written."""
+
+    read: Callable[[Any], object]
+    """Raises: ValueError."""
+    write: Callable[[Any], object]
+    schema: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic read and write by this form alone."""
+        writer = core_schema.plain_serializer_function_ser_schema(self.write)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=writer)
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say what is taken."""
+        return dict(self.schema)
+
+
+Flag = Annotated[bool, Strict()]
+
+RESTART: Final = "x-restart"
+"""The keyword of the schema that names the programs which read a setting once, at their start."""
+WEBHOOK: Final = "ebb-webhook"
+EXTENDER: Final = "ebb-extender"
+INLINE: Final = Field(alias="")
+"""The fields of such a section stand in the file beside it."""
+AT_WEBHOOK_START: Final = Field(json_schema_extra={RESTART: [WEBHOOK]})
+
+
+def whole_number(most: int) -> FieldInfo:
+    """Take a whole number, at least 0."""
+    return cast("FieldInfo", Field(strict=True, ge=0, le=most))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list is annotated with; one that is too long is not looked into."""
+
+    most: int
+    entries: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic read the entries."""
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say what is taken."""
+        told = f"a list of at most {self.most} entries {self.entries}"
+        return {**handler(core), "maxItems": self.most, "title": told}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, list) or len(value) > self.most:
+            raise ValueError
+        return value
+
+
+def name_of(field_name: str) -> str:
+    """Return a setting's name in the file: without its unit, in camelCase."""
+    plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")
+    first, *rest = plain.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+_ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
+
+
+def filled(given: object, new: "DataclassInstance") -> object:
+    """Fill what a mapping of the file does not say with the values of *new*."""
+    if not isinstance(given, dict):
+        return given
+    return {name_of(field.name): getattr(new, field.name) for field in fields(new)} | given
+
+
+def not_allowed(allowed: str) -> PydanticCustomError:
+    """Make the fault of a value that would be allowed beside others."""
+    return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
+
+
+def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
+    """Make one of several such faults, each of a field's name, its value and what is allowed."""
+    told: list[InitErrorDetails] = [
+        {"loc": (name,), "input": value, "type": not_allowed(allowed)}
+        for name, value, allowed in faults
+    ]
+    return ValidationError.from_exception_data("", told)
+
+
+def matched(pattern: str, value: object, most: int = TEXT_MAX) -> re.Match[str]:
+    """Match the whole of a text. Raises: ValueError."""
+    readable = isinstance(value, str) and len(value) <= most
+    if found := re.fullmatch(pattern, str(value)) if readable else None:
+        return found
+    raise ValueError
+
+
+def texts(pattern: str, **more: object) -> dict[str, Any]:
+    """Say in JSON Schema that a text matches as a whole."""
+    return {"type": "string", "pattern": f"^(?:{pattern})$", **more}
+
+
+def text(pattern: str, allowed: str, most: int = TEXT_MAX) -> Form:
+    """Take a text that matches as a whole."""
+    schema = texts(pattern, maxLength=most, title=allowed)
+    return Form(lambda value: matched(pattern, value, most)[0], str, schema)
+
+
+def duration(least: int = 0, *, never: bool = False) -> Form:
+    """Take a Go duration of whole seconds; or, if asked for, `never`: None."""
+
+    def read(value: object) -> int | None:
+        if never and value == "never":
+            return None
+        parts = [int(part or 0) for part in matched(_DURATION, value).groups()]
+        seconds = parts[0] * 3600 + parts[1] * 60 + parts[2] + parts[3] // 1000
+        if not least <= seconds <= DURATION_SECONDS_MAX:
+            raise ValueError
+        return seconds
+
+    allowed = f'a duration of whole seconds, {least}s to 720h, such as "10m" or "1h30m"'
+    pattern = f"never|{_DURATION}" if never else _DURATION
+    return Form(read, _duration, texts(pattern, title="never, or " * never + allowed))
+
+
+def _duration(seconds: int | None) -> str:
+    if seconds is None:
+        return "never"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def read_share(value: object) -> Fraction:
+    """Read a percentage; one that is read already stays. Raises: ValueError."""
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(matched(_SHARE, value)[0].removesuffix("%")) / 100
+
+
+def percent(share: Fraction) -> str:
+    """Write a share as it is read."""
+    return f"{_decimal(share * 100)}%"
+
+
+SHARE: Final = Form(read_share, percent, texts(_SHARE, title=_SHARE_ALLOWED))
+
+
+def parse_share(value: object, path: str) -> Fraction:
+    """Read a percentage above 0 and up to 100, exact. Raises: ConfigError."""
+    try:
+        return read_share(value)
+    except ValueError as fault:
+        raise ConfigError(path, [f"{path}: {value!r:.80}; allowed: {_SHARE_ALLOWED}"]) from fault
+
+
+def words(allowed: Collection[str]) -> Form:
+    """Take one of these words."""
+    return Form(
+        lambda value: matched("|".join(map(re.escape, allowed)), value)[0],
+        str,
+        {"enum": [*allowed]},
+    )
+
+
+def number(*, positive: bool) -> Form:
+    """Take a decimal number as a text or as itself, exact."""
+    pattern = f"(?![0.]+$){_NUMBER}" if positive else _NUMBER
+    least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
+    allowed = f"a decimal number {'above' if positive else 'of at least'} 0"
+    schema = texts(pattern, title=allowed) | least | {"type": ["string", "number"]}
+    return Form(lambda value: Fraction(matched(pattern, _written(value))[0]), _decimal, schema)
+
+
+def quantity(whole: Callable[[str | float], int], unit: str = "") -> Form:
+    """Take a Kubernetes quantity, of at least 0; *unit* is what the whole numbers count."""
+
+    def read(value: object) -> int:
+        try:
+            return whole(_written(value))
+        except InvalidQuantityError as fault:
+            raise ValueError from fault
+
+    allowed = 'a Kubernetes quantity, such as "100m" or "90M"'
+    schema = texts(rf"(?!-[0.]*[1-9]){QUANTITY}", maxLength=QUANTITY_TEXT_MAX, title=allowed)
+    schema |= {"minimum": 0, "type": ["string", "number"]}
+    return Form(read, lambda value: f"{value}{unit}", schema)
+
+
+def _written(value: object) -> str:
+    """Return a number as it is written. Raises: ValueError for what is neither that nor text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError  # noqa: TRY004 what pydantic takes for a fault of the value
+    return str(value)
+
+
+def _decimal(value: Fraction) -> str:
+    return format(Decimal(value.numerator) / value.denominator, "f")
+
+
+def _selector(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError
+    if not all(isinstance(part, str) for label in value.items() for part in label):
+        raise ValueError
+    return tuple(sorted(value.items()))
+
+
+SELECTOR: Final = Form(
+    _selector,
+    dict,
+    {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"type": "string"},
+        "title": "a mapping with at least one label, text to text",
+    },
+)
+Selector = Annotated[tuple[tuple[str, str], ...], SELECTOR]
