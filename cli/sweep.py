@@ -56,7 +56,7 @@ async def release(
                     await _clean_node(client, node.name, key, before)
                 tell(f"node {node.name}", _what(found))
                 done.nodes += 1
-        for write in _costs(cluster, names):
+        for write in _costs(cluster, key, names):
             if not dry_run:
                 await write_as_decided(pods(client), write.key, write.if_as_seen)
             tell(f"pod {write.key}", "deletion cost")
@@ -73,8 +73,8 @@ async def _keys_before(client: Client, key: str) -> frozenset[str]:
     return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
 
 
-def _costs(cluster: Cluster, names: frozenset[str] | None) -> Iterable[Write[Pod]]:
-    for write in decide_costs(cluster, enabled=False):
+def _costs(cluster: Cluster, key: str, names: frozenset[str] | None) -> Iterable[Write[Pod]]:
+    for write in decide_costs(cluster, key, enabled=False):
         if names is None or write.before.node in names:
             yield write
 

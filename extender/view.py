@@ -11,7 +11,6 @@ from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.news import News
-from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark, mark_of, marked_since
 from core.model.node import Node
 from core.model.pod import Pod
@@ -28,7 +27,7 @@ COMPACT_OFFSET: Final = SCORE_MAX
 class View(Inventory):
     """Nodes, requests and scores; see the module."""
 
-    def __init__(self, config: ExtenderConfig, taint_key: str = TAINT_KEY) -> None:
+    def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
         self._pack = config.score is ScoreMode.PACK
         self._compact = config.answers is AnswersMode.COMPACT

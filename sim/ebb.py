@@ -63,6 +63,11 @@ class Ebb:
         for kind in (NODES, PODS):
             view.news.alive(kind, 0.0)
 
+    @property
+    def taint_key(self) -> str:
+        """Return the key of the taint."""
+        return self._controller.config.taint_key
+
     def close(self) -> None:
         """Release what the passes ran on."""
         self._loop.close()
@@ -101,7 +106,7 @@ class Ebb:
 
     def urgent(self) -> bool:
         """Say whether something has happened that cannot wait for the engine's interval."""
-        if self._news.turned.is_set() and self._news.turns(self._controller.config.taint_key)():
+        if self._news.turned.is_set() and self._news.turns(self.taint_key)():
             self._news.urgent.set()
         return self._news.urgent.is_set()
 

@@ -23,6 +23,10 @@ PROGRESS_MS: Final = 3_600_000
 class Compactor(Scorer, Protocol):
     """Ebb, or nothing: what the world tells, and what it asks."""
 
+    @property
+    def taint_key(self) -> str:
+        """Return the key of its taint."""
+
     def node_changed(self, node: Node) -> None:
         """Hear of a new or changed node."""
 
@@ -238,8 +242,9 @@ class World:
 
     def _blame(self, pod: Pod) -> None:
         """Count a pod, once, that a marked node would take now, were it not for our taint."""
+        key = self._compactor.taint_key if self._compactor else ""
         if any(
-            admits(replace(place, node=without_our_taint(place.node)), pod)
+            admits(replace(place, node=without_our_taint(place.node, key)), pod)
             for place in self.state.marked()
         ):
             self._blamed.add(pod.key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.keys import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.keys import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL
 from core.model.node import Effect, Node
 
 SECONDS_DIGITS_MAX: Final = 12
@@ -126,7 +126,7 @@ def _text(value: object) -> str:
     raise ValueError("no text that can be printed")
 
 
-def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
+def marked_since(node: Node, taint_key: str) -> int:
     """Return when the node was marked, unix seconds: from the details, else the taint, else 0."""
     details = decode_details(node.annotations)
     if details is not None:
@@ -137,7 +137,7 @@ def marked_since(node: Node, taint_key: str = TAINT_KEY) -> int:
     return 0
 
 
-def mark_order(node: Node, taint_key: str = TAINT_KEY) -> tuple[int, int]:
+def mark_order(node: Node, taint_key: str) -> tuple[int, int]:
     """Return what marked nodes are judged in the order of: the second, the place in its plan."""
     details = decode_details(node.annotations)
     return marked_since(node, taint_key), details.order if details is not None else 0

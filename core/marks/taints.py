@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from core.marks.keys import TAINT_KEY
 from core.marks.mark import EFFECT_OF, mark_of, marked_since, seconds_of
 from core.model.node import Node, Taint
 
 
-def desired_taints(node: Node, taint_key: str = TAINT_KEY) -> tuple[Taint, ...]:
+def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
     """Return the taints that *node* should carry, given the mark that it carries.
 
     Others' taints stay untouched and in place. Ours, if there is a mark, keeps its place when it
@@ -38,7 +37,7 @@ def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
     )
 
 
-def without_our_taint(node: Node, taint_key: str = TAINT_KEY) -> Node:
+def without_our_taint(node: Node, taint_key: str) -> Node:
     """Return the node as it would be if its mark were taken away now, for the rules of fit."""
     if all(taint.key != taint_key for taint in node.taints):
         return node

@@ -12,7 +12,6 @@ from core.marks.keys import (
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
-    TAINT_KEY,
 )
 from core.marks.optouts import guarded_by_us
 from core.marks.taints import desired_taints, of_keys_before
@@ -39,9 +38,7 @@ class Cleanup:
         return Write(WriteKind.RELEASE, node, gone, "everything of ours goes", taints)
 
 
-def cleanup(
-    node: Node, taint_key: str = TAINT_KEY, keys_before: Collection[str] = ()
-) -> Cleanup | None:
+def cleanup(node: Node, taint_key: str, keys_before: Collection[str] = ()) -> Cleanup | None:
     """Return what is ours on the node, None if nothing is; the taint's key may have been another.
 
     The autoscaler's opt-out is ours only if we have written it, and only as long as it says so.

@@ -29,14 +29,14 @@ COSTS_A_STEP: Final = 256
 """Nodes of one age still get costs of their own, so that one empties before the next."""
 
 
-def cost_of(node: Node) -> int:
+def cost_of(node: Node, taint_key: str) -> int:
     """Return the cost of a marked node's pods: below every default, older marks lower."""
-    age_steps = marked_since(node) // COST_STEP_SECONDS
+    age_steps = marked_since(node, taint_key) // COST_STEP_SECONDS
     of_node = zlib.crc32(node.name.encode()) % COSTS_A_STEP
     return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
 
 
-def decide_costs(cluster: Cluster, *, enabled: bool) -> tuple[Write[Pod], ...]:
+def decide_costs(cluster: Cluster, taint_key: str, *, enabled: bool) -> tuple[Write[Pod], ...]:
     """Return the writes that bring the pods' costs to where the marks want them.
 
     What is to be taken away comes first, by pod; then the pods of the oldest marks. All follows
@@ -52,7 +52,8 @@ def decide_costs(cluster: Cluster, *, enabled: bool) -> tuple[Write[Pod], ...]:
     ]
     clears = [pod for pod in concerned if _to_clear(pod, marked)]
     sets = [pod for pod in concerned if _to_set(pod, marked)]
-    return (*map(_clear, clears), *_sets(sets, marked))
+    costs = {name: cost_of(node, taint_key) for name, node in marked.items()}
+    return (*map(_clear, clears), *_sets(sets, costs))
 
 
 def _to_clear(pod: Pod, marked: Mapping[str, Node]) -> bool:
@@ -83,8 +84,7 @@ def _clear(pod: Pod) -> Write[Pod]:
     return Write.of(CostKind.CLEAR, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
 
 
-def _sets(pods: Iterable[Pod], marked: Mapping[str, Node]) -> list[Write[Pod]]:
-    costs = {name: cost_of(node) for name, node in marked.items()}
+def _sets(pods: Iterable[Pod], costs: Mapping[str, int]) -> list[Write[Pod]]:
     found = ((costs[pod.node or ""], pod) for pod in pods)
     ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
     return [_set(pod, cost) for cost, pod in ordered]

@@ -17,7 +17,7 @@ from aiohttp import web
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
@@ -46,7 +46,8 @@ MARKS = {
 
 def ebb(*, compact: bool) -> web.Application:
     """Return the extender as it is after a list of Nodes."""
-    view = View(ExtenderConfig(answers=AnswersMode.COMPACT if compact else AnswersMode.FULL))
+    answers = AnswersMode.COMPACT if compact else AnswersMode.FULL
+    view = View(ExtenderConfig(answers=answers), TAINT_KEY)
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.news.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())

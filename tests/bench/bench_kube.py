@@ -24,6 +24,7 @@ from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import Handler, _Follower, follow
+from core.marks.keys import TAINT_KEY
 from extender.metrics import Metrics
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
@@ -185,7 +186,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     k = machine_factor()
     rows = [("K", f"{k:.2f}", "")]
     before = resident_mb()
-    view = View(ExtenderConfig(score=ScoreMode.PACK))
+    view = View(ExtenderConfig(score=ScoreMode.PACK), TAINT_KEY)
     metrics = Metrics()
     nodes = Feed(view, NODES, view.news, SystemClock(), metrics)
     nodes.replaced([])

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from core.edge import http, tls
 from core.edge.serving import trusting
+from core.marks.keys import TAINT_KEY
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from webhook.admission.app import MUTATE_PATH, make_app
@@ -47,7 +48,7 @@ def a_review(node_bytes: int) -> bytes:
 
 
 def ebb() -> web.Application:
-    return make_app(Metrics(), http.Health())
+    return make_app(Metrics(), http.Health(), TAINT_KEY)
 
 
 def answered(body: bytes) -> Any:

@@ -57,7 +57,9 @@ def test_only_ours_goes(
     taints: tuple[Taint, ...],
     gone: set[str] | None,
 ) -> None:
-    found = cleanup(replace(node("n", labels=labels, annotations=annotations), taints=taints))
+    found = cleanup(
+        replace(node("n", labels=labels, annotations=annotations), taints=taints), TAINT_KEY
+    )
     if gone is None:
         assert found is None
         return
@@ -69,7 +71,7 @@ def test_only_ours_goes(
 
 def cleaned(found: Node) -> Node:
     """Apply the writes as the API server does."""
-    while (what := cleanup(found)) is not None:
+    while (what := cleanup(found, TAINT_KEY)) is not None:
         found = applied(what.write(found), found)
     return found
 
@@ -81,4 +83,4 @@ def test_a_marked_node_is_afterwards_what_it_was(found: Node, mark: Mark) -> Non
     after = marked(before, mark, since=7)
     after = replace(after, annotations={**after.annotations, **guard})
     assert cleaned(after) == before
-    assert cleanup(before) is None
+    assert cleanup(before, TAINT_KEY) is None

@@ -23,7 +23,7 @@ def test_the_rules_of_fit_are_the_plain_ones() -> None:
                 if node.unschedulable:
                     continue
                 expected = admits(node, pod.placing, TAINT_KEY)
-                found = refusal(without_our_taint(node), pod.placing) is None
+                found = refusal(without_our_taint(node, TAINT_KEY), pod.placing) is None
                 assert found == expected, (seed, pod.key, node.name)
                 yes, no = yes + expected, no + (not expected)
     assert min(yes, no) > 1000

@@ -134,13 +134,13 @@ class World:
         for write in split(self.decided(), self.config.mode)[0]:
             if write.if_as_seen(done) is not None:
                 done = applied(write, done)
-                done = replace(done, taints=desired_taints(done))
+                done = replace(done, taints=desired_taints(done, TAINT_KEY))
         return replace(self, node=done)
 
 
 def marked(value: str = "soft", **annotations: str) -> World:
     bare = node("n", labels={MARK_LABEL: value}, annotations=DETAILED | annotations)
-    return World(replace(bare, taints=desired_taints(bare)), goes=True, pods=(POD,))
+    return World(replace(bare, taints=desired_taints(bare, TAINT_KEY)), goes=True, pods=(POD,))
 
 
 def unmarked(**annotations: str) -> World:

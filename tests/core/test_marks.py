@@ -60,7 +60,7 @@ def marked(value: str, *taints: Taint) -> Node:
     ],
 )
 def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
-    assert desired_taints(found) == expected
+    assert desired_taints(found, TAINT_KEY) == expected
 
 
 KEYS = st.sampled_from([TAINT_KEY, "a", "b"])
@@ -76,9 +76,9 @@ def test_desired_taints_settle_at_once_and_leave_others_alone(
     labels: Mapping[str, str], taints: list[Taint]
 ) -> None:
     before = node("n", labels=labels, taints=tuple(taints))
-    after = desired_taints(before)
+    after = desired_taints(before, TAINT_KEY)
     again = node("n", labels=labels, taints=after)
-    assert desired_taints(again) == after
+    assert desired_taints(again, TAINT_KEY) == after
     assert [t for t in after if t.key != TAINT_KEY] == [t for t in taints if t.key != TAINT_KEY]
     assert sum(t.key == TAINT_KEY for t in after) == len(labels)
 
@@ -129,7 +129,7 @@ def test_seconds_are_ascii_digits(text: str) -> None:
     for written in (f"1 {text}", f"{text} 1"):
         assert backoff_of({BACKOFF_ANNOTATION: written}) is None
     ours = Taint(TAINT_KEY, text, "NoSchedule")
-    assert marked_since(node("n", taints=(ours,))) == 0
+    assert marked_since(node("n", taints=(ours,)), TAINT_KEY) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.keys import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
+    DETAILS_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
 from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
-from core.model.node import Node
+from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.writes.costs import (
     COST_MAX,
@@ -35,7 +41,7 @@ def marked(name: str, since: int = NOW, value: str = "soft") -> Node:
 
 
 MARKED, UNMARKED = marked("marked"), node("unmarked")
-COST = str(cost_of(MARKED))
+COST = str(cost_of(MARKED, TAINT_KEY))
 BOTH_GONE = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
 TRACE_GONE = {COST_OURS_ANNOTATION: None}
 
@@ -58,7 +64,7 @@ def a_pod(
 def decided(
     *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED), enabled: bool = True
 ) -> list[Write[Pod]]:
-    return list(decide_costs(Cluster.of(nodes, pods), enabled=enabled))
+    return list(decide_costs(Cluster.of(nodes, pods), TAINT_KEY, enabled=enabled))
 
 
 @pytest.mark.parametrize(
@@ -145,19 +151,29 @@ def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
     times: list[int], name: str
 ) -> None:
     for older, younger in pairwise(sorted(times)):
-        low, high = cost_of(marked(name, older)), cost_of(marked(name, younger))
+        low, high = (
+            cost_of(marked(name, older), TAINT_KEY),
+            cost_of(marked(name, younger), TAINT_KEY),
+        )
         assert -(2**31) < COST_MIN <= low <= high <= COST_MAX < 0
         if younger - older >= COST_STEP_SECONDS:
-            assert low < cost_of(marked("another", younger))
+            assert low < cost_of(marked("another", younger), TAINT_KEY)
 
 
 def test_nodes_of_one_age_have_costs_of_their_own() -> None:
-    assert len({cost_of(marked(name)) for name in "abcdef"}) == 6
+    assert len({cost_of(marked(name), TAINT_KEY) for name in "abcdef"}) == 6
+
+
+def test_the_age_of_a_mark_without_details_is_read_from_the_taint_of_the_configured_key() -> None:
+    bare = node("marked", labels={MARK_LABEL: "soft"})
+    aged = replace(bare, taints=(Taint("own.example/key", str(NOW), Effect.PREFER_NO_SCHEDULE),))
+    assert cost_of(aged, "own.example/key") == cost_of(MARKED, TAINT_KEY)
+    assert cost_of(aged, TAINT_KEY) < cost_of(MARKED, TAINT_KEY)
 
 
 @pytest.mark.parametrize("since", [-(10**30), 10**30])
 def test_a_damaged_time_makes_no_damaged_cost(since: int) -> None:
-    assert COST_MIN <= cost_of(marked("n", since)) <= COST_MAX
+    assert COST_MIN <= cost_of(marked("n", since), TAINT_KEY) <= COST_MAX
 
 
 # The laws, on whatever may stand in a cluster.
@@ -203,13 +219,13 @@ def applied(cluster: Cluster, writes: Iterable[Write[Pod]]) -> Cluster:
 def test_applied_to_its_own_answer_it_leaves_nothing_to_write(
     cluster: Cluster, enabled: bool
 ) -> None:
-    after = applied(cluster, decide_costs(cluster, enabled=enabled))
-    assert decide_costs(after, enabled=enabled) == ()
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=enabled))
+    assert decide_costs(after, TAINT_KEY, enabled=enabled) == ()
 
 
 @given(clusters(), st.booleans())
 def test_a_cost_that_is_not_ours_is_never_touched(cluster: Cluster, enabled: bool) -> None:
-    writes = decide_costs(cluster, enabled=enabled)
+    writes = decide_costs(cluster, TAINT_KEY, enabled=enabled)
     after = applied(cluster, writes)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if before.deletion_cost is not None and before.deletion_cost != before.deletion_cost_ours:
@@ -223,10 +239,10 @@ def test_a_cost_that_is_not_ours_is_never_touched(cluster: Cluster, enabled: boo
 def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
     cluster: Cluster, enabled: bool
 ) -> None:
-    during = applied(cluster, decide_costs(cluster, enabled=True))
+    during = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=True))
     if enabled:
         during = Cluster.of((replace(one, labels={}) for one in during.nodes), during.pods)
-    after = applied(during, decide_costs(during, enabled=enabled))
+    after = applied(during, decide_costs(during, TAINT_KEY, enabled=enabled))
     assert all(pod.deletion_cost_ours is None or pod.terminating for pod in after.pods)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if not before.terminating and before.deletion_cost != before.deletion_cost_ours:
@@ -235,6 +251,6 @@ def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
 
 @given(clusters())
 def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(cluster: Cluster) -> None:
-    keys = [write.key for write in decide_costs(cluster, enabled=True)]
+    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, enabled=True)]
     assert len(keys) == len(set(keys))
     assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from tests.e2e import tools
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json
 from tests.e2e.install import apply, in_force, point
@@ -91,7 +91,7 @@ def keep(folder: Path, name: str, body: bytes) -> None:
 def record_reviews(plane: Plane) -> None:
     """Provoke one AdmissionReview after the other and keep each."""
     serving = plane.authority.sign("recorder", "recorder", hosts=(LOOPBACK,))
-    recorder = Recorder(lambda body: wire.review(body).body, serving)
+    recorder = Recorder(lambda body: wire.review(body, TAINT_KEY).body, serving)
     with recorder.serving():
         apply(plane)
         bundle = base64.b64encode(plane.authority.certificate.read_bytes()).decode()

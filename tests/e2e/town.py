@@ -211,7 +211,7 @@ def _settings() -> Json:
 
 def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
     """Yield what of ours stands on a node and should not, or should and does not."""
-    if node.taints != desired_taints(node):
+    if node.taints != desired_taints(node, TAINT_KEY):
         yield f"{node.name}: taints {node.taints}"
     ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
     if mark_of(node.labels) is None:

@@ -16,7 +16,7 @@ from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.errors import InvalidInputError
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from core.model.node import Node
 from extender import wire
@@ -40,7 +40,7 @@ def marked(name: str, mark: str = "soft", since: int = 0) -> Node:
 
 
 def view(score: ScoreMode = ScoreMode.MARKS, answers: AnswersMode = AnswersMode.FULL) -> View:
-    made = View(ExtenderConfig(score=score, answers=answers))
+    made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY)
     made.news.alive(NODES, 0.0)
     made.news.alive(PODS, 0.0)
     return made
@@ -156,7 +156,7 @@ def test_pack_scores_follow_the_pods() -> None:
 
 @pytest.mark.parametrize("score", list(ScoreMode))
 def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: ScoreMode) -> None:
-    unsynced = View(ExtenderConfig(score=score))
+    unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
     unsynced.replaced(NODES, [marked("m")])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
@@ -179,7 +179,7 @@ def test_compact_answers_say_the_same_relative_to_nothing() -> None:
 
 @pytest.fixture
 async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
-    clock, shown = FakeClock(), View(ExtenderConfig())
+    clock, shown = FakeClock(), View(ExtenderConfig(), TAINT_KEY)
     server = http.Server(make_app(shown, clock, Metrics(), http.Health()), "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}", shown, clock

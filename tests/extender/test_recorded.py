@@ -9,7 +9,7 @@ import pytest
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from extender import wire
 from extender.app import make_app
@@ -36,7 +36,7 @@ def answers(request: pytest.FixtureRequest) -> AnswersMode:
 
 @pytest.fixture
 async def url(answers: AnswersMode) -> AsyncIterator[str]:
-    view = View(ExtenderConfig(answers=answers))
+    view = View(ExtenderConfig(answers=answers), TAINT_KEY)
     marks = {name: {MARK_LABEL: mark} for name, (mark, _) in MARKED.items()}
     view.replaced(NODES, [node(name, labels=one) for name, one in marks.items()])
     view.news.alive(NODES, 0.0)

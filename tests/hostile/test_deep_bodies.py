@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from extender.wire import node_names
 from tests.hostile.objects import DEEP, LISTS
 from tests.support.admission import node_json, patch_of, review_of
@@ -14,10 +14,10 @@ from webhook.admission import wire
 def test_a_mark_becomes_a_taint_all_the_same(deep: bytes) -> None:
     node = node_json()
     node["metadata"]["labels"] = {MARK_LABEL: "soft"}
-    tame = patch_of(wire.review(review_of(node)).body)
+    tame = patch_of(wire.review(review_of(node), TAINT_KEY).body)
     node["metadata"]["managedFields"] = [{"fieldsV1": "@"}]
     assert tame is not None
-    assert patch_of(wire.review(review_of(node).replace(b'"@"', deep)).body) is not None
+    assert patch_of(wire.review(review_of(node).replace(b'"@"', deep), TAINT_KEY).body) is not None
 
 
 @pytest.mark.parametrize("deep", [DEEP, LISTS])

@@ -112,13 +112,13 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def webhook() -> Iterator[Front]:
-    with Front(make_webhook(Metrics(), bones.Health()), MUTATE_PATH) as front:
+    with Front(make_webhook(Metrics(), bones.Health(), TAINT_KEY), MUTATE_PATH) as front:
         yield front
 
 
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
-    view = View(ExtenderConfig())
+    view = View(ExtenderConfig(), TAINT_KEY)
     view.news.alive(NODES, 0.0)
     marks = enumerate(Mark)
     view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])

@@ -8,7 +8,7 @@ from core.edge import files
 from core.edge.clock import SystemClock
 from core.edge.http import Health
 from core.edge.http import make_app as make_bones
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
@@ -194,7 +194,9 @@ def test_the_extenders_port_and_paths() -> None:
 
 
 def extender_routes() -> set[str]:
-    app = make_extender(View(Config().extender), SystemClock(), ExtenderMetrics(), Health())
+    app = make_extender(
+        View(Config().extender, TAINT_KEY), SystemClock(), ExtenderMetrics(), Health()
+    )
     return {resource.canonical for resource in app.router.resources()}
 
 

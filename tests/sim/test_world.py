@@ -26,6 +26,8 @@ class Marker:
     def __init__(self, mark: Mark, *taints: Taint) -> None:
         self._mark, self._taints, self._done = mark, taints, False
 
+    taint_key = TAINT_KEY
+
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
         return dict.fromkeys(names, 0)
 
@@ -35,7 +37,7 @@ class Marker:
     def pod_gone(self, pod: Pod) -> None: ...
 
     def admit(self, before: Node, after: Node) -> Node:  # noqa: ARG002
-        return replace(after, taints=desired_taints(after))
+        return replace(after, taints=desired_taints(after, TAINT_KEY))
 
     def urgent(self) -> bool:
         return False

@@ -73,6 +73,7 @@ class Troubled:
         self.sound = False
         """Whether the last pass could do all that it wanted, and nothing is in its way since."""
         self._held_ms = 0
+        self.taint_key = ebb.taint_key
 
     def begin(self, fault: Fault) -> None:
         self.faults[fault] += 1
@@ -219,7 +220,7 @@ class Day(World):
             if not pod.unschedulable:
                 continue  # evicted just now: the scheduler has told nobody yet
             for place in self.state.marked():
-                bare = replace(place, node=without_our_taint(place.node))
+                bare = replace(place, node=without_our_taint(place.node, TAINT_KEY))
                 if admits(bare, pod) and not admits(place, pod):
                     self.kept_waiting.add(key)
 

@@ -9,7 +9,7 @@ from core.config.settings import Config
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
 from core.fit.rules import refusal
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, Mark, encode_details
 from core.marks.taints import desired_taints, without_our_taint
 from core.model.cluster import Cluster
@@ -135,14 +135,14 @@ def marked(found: Node, mark: Mark, since: int, order: int = 0) -> Node:
     annotations = {**found.annotations, DETAILS_ANNOTATION: encode_details(details)}
     labels = {**found.labels, MARK_LABEL: mark.value}
     bare = replace(found, labels=labels, annotations=annotations)
-    return replace(bare, taints=desired_taints(bare))
+    return replace(bare, taints=desired_taints(bare, TAINT_KEY))
 
 
 def unmarked(found: Node) -> Node:
     """Return the node as it was before the engine and the webhook have marked it."""
     labels = {key: value for key, value in found.labels.items() if key != MARK_LABEL}
     annotations = {k: v for k, v in found.annotations.items() if k != DETAILS_ANNOTATION}
-    return replace(without_our_taint(found), labels=labels, annotations=annotations)
+    return replace(without_our_taint(found, TAINT_KEY), labels=labels, annotations=annotations)
 
 
 @st.composite
@@ -195,7 +195,7 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
     cpu, memory, slots = left[target.name]
     gpus = dict(target.allocatable.extended).get("gpu", 0)
     if (
-        refusal(without_our_taint(target), made.placing) is not None
+        refusal(without_our_taint(target, TAINT_KEY), made.placing) is not None
         or asked.cpu_millis > cpu
         or asked.memory_bytes > memory
         or slots < 1

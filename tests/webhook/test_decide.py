@@ -389,7 +389,7 @@ def dated(since: int, deadline: int, value: str = "soft") -> Node:
     found = Details(since=since, deadline=deadline, owner="me", policy="p", reason="r")
     annotations = {DETAILS_ANNOTATION: encode_details(found)} | GUARDED
     bare = node({MARK_LABEL: value}, annotations)
-    return replace(bare, taints=desired_taints(bare))
+    return replace(bare, taints=desired_taints(bare, TAINT_KEY))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.fit.rules import refusal
+from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
@@ -49,7 +50,7 @@ def troubled(draw: st.DrawFn) -> Cluster:
 def takes(node: Node, pod: Pod) -> bool:
     """Say whether the node would take what can be judged of the pod, if it were alone there."""
     placing = replace(pod.placing, volumes=())
-    bare = without_our_taint(node)
+    bare = without_our_taint(node, TAINT_KEY)
     return pod.requests.fits_in(node.allocatable) and refusal(bare, placing) is None
 
 

@@ -40,7 +40,7 @@ TAINTS: dict[str, list[dict[str, Any]] | None] = {
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    server = http.Server(make_app(Metrics(), http.Health()), "127.0.0.1:0")
+    server = http.Server(make_app(Metrics(), http.Health(), TAINT_KEY), "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}{MUTATE_PATH}"
     await server.stop()

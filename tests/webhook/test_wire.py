@@ -110,7 +110,7 @@ def test_an_object_that_is_no_node_passes_as_it_is() -> None:
 )
 def test_what_is_no_review_of_a_node_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidInputError):
-        wire.review(body)
+        wire.review(body, TAINT_KEY)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -175,4 +175,4 @@ def test_a_dry_run_gets_the_same_answer(mark: str | None, spec: dict[str, Any] |
 @given(st.binary() | st.text().map(str.encode))
 def test_any_bytes_are_refused_by_name(body: bytes) -> None:
     with pytest.raises(InvalidInputError):
-        wire.review(body)
+        wire.review(body, TAINT_KEY)

@@ -7,7 +7,6 @@ from aiohttp import web
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
 from core.errors import InvalidInputError
-from core.marks.keys import TAINT_KEY
 from webhook.admission import wire
 from webhook.metrics import Metrics
 
@@ -16,7 +15,7 @@ REVIEW_BYTES_MAX: Final = 3 * 1024**2
 """As much as the API server takes of anybody; a Node that etcd stores is smaller."""
 
 
-def make_app(metrics: Metrics, health: Health, taint_key: str = TAINT_KEY) -> web.Application:
+def make_app(metrics: Metrics, health: Health, taint_key: str) -> web.Application:
     """Return the application: POST /mutate-node, health and metrics."""
     app = make_bones(health, metrics)
 

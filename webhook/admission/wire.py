@@ -15,7 +15,6 @@ import orjson
 
 from core.edge.decode.depth import decoded
 from core.errors import InvalidInputError
-from core.marks.keys import TAINT_KEY
 from core.marks.taints import desired_taints
 from core.model.node import Node, Taint
 from core.model.resources import Resources
@@ -80,7 +79,7 @@ class Answer:
     patched: bool
 
 
-def review(body: bytes, taint_key: str = TAINT_KEY) -> Answer:
+def review(body: bytes, taint_key: str) -> Answer:
     """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
 
     Pure, so a dry run is answered like any other. Raises: InvalidInputError.

@@ -52,11 +52,11 @@ class ScaleIn:
     def configure(self, config: Config) -> None:
         """Go on with another configuration."""
         self._enabled = config.scale_in_order is ScaleInOrder.ENABLED
-        self._mode = config.mode
+        self._mode, self._taint_key = config.mode, config.taint_key
 
     def judge(self, cluster: Cluster) -> tuple[Write[Pod], ...]:
         """Decide what to write; no I/O. Turned off, that is to take away what is ours."""
-        return decide_costs(cluster, enabled=self._enabled)
+        return decide_costs(cluster, self._taint_key, enabled=self._enabled)
 
     async def carry_out(
         self, writes: Sequence[Write[Pod]], halted: Callable[[], str | None] = lambda: None
