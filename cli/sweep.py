@@ -9,13 +9,13 @@ from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
 from core.errors import InvalidInputError, UnavailableError
+from core.marks.taints import KEYS_ANNOTATION, keys_before
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.cleanup import Cleanup, cleanup
 from core.writes.costs import decide_costs
 from core.writes.write import Write
-from webhook.engine.taint_keys import KEYS_ANNOTATION, keys_before
 from webhook.names import LEASE, NAMESPACE
 
 Tell = Callable[[str, str], None]

@@ -83,7 +83,7 @@ class _Webhook:
             owner=name,
             metrics=self._metrics,
             tell=self._events.tell,
-            scale_in=ScaleIn(config, objects.pods(client), self._metrics),
+            scale_in=ScaleIn(objects.pods(client), self._metrics),
         )
         # What is judged by the time must not end because somebody sets a clock.
         steady = SteadyClock(self._clock)

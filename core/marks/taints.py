@@ -2,9 +2,16 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 
+from core.marks.keys import TAINT_KEY
 from core.marks.mark import EFFECT_OF, mark_of, marked_since, seconds_of
 from core.model.node import Node, Taint
+
+KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"
+"""On the Lease: the keys in use until now, the newest last, with commas between them."""
+KEYS_MAX: Final = 8
+"""The oldest is forgotten for a new one."""
 
 
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
@@ -24,6 +31,16 @@ def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
         return (*taints, ours)
     taints[places[0]] = ours
     return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+
+
+def keys_of(annotation: str) -> list[str]:
+    """Read which keys were used."""
+    return [key for key in annotation.split(",") if key][-KEYS_MAX:]
+
+
+def keys_before(annotation: str, key: str) -> frozenset[str]:
+    """Return the keys whose taints go; the one that Ebb has by default is always Ebb's."""
+    return frozenset({TAINT_KEY, *keys_of(annotation)}) - {key}
 
 
 def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:

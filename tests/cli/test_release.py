@@ -15,10 +15,10 @@ from core.marks.keys import (
     MARK_LABEL,
     TAINT_KEY,
 )
+from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
-from webhook.engine.taint_keys import KEYS_ANNOTATION
 
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 

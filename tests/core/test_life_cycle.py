@@ -27,7 +27,7 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.writes.life_cycle import TABLE, Act, Event, State, states
-from core.writes.nodes import WATCH_SECONDS, Watch, decide
+from core.writes.nodes import WATCH_SECONDS, Watch, _Maker, _Moment, decide
 from core.writes.write import Write, applied, split
 from tests.support.builders import node
 from tests.support.life_cycle import PAGE, page
@@ -42,6 +42,7 @@ STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHED
 
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+WATCH = Watch(WATCH_SECONDS, {})
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
 
 GRID = """
@@ -109,9 +110,10 @@ class World:
     def tainted(self, *taints: Taint) -> "World":
         return replace(self, node=replace(self.node, taints=taints))
 
-    def decided(self) -> tuple[Write[Node], ...]:
+    @property
+    def plan(self) -> Plan:
         none = Totals(nodes=0, capacity=NOTHING, requests=NOTHING, usable=NOTHING)
-        plan = Plan(
+        return Plan(
             policy="ClusterThreshold",
             usability=None,
             usability_derived=True,
@@ -123,10 +125,15 @@ class World:
             pending=(),
             marked_infeasible=(),
         )
+
+    def decided(self) -> tuple[Write[Node], ...]:
+        cluster, now = Cluster.of([self.node], self.pods), self.now
+        return decide(cluster, self.plan, self.config, now_seconds=now, owner="me", watch=WATCH)
+
+    def happening(self) -> list[Event]:
         cluster = Cluster.of([self.node], self.pods)
-        watch = Watch(WATCH_SECONDS, {})
-        now = self.now
-        return decide(cluster, plan, self.config, now_seconds=now, owner="me", watch=watch)
+        maker = _Maker(cluster, self.plan, self.config, _Moment(self.now, "me", WATCH))
+        return list(maker._events(self.node))
 
     def written(self) -> "World":
         """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
@@ -181,6 +188,16 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.EMPTY: lambda one: replace(one, pods=()),
 }
 """How each event comes about that something is written for."""
+NOTES = {
+    Event.LEAVING: f"taint {STOPPED.key} says that it is leaving",
+    Event.STAYS: "",
+    Event.WOULD_GO: "the cluster can do without it",
+    Event.GUARD_LEFT: "somebody else took the mark away",
+    Event.DETAILS_LOST: "the cluster can do without it",
+    Event.HARD_ASKED: "marked for 60 s",
+    Event.HARD_REFUSED: "hardAfter: never",
+}
+"""What people are told, where it is not the event's meaning."""
 
 
 @pytest.mark.parametrize("state", State)
@@ -197,7 +214,8 @@ def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, sta
     act = TABLE[event][state]
     world = EXAMPLES[event](QUIET[state])
     (write,) = world.decided()
-    assert write.kind is act.kind
+    assert event in world.happening()
+    assert (write.kind, write.note) == (act.kind, NOTES.get(event, event.meaning))
     assert write.taints is None or act is Act.REPAIR
     after = states(replace(applied(write, world.node), taints=()))
     assert (act.then or state) in after
@@ -243,7 +261,9 @@ def test_walks_end_nowhere_that_the_table_does_not_know(
 ) -> None:
     """And each pass does all that there is to do, or is followed by few that do."""
     for change in way:
-        world = change(world).written()
+        world = change(world)
+        assert world.happening() == sorted(world.happening(), key=list(Event).index)
+        world = world.written()
         found = {*states(world.node)}
         (mark,) = found & set(BESIDE)
         assert found - {mark} <= BESIDE[mark]

@@ -11,6 +11,7 @@ import pytest
 
 from core.config.settings import Mode
 from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.taints import KEYS_ANNOTATION
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     LEASE,
@@ -28,7 +29,6 @@ from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import Plane, until
 from tests.e2e.replica import Replica, leads
 from webhook.admission.certs import REPLACED
-from webhook.engine.taint_keys import KEYS_ANNOTATION
 
 LEASE_SECONDS = 6
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

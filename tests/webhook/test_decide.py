@@ -30,7 +30,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.cluster_threshold import LAST_NODE
 from core.reason import Blocker
-from core.writes.nodes import MARKS_A_PASS_MAX, WATCH_SECONDS, Watch, decide
+from core.writes.nodes import MARKS_A_PASS_MAX, TIMES_MAX, WATCH_SECONDS, Watch, decide
 from core.writes.write import Write, WriteKind
 
 NOW = 1_767_225_600
@@ -147,6 +147,7 @@ CASES: list[Case] = [
         {DETAILS_ANNOTATION: None},
     ),
     ("somebody else's guard, empty", marked(**FOREIGN), (), True, None, {}),
+    ("somebody else's guard, not empty", marked(**FOREIGN), (POD,), True, None, {}),
     ("somebody else's guard, no mark", node(None, FOREIGN), (), False, None, {}),
     ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR, {}),
     (
@@ -340,7 +341,9 @@ def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
     assert found.labels == {MARK_LABEL: "hard"}
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200))])
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200)), ("9999 5", (TIMES_MAX, 86400))]
+)
 def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
     before: str | None, after: tuple[int, int]
 ) -> None:
@@ -449,6 +452,12 @@ def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
 def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) -> None:
     found = watched(watching, dated(since, since + 2 * HOUR), POD)
     assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
+
+
+def test_a_mark_from_the_future_has_no_age() -> None:
+    config = replace(CONFIG, hard_after_seconds=0)
+    (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
+    assert (found.kind, found.note) == (WriteKind.HARDEN, "marked for 0 s")
 
 
 @pytest.mark.parametrize(

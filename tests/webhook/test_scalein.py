@@ -8,10 +8,11 @@ import pytest
 
 from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
 from core.errors import ConflictError, UnavailableError
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.writes.costs import decide_costs
 from core.writes.write import Write
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
@@ -76,17 +77,19 @@ class World:
     ) -> None:
         self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "soft"}), node("u")]
         self.api, self.metrics = PodApi(*pods), Metrics()
-        self.scale_in = self.started(mode, order)
+        self.start(mode, order)
 
-    def started(self, mode: Mode, order: ScaleInOrder) -> ScaleIn:
+    def start(self, mode: Mode, order: ScaleInOrder) -> None:
         """Start anew: nothing is remembered."""
-        return ScaleIn(Config(mode=mode, scale_in_order=order), self.api, self.metrics)
+        self.mode, self.enabled = mode, order is ScaleInOrder.ENABLED
+        self.scale_in = ScaleIn(self.api, self.metrics)
 
     def judge(self) -> tuple[Write[Pod], ...]:
-        return self.scale_in.judge(Cluster.of(self.nodes, self.api.pods.values()))
+        cluster = Cluster.of(self.nodes, self.api.pods.values())
+        return decide_costs(cluster, TAINT_KEY, enabled=self.enabled)
 
     async def step(self) -> int:
-        return await self.scale_in.carry_out(self.judge())
+        return await self.scale_in.carry_out(self.judge(), self.mode)
 
     def release(self) -> None:
         self.nodes[0] = node("m")
@@ -135,7 +138,7 @@ async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
 async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off() -> None:
     world = World(*some(2))
     await world.step()
-    world.scale_in = world.started(Mode.ENFORCE, ScaleInOrder.DISABLED)
+    world.start(Mode.ENFORCE, ScaleInOrder.DISABLED)
     await world.step()
     assert set(world.api.costs().values()) == {None}
     assert world.judge() == ()
@@ -154,7 +157,7 @@ async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
 ) -> None:
     world = World(*some(2), pod("new", "m", 100, 100))
     await world.step()
-    world.scale_in = world.started(Mode.OBSERVE, order)
+    world.start(Mode.OBSERVE, order)
     world.release()
     await world.step()
     assert set(world.api.costs().values()) == {None}
@@ -186,7 +189,7 @@ async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | N
         world.api.pods.clear()
     else:
         world.api.put(now)
-    assert await world.scale_in.carry_out(writes) == 0
+    assert await world.scale_in.carry_out(writes, world.mode) == 0
     assert world.api.written == []
     assert world.count("outdated") == 1
 
@@ -240,7 +243,7 @@ async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
     world = World(*some(30))
     begun = iter([None] * 5)
     writes = world.judge()
-    assert await world.scale_in.carry_out(writes, lambda: next(begun, "urgent")) == 0
+    assert await world.scale_in.carry_out(writes, world.mode, lambda: next(begun, "urgent")) == 0
     assert len(world.api.written) == 5
 
 
@@ -253,7 +256,7 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
     nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
     pods = PodApi(*some(2), *some(1, "u"))
-    scale_in = ScaleIn(config, pods, metrics)
+    scale_in = ScaleIn(pods, metrics)
     controller = Controller(config, nodes, owner="me", metrics=metrics, scale_in=scale_in)
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     report = await controller.tick(cluster, NOW)

@@ -9,10 +9,11 @@ from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
 from core.errors import UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
-from webhook.engine.taint_keys import FORGET_SECONDS, KEYS_ANNOTATION, KEYS_MAX, TaintKeys, keys_of
+from webhook.engine.taint_keys import FORGET_SECONDS, TaintKeys
 from webhook.view.view import ClusterView
 
 OLD, NEW = "example.com/old", "example.com/new"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from core.capacity.sums import RESOURCE_NAMES
-from core.config.settings import Config
+from core.config.settings import Config, ScaleInOrder
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.edge.metrics import Samples
@@ -18,6 +18,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.writes.costs import decide_costs
 from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
@@ -78,8 +79,6 @@ class Controller:
     def configure(self, config: Config) -> None:
         """Go on with another configuration from the next pass on."""
         self.config = config
-        if self._scale_in:
-            self._scale_in.configure(config)
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
@@ -109,7 +108,8 @@ class Controller:
             watch=Watch(found.watched_seconds, found.against_hard),
         )
         self._measure(found)
-        costs = self._scale_in.judge(cluster) if self._scale_in else ()
+        enabled = config.scale_in_order is ScaleInOrder.ENABLED
+        costs = decide_costs(cluster, config.taint_key, enabled=enabled) if self._scale_in else ()
         return TickReport(config, found, writes, 0, costs)
 
     async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
@@ -117,14 +117,15 @@ class Controller:
 
         In mode observe no node is marked: all other writes take away what another mode has left.
         """
-        wanted, told = split(report.writes, report.config.mode)
+        mode = report.config.mode
+        wanted, told = split(report.writes, mode)
         for write in told:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
         batch = await self._writers.carry_out(wanted, report.config.taint_key, sight)
         self._unmarked.update(write.key for write in batch.failed if write.kind is WriteKind.MARK)
         failed = len(batch.failed)
         if self._scale_in:
-            failed += await self._scale_in.carry_out(report.costs, batch.why_not)
+            failed += await self._scale_in.carry_out(report.costs, mode, batch.why_not)
         return replace(report, failed=failed)
 
     async def soften(self, nodes: Iterable[Node]) -> None:

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.config.settings import Config, ScaleInOrder
+from core.config.settings import Mode
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
-from core.model.cluster import Cluster
 from core.model.pod import Pod
-from core.writes.costs import decide_costs
 from core.writes.write import Write, split
 from webhook.metrics import Metrics
 
@@ -44,29 +42,22 @@ class _Pass:
 class ScaleIn:
     """Writes deletion costs. All it remembers is which pods were refused; they are tried last."""
 
-    def __init__(self, config: Config, pods: Objects[Pod], metrics: Metrics) -> None:
-        self.configure(config)
+    def __init__(self, pods: Objects[Pod], metrics: Metrics) -> None:
         self._pods, self._metrics = pods, metrics
         self._refused: set[str] = set()
 
-    def configure(self, config: Config) -> None:
-        """Go on with another configuration."""
-        self._enabled = config.scale_in_order is ScaleInOrder.ENABLED
-        self._mode, self._taint_key = config.mode, config.taint_key
-
-    def judge(self, cluster: Cluster) -> tuple[Write[Pod], ...]:
-        """Decide what to write; no I/O. Turned off, that is to take away what is ours."""
-        return decide_costs(cluster, self._taint_key, enabled=self._enabled)
-
     async def carry_out(
-        self, writes: Sequence[Write[Pod]], halted: Callable[[], str | None] = lambda: None
+        self,
+        writes: Sequence[Write[Pod]],
+        mode: Mode,
+        halted: Callable[[], str | None] = lambda: None,
     ) -> int:
         """Write a batch, until there is a reason to look again first; return how many failed.
 
         A write that fails ends the batch, since the next would most likely fail as well; the next
         pass begins with the others, so that a pod that is always refused holds nobody up.
         """
-        wanted, told = split(writes, self._mode)
+        wanted, told = split(writes, mode)
         _tell("would write deletion costs", told)
         _tell("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}

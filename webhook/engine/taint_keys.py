@@ -16,32 +16,17 @@ from core.edge.kube.stores.lease import Lease
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.errors import EbbError
-from core.marks.keys import TAINT_KEY
-from core.marks.taints import of_keys_before
+from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_before, keys_of, of_keys_before
 from core.model.node import Node
 from core.writes.cleanup import rekeyed
 from webhook.engine.election import Leases
 from webhook.view.view import ClusterView
 
-KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"
-"""On the Lease: the keys in use until now, the newest last, with commas between them."""
-KEYS_MAX: Final = 8
-"""The oldest is forgotten for a new one."""
 ROUND_SECONDS: Final = 10.0
 FORGET_SECONDS: Final = 3600.0
 """A key that no node has carried for so long is forgotten: no replica uses it any more."""
 
 log = logging.getLogger("ebb.taint-keys")
-
-
-def keys_of(annotation: str) -> list[str]:
-    """Read which keys were used."""
-    return [key for key in annotation.split(",") if key][-KEYS_MAX:]
-
-
-def keys_before(annotation: str, key: str) -> frozenset[str]:
-    """Return the keys whose taints go; the one that Ebb has by default is always Ebb's."""
-    return frozenset({TAINT_KEY, *keys_of(annotation)}) - {key}
 
 
 class TaintKeys:
