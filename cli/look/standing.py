@@ -1,7 +1,7 @@
 """What of Ebb's own stands on a node, read from the node and its pods alone."""
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,8 +20,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import going
 from core.model.node import Node
-from core.model.pod import Pod
-from core.writes.emptiness import EXPENDABLE_PRIORITY
+from core.writes.emptiness import occupants
 from core.writes.nodes import GUARD_WHILE_MARKED
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -66,7 +65,7 @@ class Standing:
 
 def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
-    left = _pods_left(cluster.pods)
+    left = occupants(cluster.pods)
     return tuple(_standing(node, left, taint_key, now_seconds) for node in cluster.nodes)
 
 
@@ -85,16 +84,6 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
         going=going(node),
         backoff=backoff_of(node.annotations),
     )
-
-
-def _pods_left(pods: Iterable[Pod]) -> dict[str, int]:
-    """Count what Cluster Autoscaler would have to evict."""
-    left: dict[str, int] = {}
-    for pod in pods:
-        counts = not pod.stays_with_node and pod.priority >= EXPENDABLE_PRIORITY
-        if pod.node is not None and counts:
-            left[pod.node] = left.get(pod.node, 0) + 1
-    return left
 
 
 def _guard(node: Node) -> Guard:

@@ -12,7 +12,6 @@ from core.capacity.sums import Sums
 from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, derive_usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.guards.disruption import Facts
 from core.guards.lingering import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
@@ -54,7 +53,7 @@ class Survey:
     def __init__(self, cluster: Cluster, config: Config, now_seconds: int | None = None) -> None:
         """Look; *now_seconds* (unix): None as long as no time is to have passed."""
         self.cluster, self.config = cluster, config
-        self.facts = Facts(now_seconds=now_seconds)
+        self.now_seconds = now_seconds
         self.marks = standing_marks(cluster.nodes, config.taint_key)
         """By name of the node; nobody else reads them in a pass."""
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
@@ -129,7 +128,7 @@ class Survey:
     @cached_property
     def sticky(self) -> Mapping[str, int]:
         """Count by node the pods that rarely leave by themselves (guards.lingering); 0: no key."""
-        return sticky_pods(self.cluster.pods, self.facts)
+        return sticky_pods(self.cluster.pods, self.now_seconds)
 
     def reaches_node(self, node: str) -> bool:
         """Say whether some movable pod reaches the node."""

@@ -131,7 +131,7 @@ class Explainer:
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
             held=self._held(node) if removal else (),
-            lingers=tuple(stickiness(pods, self._survey.facts)),
+            lingers=tuple(stickiness(pods, self._now)),
             against_hard=self._against_hard(node),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
@@ -159,10 +159,7 @@ class Explainer:
             pod=pod,
             node=home.node if home else None,
             blockers=tuple(blockers),
-            nature=tuple(
-                Blocker(code, one.message, key, one.about)
-                for code, one in findings(pod, self._survey.facts)
-            ),
+            nature=tuple(blocker for _, blocker in findings(pod, self._now)),
             home=home,
             place=place,
             why_not=why_not,

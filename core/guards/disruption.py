@@ -3,18 +3,16 @@
 What follows from it for a node stands in core.guards.lingering. Pods that have ended are in no
 Cluster, and what a pod's volumes ask stands in core.model.volumes.
 Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
-descheduler's DefaultEvictor; the eviction API for what several budgets say about one pod.
+descheduler's DefaultEvictor.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from core.model.pod import Pod
-from core.reason import Reason
+from core.reason import Blocker, Reason
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -25,8 +23,6 @@ NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on are the classes system-cluster-critical and system-node-critical."""
-EXPENDABLE_BELOW: Final = -10
-"""Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 STATEFUL_SET: Final = "StatefulSet"
 KNOWN_OWNERS: Final = frozenset({"ReplicaSet", "ReplicationController", "Job", STATEFUL_SET})
 """Controllers that are known to replace a pod elsewhere."""
@@ -39,47 +35,23 @@ _LEAVE_IT: Final = "nothing to do: Ebb evicts nothing, and the pod is waited for
 
 
 class Verdict(StrEnum):
-    """What a rule that applies says about the pod."""
+    """What follows from a rule that applies."""
 
-    IGNORED = "ignored"
-    """It goes with its node, or counts for nothing: no later rule is asked."""
-    LEAVING = "leaving"
-    """It leaves by itself and is waited for, not evicted: no later rule is asked."""
-    EVICTABLE = "evictable"
-    """Its owner allows the eviction, whatever later rules say of that."""
+    LAST = "last"
+    """The pod goes with its node, counts for nothing, or leaves: no later rule is asked."""
     STICKY = "sticky"
-    """It is not evicted, and rarely leaves by itself."""
-    GUARDED = "guarded"
-    """It is not evicted, but leaves by itself as any other."""
+    """It rarely leaves by itself."""
+    TOLD = "told"
+    """Nothing, as long as nothing is evicted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What the rules know besides the pod."""
+class Rule(NamedTuple):
+    """What there is to know about a pod that it applies to."""
 
-    now_seconds: int | None = None
-    """Unix time; None: not known, so that no time has passed."""
-    expendable_below: int = EXPENDABLE_BELOW
-    """Pods of a lower priority count for nothing."""
-    owners: AbstractSet[tuple[str, str, str]] | None = None
-    """(kind, namespace, name) of the controllers there are; None: not known, taken as there."""
-    denied: Mapping[str, str] = field(default_factory=dict)
-    """By pod (namespace/name): why budgets do not allow its eviction beside that of the others."""
-
-
-NO_FACTS: Final = Facts()
-
-
-class Finding(NamedTuple):
-    """What a rule says, and why."""
-
+    reason: Reason
+    says: Callable[[Pod, int | None], str | None]
+    """Why it applies at a unix time, or None; without a time none has passed."""
     verdict: Verdict
-    message: str
-    about: str = ""
-    """The owner's name, where the fix names it."""
-
-
-Rule = Callable[[Pod, Facts], Finding | None]
 
 
 def _note(pod: Pod, key: str) -> str | None:
@@ -98,8 +70,8 @@ MIRROR: Final = Reason(
 )
 
 
-def _mirror(pod: Pod, _: Facts) -> Finding | None:
-    return Finding(Verdict.IGNORED, "a static pod") if pod.mirror else None
+def _mirror(pod: Pod, _: int | None) -> str | None:
+    return "a static pod" if pod.mirror else None
 
 
 DAEMON: Final = Reason(
@@ -110,8 +82,8 @@ DAEMON: Final = Reason(
 )
 
 
-def _daemon(pod: Pod, _: Facts) -> Finding | None:
-    return Finding(Verdict.IGNORED, "a DaemonSet's pod") if pod.daemon else None
+def _daemon(pod: Pod, _: int | None) -> str | None:
+    return "a DaemonSet's pod" if pod.daemon else None
 
 
 LONG_TERMINATING: Final = Reason(
@@ -122,11 +94,11 @@ LONG_TERMINATING: Final = Reason(
 )
 
 
-def _long_terminating(pod: Pod, facts: Facts) -> Finding | None:
-    due, now = pod.ties.overdue_seconds, facts.now_seconds
+def _long_terminating(pod: Pod, now: int | None) -> str | None:
+    due = pod.ties.overdue_seconds
     if due is None or now is None or now <= due:
         return None
-    return Finding(Verdict.IGNORED, "should have been gone long ago")
+    return "should have been gone long ago"
 
 
 EXPENDABLE: Final = Reason(
@@ -137,9 +109,8 @@ EXPENDABLE: Final = Reason(
 )
 
 
-def _expendable(pod: Pod, facts: Facts) -> Finding | None:
-    below = pod.priority < facts.expendable_below
-    return Finding(Verdict.IGNORED, f"priority {pod.priority} is expendable") if below else None
+def _expendable(pod: Pod, _: int | None) -> str | None:
+    return f"priority {pod.priority} is expendable" if pod.expendable else None
 
 
 TERMINATING: Final = Reason(
@@ -150,8 +121,8 @@ TERMINATING: Final = Reason(
 )
 
 
-def _terminating(pod: Pod, _: Facts) -> Finding | None:
-    return Finding(Verdict.LEAVING, "is being deleted") if pod.terminating else None
+def _terminating(pod: Pod, _: int | None) -> str | None:
+    return "is being deleted" if pod.terminating else None
 
 
 ON_COMPLETION: Final = Reason(
@@ -162,10 +133,10 @@ ON_COMPLETION: Final = Reason(
 )
 
 
-def _on_completion(pod: Pod, _: Facts) -> Finding | None:
+def _on_completion(pod: Pod, _: int | None) -> str | None:
     if _note(pod, SAFE_TO_EVICT) != "on-completion":
         return None
-    return Finding(Verdict.LEAVING, f"annotation {SAFE_TO_EVICT}: its end is waited for")
+    return f"annotation {SAFE_TO_EVICT}: its end is waited for"
 
 
 NOT_TO_DISRUPT: Final = Reason(
@@ -176,7 +147,7 @@ NOT_TO_DISRUPT: Final = Reason(
 )
 
 
-def _do_not_disrupt(pod: Pod, facts: Facts) -> Finding | None:
+def _do_not_disrupt(pod: Pod, now: int | None) -> str | None:
     """Honour "true", and a duration from the pod's start on; anything else says nothing."""
     note = _note(pod, DO_NOT_DISRUPT)
     if note is None:
@@ -185,10 +156,10 @@ def _do_not_disrupt(pod: Pod, facts: Facts) -> Finding | None:
         nanos = _duration_nanos(note)
         if nanos is None or nanos <= 0:
             return None
-        started, now = pod.ties.started_seconds, facts.now_seconds
+        started = pod.ties.started_seconds
         if started is not None and now is not None and (now - started) * 10**9 >= nanos:
             return None
-    return Finding(Verdict.STICKY, f"annotation {DO_NOT_DISRUPT}: {note!r}")
+    return f"annotation {DO_NOT_DISRUPT}: {note!r}"
 
 
 PREFERS_NO_EVICTION: Final = Reason(
@@ -199,20 +170,10 @@ PREFERS_NO_EVICTION: Final = Reason(
 )
 
 
-def turns_at(pod: Pod) -> Iterator[int]:
-    """Yield the unix seconds in which a rule says something else of the pod, by itself."""
-    ties = pod.ties
-    if ties.overdue_seconds is not None:
-        yield ties.overdue_seconds + 1
-    nanos = _duration_nanos(_note(pod, DO_NOT_DISRUPT) or "")
-    if nanos is not None and ties.started_seconds is not None:
-        yield ties.started_seconds + -(-nanos // 10**9)
-
-
-def _prefer_no_eviction(pod: Pod, _: Facts) -> Finding | None:
+def _prefer_no_eviction(pod: Pod, _: int | None) -> str | None:
     if _note(pod, PREFER_NO_EVICTION) is None:
         return None
-    return Finding(Verdict.GUARDED, f"annotation {PREFER_NO_EVICTION}")
+    return f"annotation {PREFER_NO_EVICTION}"
 
 
 SAFE: Final = Reason(
@@ -223,10 +184,10 @@ SAFE: Final = Reason(
 )
 
 
-def _safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
+def _safe_to_evict(pod: Pod, _: int | None) -> str | None:
     if _note(pod, SAFE_TO_EVICT) != "true":
         return None
-    return Finding(Verdict.EVICTABLE, f"annotation {SAFE_TO_EVICT}")
+    return f"annotation {SAFE_TO_EVICT}"
 
 
 BARE: Final = Reason(
@@ -237,26 +198,10 @@ BARE: Final = Reason(
 )
 
 
-def _bare(pod: Pod, _: Facts) -> Finding | None:
+def _bare(pod: Pod, _: int | None) -> str | None:
     if pod.owner_kind:
         return None
-    return Finding(Verdict.STICKY, "no controller owns it: nothing would bring it back")
-
-
-OWNER_MISSING: Final = Reason(
-    "pod-owner-missing",
-    "The pod's controller is gone: nothing would bring it back.",
-    "kubectl -n {namespace} delete pod {name}, if it is not needed",
-    "the pod is gone",
-)
-
-
-def _owner_missing(pod: Pod, facts: Facts) -> Finding | None:
-    owner = (pod.owner_kind, pod.namespace, pod.owner_name)
-    if facts.owners is None or not pod.owner_kind or owner in facts.owners:
-        return None
-    gone = f"{pod.owner_kind} {pod.owner_name}"
-    return Finding(Verdict.STICKY, f"{gone} is gone: nothing would bring it back")
+    return "no controller owns it: nothing would bring it back"
 
 
 CUSTOM_CONTROLLER: Final = Reason(
@@ -267,10 +212,10 @@ CUSTOM_CONTROLLER: Final = Reason(
 )
 
 
-def _custom_controller(pod: Pod, _: Facts) -> Finding | None:
+def _custom_controller(pod: Pod, _: int | None) -> str | None:
     if not pod.owner_kind or pod.owner_kind in KNOWN_OWNERS:
         return None
-    return Finding(Verdict.STICKY, f"who knows what {pod.owner_kind} {pod.owner_name} does")
+    return f"who knows what {pod.owner_kind} {pod.owner_name} does"
 
 
 OF_STATEFUL_SET: Final = Reason(
@@ -281,10 +226,10 @@ OF_STATEFUL_SET: Final = Reason(
 )
 
 
-def _stateful_set(pod: Pod, _: Facts) -> Finding | None:
+def _stateful_set(pod: Pod, _: int | None) -> str | None:
     if pod.owner_kind != STATEFUL_SET:
         return None
-    return Finding(Verdict.STICKY, f"StatefulSet {pod.owner_name} keeps its pods", pod.owner_name)
+    return f"StatefulSet {pod.owner_name} keeps its pods"
 
 
 SYSTEM: Final = Reason(
@@ -295,11 +240,11 @@ SYSTEM: Final = Reason(
 )
 
 
-def _system(pod: Pod, _: Facts) -> Finding | None:
+def _system(pod: Pod, _: int | None) -> str | None:
     if pod.namespace == SYSTEM_NAMESPACE:
-        return Finding(Verdict.STICKY, f"is in {SYSTEM_NAMESPACE}")
+        return f"is in {SYSTEM_NAMESPACE}"
     if pod.priority >= CRITICAL_PRIORITY:
-        return Finding(Verdict.STICKY, f"is critical: priority {pod.priority}")
+        return f"is critical: priority {pod.priority}"
     return None
 
 
@@ -311,10 +256,10 @@ NOT_SAFE_TO_EVICT: Final = Reason(
 )
 
 
-def _not_safe_to_evict(pod: Pod, _: Facts) -> Finding | None:
+def _not_safe_to_evict(pod: Pod, _: int | None) -> str | None:
     if _note(pod, SAFE_TO_EVICT) != "false":
         return None
-    return Finding(Verdict.STICKY, f"annotation {SAFE_TO_EVICT}: 'false'")
+    return f"annotation {SAFE_TO_EVICT}: 'false'"
 
 
 LOCAL_STORAGE: Final = Reason(
@@ -326,7 +271,7 @@ LOCAL_STORAGE: Final = Reason(
 )
 
 
-def _local_storage(pod: Pod, _: Facts) -> Finding | None:
+def _local_storage(pod: Pod, _: int | None) -> str | None:
     """Pass over volumes that the pod's owner calls safe: a list with commas and nothing else."""
     if not pod.ties.local_volumes:
         return None
@@ -334,58 +279,51 @@ def _local_storage(pod: Pod, _: Facts) -> Finding | None:
     lost = [name for name in pod.ties.local_volumes if name not in safe]
     if not lost:
         return None
-    return Finding(Verdict.STICKY, f"data on the node itself: volumes {', '.join(lost)}")
+    return f"data on the node itself: volumes {', '.join(lost)}"
 
 
-BUDGET: Final = Reason(
-    "pod-budget",
-    "PodDisruptionBudgets do not allow to evict the pod now.",
-    "kubectl -n {namespace} get pdb (see ALLOWED DISRUPTIONS); let one budget alone be about "
-    "the pod",
-    "its one budget allows a disruption",
-)
-
-
-def _budget(pod: Pod, facts: Facts) -> Finding | None:
-    why = facts.denied.get(pod.key)
-    return Finding(Verdict.GUARDED, why) if why else None
-
-
-RULES: Final[tuple[tuple[Reason, Rule], ...]] = (
-    (MIRROR, _mirror),
-    (DAEMON, _daemon),
-    (LONG_TERMINATING, _long_terminating),
-    (EXPENDABLE, _expendable),
-    (TERMINATING, _terminating),
-    (ON_COMPLETION, _on_completion),
-    (NOT_TO_DISRUPT, _do_not_disrupt),
-    (PREFERS_NO_EVICTION, _prefer_no_eviction),
-    (SAFE, _safe_to_evict),
-    (BARE, _bare),
-    (OWNER_MISSING, _owner_missing),
-    (CUSTOM_CONTROLLER, _custom_controller),
-    (OF_STATEFUL_SET, _stateful_set),
-    (SYSTEM, _system),
-    (NOT_SAFE_TO_EVICT, _not_safe_to_evict),
-    (LOCAL_STORAGE, _local_storage),
-    (BUDGET, _budget),
+RULES: Final = (
+    Rule(MIRROR, _mirror, Verdict.LAST),
+    Rule(DAEMON, _daemon, Verdict.LAST),
+    Rule(LONG_TERMINATING, _long_terminating, Verdict.LAST),
+    Rule(EXPENDABLE, _expendable, Verdict.LAST),
+    Rule(TERMINATING, _terminating, Verdict.LAST),
+    Rule(ON_COMPLETION, _on_completion, Verdict.LAST),
+    Rule(NOT_TO_DISRUPT, _do_not_disrupt, Verdict.STICKY),
+    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.TOLD),
+    Rule(SAFE, _safe_to_evict, Verdict.TOLD),
+    Rule(BARE, _bare, Verdict.STICKY),
+    Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.STICKY),
+    Rule(OF_STATEFUL_SET, _stateful_set, Verdict.STICKY),
+    Rule(SYSTEM, _system, Verdict.STICKY),
+    Rule(NOT_SAFE_TO_EVICT, _not_safe_to_evict, Verdict.STICKY),
+    Rule(LOCAL_STORAGE, _local_storage, Verdict.STICKY),
 )
 """In the order in which they are asked."""
-REASONS: Final = tuple(reason for reason, _ in RULES)
+REASONS: Final = tuple(rule.reason for rule in RULES)
 """They block nothing: nothing is evicted."""
-LAST: Final = (Verdict.IGNORED, Verdict.LEAVING)
 
 
-def findings(pod: Pod, facts: Facts = NO_FACTS) -> list[tuple[Reason, Finding]]:
-    """Return what the rules say of the pod, with their reasons, up to one that ends the search."""
-    found: list[tuple[Reason, Finding]] = []
-    for reason, rule in RULES:
-        finding = rule(pod, facts)
-        if finding is not None:
-            found.append((reason, finding))
-            if finding.verdict in LAST:
+def findings(pod: Pod, now_seconds: int | None = None) -> list[tuple[Verdict, Blocker]]:
+    """Return what the rules say of the pod, up to one that ends the search."""
+    found: list[tuple[Verdict, Blocker]] = []
+    for reason, says, verdict in RULES:
+        why = says(pod, now_seconds)
+        if why is not None:
+            found.append((verdict, Blocker(reason, why, pod.key, pod.owner_name)))
+            if verdict is Verdict.LAST:
                 break
     return found
+
+
+def turns_at(pod: Pod) -> Iterator[int]:
+    """Yield the unix seconds in which a rule says something else of the pod, by itself."""
+    ties = pod.ties
+    if ties.overdue_seconds is not None:
+        yield ties.overdue_seconds + 1
+    nanos = _duration_nanos(_note(pod, DO_NOT_DISRUPT) or "")
+    if nanos is not None and ties.started_seconds is not None:
+        yield ties.started_seconds + -(-nanos // 10**9)
 
 
 _UNIT_NANOS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6,

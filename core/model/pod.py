@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from core.model.constraints import (
     ALONE,
@@ -12,6 +13,9 @@ from core.model.constraints import (
     Ties,
 )
 from core.model.resources import Resources
+
+EXPENDABLE_BELOW: Final = -10
+"""Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +72,13 @@ class Pod:
     def stays_with_node(self) -> bool:
         """Say whether the pod goes when its node goes, and needs no other place."""
         return self.daemon or self.mirror
+
+    @property
+    def expendable(self) -> bool:
+        """Say whether autoscalers take its node without asking."""
+        return self.priority < EXPENDABLE_BELOW
+
+    @property
+    def occupies(self) -> bool:
+        """Say whether the pod keeps its node from being empty, as Cluster Autoscaler counts."""
+        return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)

@@ -1,25 +1,18 @@
 """Which nodes are empty, and which are used enough, as Cluster Autoscaler counts; pure."""
 
+from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Final
 
 from core.marks.mark import mark_of
 from core.marks.optouts import guarded_by_us
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 
-EXPENDABLE_PRIORITY: Final = -10
-"""Pods below this are none to Cluster Autoscaler."""
 
-
-def occupied(pods: Iterable[Pod]) -> frozenset[str]:
-    """Return the nodes that are not empty, as Cluster Autoscaler counts."""
-    return frozenset(
-        pod.node
-        for pod in pods
-        if pod.node is not None and not pod.stays_with_node and pod.priority >= EXPENDABLE_PRIORITY
-    )
+def occupants(pods: Iterable[Pod]) -> Counter[str]:
+    """Count by node the pods that keep it from being empty."""
+    return Counter(pod.node for pod in pods if pod.node is not None and pod.occupies)
 
 
 def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:

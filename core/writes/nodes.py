@@ -39,7 +39,7 @@ from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
 from core.reason import Blocker
 from core.writes.cleanup import cleanup
-from core.writes.emptiness import busy, occupied
+from core.writes.emptiness import busy, occupants
 from core.writes.life_cycle import LAST, TABLE, Act, Event, states
 from core.writes.write import PRESSING, Keys, Write, WriteKind
 
@@ -120,7 +120,7 @@ class _Maker:
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
-        self._occupied = occupied(cluster.pods)
+        self._occupied = occupants(cluster.pods)
         self._busy = busy(cluster, config.hand_over.utilization)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:

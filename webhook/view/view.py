@@ -42,7 +42,7 @@ class ClusterView(Inventory):
             self._turned[key] = after  # a marked node may have to be released for it
             self.turned.set()
         arrived = after.node is not None and not (before and before.node)
-        if arrived and not after.stays_with_node and self._handed_over(after.node):
+        if arrived and after.occupies and self._handed_over(after.node):
             self.urgent.set()  # the guard must be put back before the autoscaler comes
 
     def _handed_over(self, name: str) -> bool:
