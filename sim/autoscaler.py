@@ -11,14 +11,13 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol
 
-from core.capacity.usable import Amount
+from core.capacity.usable import Amount, capacity
 from core.fit.rules import refusal
 from core.marks.keys import GUARD_ANNOTATION
 from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.policies.node_utilization import considered
 from sim.cluster import DAEMON_REQUESTS, Place, State
 
 SCAN_MS: Final = 10_000
@@ -228,3 +227,17 @@ class Autoscaler:
 
     def _now(self) -> int:
         return self._world.now_ms()
+
+
+def considered(node: Node, requests: Amount, threshold: Fraction) -> bool:
+    """Say whether the larger of the node's two utilizations is at most *threshold*.
+
+    Cluster Autoscaler considers a node from 1.35 on when `utilization <= threshold` and looks at
+    requests over allocatable. A node without a resource counts as unused in it.
+    Source: its simulator/utilization and scaledown/eligibility.
+    """
+    return all(
+        used * threshold.denominator <= threshold.numerator * whole
+        for used, whole in zip(requests, capacity(node), strict=True)
+        if whole > 0
+    )

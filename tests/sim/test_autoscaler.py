@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
+from core.capacity.usable import requests
 from core.marks.keys import GUARD_ANNOTATION
 from core.model.node import Node
 from core.model.pod import Pod
@@ -17,10 +19,11 @@ from sim.autoscaler import (
     UNNEEDED_MS,
     Autoscaler,
     ScaleDown,
+    considered,
 )
 from sim.cluster import DAEMON_REQUESTS, State
 from sim.workload import amount
-from tests.support.builders import node, pod
+from tests.support.builders import node, pod, thesis_cluster
 
 SHAPES = [amount(4000, 8192, 0, 110), amount(16_000, 16_384, 1000, 110)]
 
@@ -191,3 +194,22 @@ def test_a_new_nodes_agent_needs_room_too() -> None:
     arrive(world, scaler, "never", large.cpu_millis - DAEMON_REQUESTS.cpu_millis + 1)
     world.play(scaler, REACTION_MS[1] + SCAN_MS)
     assert [place.node.allocatable for place in world.state.places.values()] == [large]
+
+
+def considered_at(threshold: str) -> set[str]:
+    cluster = thesis_cluster()
+    return {
+        one.name
+        for one in cluster.nodes
+        if considered(
+            one, requests(p for p in cluster.pods if p.node == one.name), Fraction(threshold)
+        )
+    }
+
+
+def test_c1_at_half_the_per_node_rule_looks_at_node_4_alone() -> None:
+    assert considered_at("0.5") == {"4"}
+
+
+def test_c2_the_per_node_rule_at_80_percent_never_looks_at_node_3() -> None:
+    assert considered_at("0.8") == {"1", "2", "4"}
