@@ -38,10 +38,7 @@ def play(folder: str | None, file: str, *, days: int, seed: int, wire: bool) -> 
     with _bars(out, total) if out.is_terminal else _lines(out, total) as tell:
         results = run_all(load, seed=seed, wire=wire, tell=tell)
     headings, *rows = report.table(results)
-    table = Table(*headings)
-    for row in rows:
-        table.add_row(*row)
-    say(out, table)
+    say(out, Table(*headings, rows=rows))
     picture.draw(results, title, file)
     how = "over HTTP and HTTPS" if wire else "by call"
     say(out, f"Ebb was asked {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")

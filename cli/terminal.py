@@ -1,7 +1,7 @@
 """Where commands print: colour and width of a terminal if there is one, else plain and wide."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, zip_longest
 from textwrap import wrap
 from typing import Final
@@ -55,18 +55,18 @@ class Table:
     """
 
     def __init__(
-        self, *headings: str, left: Sequence[int] = (0,), names_above: bool = False
+        self,
+        *headings: str,
+        rows: Iterable[Sequence[str]],
+        left: Sequence[int] = (0,),
+        names_above: bool = False,
     ) -> None:
-        """Begin: the columns *left* are texts, the others numbers.
+        """Make it: the columns *left* are texts, the others numbers.
 
         With *names_above* the first cell stands above its row in a terminal that is too narrow.
         """
         self._headings, self._left, self._names_above = headings, left, names_above
-        self._rows: list[tuple[str, ...]] = []
-
-    def add_row(self, *cells: str) -> None:
-        """Add a row at the end."""
-        self._rows.append(cells)
+        self._rows = [tuple(map(printable, row)) for row in rows]
 
     @property
     def width(self) -> int:
@@ -123,8 +123,9 @@ class Table:
 
 def say(out: Console, what: str | Table = "") -> None:
     """Print a text, wrapped between words alone, or a table."""
-    if isinstance(what, str) and out.is_terminal:
-        what = "\n".join(_wrapped(what, out.width))
+    if isinstance(what, str):
+        what = printable(what)
+        what = "\n".join(_wrapped(what, out.width)) if out.is_terminal else what
     out.print(what, crop=False, overflow="ignore")
 
 

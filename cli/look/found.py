@@ -41,6 +41,12 @@ class Found:
     leader: Leader | None = None
     """None: it was not asked for, or there is nobody to ask."""
 
+    @property
+    def origin(self) -> tuple[tuple[str, str], ...]:
+        """Say where the cluster was seen, and what judged it."""
+        built_in = "built-in defaults (give the programs' own with --config)"
+        return ("seen in", self.where), ("judged by", self.config_from or built_in)
+
 
 def tell_refused(refused: Sequence[str], out: TextIO) -> None:
     """Name the objects that cannot be read, a line each; they keep their own nodes."""

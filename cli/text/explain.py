@@ -1,6 +1,6 @@
 """Explanations for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from cli.answers import NodeExplained, PodExplained
 from cli.look.found import Found
 from cli.look.standing import Standing, moment
-from cli.terminal import Table, printable, say
+from cli.terminal import Table, say
 from core.capacity.sums import percent
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
@@ -29,7 +29,7 @@ NO_DELAY: Final = (
 def write_node(explained: NodeExplained, out: Console) -> None:
     """Write all about a node."""
     answer = explained.answer
-    say(out, _facts(_node_facts(explained)))
+    say(out, Table("", "", rows=_node_facts(explained), left=(0, 1)))
     for title, blockers in (
         ("stays for", answer.blockers),
         ("waits for", answer.held),
@@ -47,28 +47,20 @@ def write_node(explained: NodeExplained, out: Console) -> None:
 def write_pod(explained: PodExplained, out: Console) -> None:
     """Write all about a pod."""
     answer = explained.answer
-    say(out, _facts(_pod_facts(answer, explained.found)))
+    facts = _pod_facts(answer, explained.found)
+    say(out, Table("", "", rows=facts, left=(0, 1)))
     _write_reasons("not movable for", answer.blockers, answer.pod.node or "", out)
     _write_reasons("its nature", answer.nature, answer.pod.node or "", out)
     if answer.refusals:
         say(out)
-        rows = Table("refused by", "nodes")
-        for rule, count in answer.refusals:
-            rows.add_row(printable(rule), f"{count:,}")
-        say(out, rows)
+        rows = [(rule, f"{count:,}") for rule, count in answer.refusals]
+        say(out, Table("refused by", "nodes", rows=rows))
 
 
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
     if blockers:
         say(out)
         say(out, reasons(title, blockers, node))
-
-
-def _facts(facts: Sequence[tuple[str, str]]) -> Table:
-    rows = Table("", "", left=(0, 1))
-    for name, text in facts:
-        rows.add_row(name, printable(text))
-    return rows
 
 
 def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
@@ -85,7 +77,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("tried by", rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
         ("reaches", _reaches(answer)),
-        *_origin(explained.found),
+        *explained.found.origin,
     ]
 
 
@@ -138,39 +130,31 @@ def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
     return [*facts, ("taint", taint), guard, ("still to leave", left)]
 
 
-def _origin(found: Found) -> list[tuple[str, str]]:
-    built_in = "built-in defaults (give the programs' own with --config)"
-    return [("seen in", found.where), ("judged by", found.config_from or built_in)]
-
-
 def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
     """Write every blocker, and once for each code what it means and what helps."""
-    rows = Table(title, "", "", left=(0, 1, 2))
     # Stable: codes stay in the order in which the engine gave them first.
     order = list(dict.fromkeys(blocker.code for blocker in blockers))
     ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
-    for code, group in groupby(ranked, key=lambda blocker: blocker.code):
-        several = list(group)
-        for number, blocker in enumerate(several):
-            about = f"{blocker.pod}: " if blocker.pod else ""
-            rows.add_row("" if number else code, "because", printable(about + blocker.message))
-        told = advice(several[0], node)
-        same = all(advice(one, node).fix == told.fix for one in several)
-        likewise = "" if same else "; likewise for the other pods"
-        rows.add_row("", "means", told.meaning)
-        rows.add_row("", "fix", printable(told.fix + likewise))
-        rows.add_row("", "ends when", told.lifted)
-    return rows
+    groups = groupby(ranked, key=lambda blocker: blocker.code)
+    rows = [row for code, group in groups for row in _reason(code, list(group), node)]
+    return Table(title, "", "", rows=rows, left=(0, 1, 2))
+
+
+def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple[str, str, str]]:
+    for number, blocker in enumerate(blockers):
+        about = f"{blocker.pod}: " if blocker.pod else ""
+        yield "" if number else code, "because", about + blocker.message
+    told = advice(blockers[0], node)
+    same = all(advice(one, node).fix == told.fix for one in blockers)
+    yield "", "means", told.meaning
+    yield "", "fix", told.fix + ("" if same else "; likewise for the other pods")
+    yield "", "ends when", told.lifted
 
 
 def _moves(answer: NodeAnswer) -> Table:
     when = "its place in the plan" if answer.order is not None else "it alone went now"
-    rows = Table(f"pod, if {when}", "would fit on", left=(0, 1))
-    for key, to in answer.placements:
-        rows.add_row(key, to)
-    for key, why in answer.homeless:
-        rows.add_row(key, printable(f"nowhere: {why}"))
-    return rows
+    rows = *answer.placements, *((key, f"nowhere: {why}") for key, why in answer.homeless)
+    return Table(f"pod, if {when}", "would fit on", rows=rows, left=(0, 1))
 
 
 def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
@@ -185,7 +169,7 @@ def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
         ("movable", _movable(one, answer)),
         *([("reach", _reach(answer))] if answer.admitted else []),
         *_future(answer),
-        *_origin(found),
+        *found.origin,
     ]
 
 

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.caveats import message
-from cli.terminal import Table, printable, say
+from cli.terminal import Table, say
 from cli.text import reaches
 from core.capacity.sums import percent
-from core.capacity.usable import Totals, Usability
+from core.capacity.usable import Usability
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
@@ -35,8 +35,7 @@ def write(answer: Planned, out: Console) -> None:
         pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
         say(out, f"Waiting for a node, or on one that leaves, placed first: {pods}.")
     if plan.marked_infeasible:
-        names = ", ".join(plan.marked_infeasible)
-        say(out, f"Marked, but can not go any more: {printable(names)}")
+        say(out, f"Marked, but can not go any more: {', '.join(plan.marked_infeasible)}")
     if answer.money:
         say(out, _prices(answer.money))
     say(out)
@@ -68,19 +67,18 @@ def _price(amount: Fraction) -> str:
 
 def summary(plan: Plan) -> Table:
     """Return the sums before the plan and after it."""
-    rows = Table("nodes that pods can reach", "before", "after")
-    before, after = plan.before, plan.after
-    rows.add_row("nodes", str(before.nodes), str(after.nodes))
+    both = plan.before, plan.after
+    rows = [("nodes", *(str(totals.nodes) for totals in both))]
     for number, name, unit, write in (
         (0, "cpu", ", cores", _cores),
         (1, "memory", "", format_bytes),
     ):
         for field in ("capacity", "requests", "usable"):
-            cells = [write(getattr(totals, field)[number]) for totals in (before, after)]
-            rows.add_row(f"{name} {field}{unit}", *cells)
-        shares = [_utilization(totals, number) for totals in (before, after)]
-        rows.add_row(f"{name} requests / usable", *shares)
-    return rows
+            cells = (write(getattr(totals, field)[number]) for totals in both)
+            rows.append((f"{name} {field}{unit}", *cells))
+        shares = (reaches.used(totals, number) for totals in both)
+        rows.append((f"{name} requests / usable", *shares))
+    return Table("nodes that pods can reach", "before", "after", rows=rows)
 
 
 def _cores(cpu_millis: int) -> str:
@@ -88,23 +86,18 @@ def _cores(cpu_millis: int) -> str:
     return f"{cpu_millis / 1000:,.1f}"
 
 
-def _utilization(totals: Totals, resource: int) -> str:
-    whole = totals.usable[resource]
-    return percent(totals.requests[resource], whole) if whole else "-"
-
-
 def _removals(removals: Sequence[Removal], width: int) -> Table:
     """Where two names side by side would be too wide, what the pods fit on stands below."""
     headings = "order", "node that can go", "pods"
-    beside, below = Table(*headings, "would fit on", left=(1, 3)), Table(*headings, left=(1,))
-    for removal in removals:
-        cells = str(removal.order), removal.node, str(len(removal.placements))
-        targets = list(_targets(removal))
-        beside.add_row(*cells, ", ".join(targets) or "-")
-        below.add_row(*cells)
-        for target in targets:
-            below.add_row("", f" -> {target}", "")
-    return beside if beside.width <= width else below
+    found = [((str(one.order), one.node, str(len(one.placements))), list(_targets(one)))
+             for one in removals]  # fmt: skip
+    rows = [(*cells, ", ".join(targets) or "-") for cells, targets in found]
+    beside = Table(*headings, "would fit on", rows=rows, left=(1, 3))
+    if beside.width <= width:
+        return beside
+    below = (row for cells, targets in found
+             for row in (cells, *(("", f" -> {target}", "") for target in targets)))  # fmt: skip
+    return Table(*headings, rows=below, left=(1,))
 
 
 def _targets(removal: Removal) -> Iterator[str]:
@@ -127,10 +120,9 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
                 members.append(node.node)
             about = f"{blocker.pod}: " if blocker.pod else ""
             example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
-    rows = Table("nodes stay because", "nodes", "for example", left=(0, 2))
-    for code, members in sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        rows.add_row(code, str(len(members)), printable(example[code]))
-    return rows
+    most_first = sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    rows = ((code, str(len(members)), example[code]) for code, members in most_first)
+    return Table("nodes stay because", "nodes", "for example", rows=rows, left=(0, 2))
 
 
 def _usability(plan: Plan) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-from cli.terminal import Table, printable, say
+from cli.terminal import Table, say
 from core.capacity.sums import percent
 from core.capacity.usable import Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
@@ -19,16 +19,14 @@ def write(reaches: Sequence[ReachSums], out: Console) -> None:
 
 def table(reaches: Iterable[ReachSums]) -> Table:
     """Return a row for each; the names are long."""
-    rows = Table("reach", "nodes", "cpu", "memory", "at most", names_above=True)
-    for one in reaches:
-        rows.add_row(*_row(one))
-    return rows
+    headings = "reach", "nodes", "cpu", "memory", "at most"
+    return Table(*headings, rows=map(_row, reaches), names_above=True)
 
 
 def _row(one: ReachSums) -> tuple[str, ...]:
     nodes = _change(str(one.before.nodes), str(one.after.nodes))
-    cpu, memory = (_change(_used(one.before, n), _used(one.after, n)) for n in (0, 1))
-    return printable(one.name), nodes, cpu, memory, limits(one.enter)
+    cpu, memory = (_change(used(one.before, n), used(one.after, n)) for n in (0, 1))
+    return one.name, nodes, cpu, memory, limits(one.enter)
 
 
 def limits(share: Share) -> str:
@@ -41,6 +39,7 @@ def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _used(totals: Totals, resource: int) -> str:
+def used(totals: Totals, resource: int) -> str:
+    """Write how much of what is usable is asked for."""
     whole = totals.usable[resource]
     return percent(totals.requests[resource], whole) if whole else "-"

@@ -9,8 +9,6 @@ from core.explain.reasons import in_general
 
 def write(answer: Reasons, out: Console) -> None:
     """Write every code with what it means and what helps."""
-    rows = Table("code", "means", "cheapest fix", left=(0, 1, 2))
-    for reason in answer.all:
-        told = in_general(reason)
-        rows.add_row(reason.code, told.meaning, told.fix)
-    say(out, rows)
+    told = ((reason.code, in_general(reason)) for reason in answer.all)
+    rows = ((code, one.meaning, one.fix) for code, one in told)
+    say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))

@@ -7,7 +7,7 @@ from rich.console import Console
 from cli.look.found import Leader
 from cli.look.overview import Status
 from cli.look.standing import Standing, span
-from cli.terminal import Table, printable, say
+from cli.terminal import Table, say
 from cli.text import reaches
 from cli.text.plan import summary, write_minded
 from core.explain.reasons import REASONS
@@ -40,21 +40,15 @@ def write(status: Status, out: Console) -> None:
 
 
 def _head(status: Status) -> Table:
-    found = status.found
-    rows = Table("", "", left=(0, 1))
-    rows.add_row("seen in", printable(found.where))
-    built_in = "built-in defaults (give the programs' own with --config)"
-    rows.add_row("judged by", printable(found.config_from or built_in))
-    if found.leader is None:
-        rows.add_row("leader", "not known from a dump")
-    else:
-        rows.add_row("leader", printable(_leader(found.leader, status.now_seconds)))
+    leader = status.found.leader
+    leads = _leader(leader, status.now_seconds) if leader else "not known from a dump"
+    rows = [*status.found.origin, ("leader", leads)]
     if status.waiting:
         stuck = f"{status.waiting:,}, of which {status.stuck:,} find no place on any node"
-        rows.add_row("waiting pods", stuck)
+        rows.append(("waiting pods", stuck))
     if status.marked:
-        rows.add_row("marks", _ages(status))
-    return rows
+        rows.append(("marks", _ages(status)))
+    return Table("", "", rows=rows, left=(0, 1))
 
 
 def _leader(leader: Leader, now_seconds: int) -> str:
@@ -83,17 +77,14 @@ def _ages(status: Status) -> str:
 
 
 def _counts(status: Status) -> Table:
-    rows = Table("nodes that are", "count")
-    for name, count in status.counts:
-        if count or name in ALWAYS:
-            rows.add_row("all" if name == "nodes" else name, f"{count:,}")
-    return rows
+    shown = ((name, count) for name, count in status.counts if count or name in ALWAYS)
+    rows = (("all" if name == "nodes" else name, f"{count:,}") for name, count in shown)
+    return Table("nodes that are", "count", rows=rows)
 
 
 def _marks(status: Status) -> Table:
-    rows = Table("marked", "node", "age", "deadline", "pods left", "guard", left=(0, 1, 3, 5))
-    for one in status.marked[:MARKS_SHOWN]:
-        rows.add_row(
+    rows = (
+        (
             str(one.mark),
             one.node,
             span(status.now_seconds - one.since) if one.since is not None else "-",
@@ -101,7 +92,10 @@ def _marks(status: Status) -> Table:
             f"{one.pods_left:,}",
             one.guard.value,
         )
-    return rows
+        for one in status.marked[:MARKS_SHOWN]
+    )
+    headings = "marked", "node", "age", "deadline", "pods left", "guard"
+    return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 
 def _deadline(one: Standing, now_seconds: int) -> str:
@@ -111,7 +105,5 @@ def _deadline(one: Standing, now_seconds: int) -> str:
 
 
 def _reasons(status: Status) -> Table:
-    rows = Table("nodes stay because", "nodes", "that is", left=(0, 2))
-    for code, count in status.reasons:
-        rows.add_row(code, f"{count:,}", REASONS[code].meaning)
-    return rows
+    rows = ((code, f"{count:,}", REASONS[code].meaning) for code, count in status.reasons)
+    return Table("nodes stay because", "nodes", "that is", rows=rows, left=(0, 2))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.terminal import TEXT_CHARS_MIN, Table
+from cli.terminal import TEXT_CHARS_MIN, Table, say, written
 from tests.support.plan_cli import dump, node, on_terminal, pod
 
 LABEL = "n" * 63
@@ -16,10 +16,7 @@ TEXT = "one of the many words that make a sentence which is longer than its colu
 
 
 def made(*rows: tuple[str, ...], left: tuple[int, ...] = (0, 2)) -> Table:
-    table = Table("name", "number", "text", left=left)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return Table("name", "number", "text", rows=rows, left=left)
 
 
 def test_a_text_gives_way() -> None:
@@ -48,8 +45,8 @@ def test_with_all_the_room_a_row_is_a_line() -> None:
 
 
 def test_a_name_above_its_row() -> None:
-    table = Table("reach", "nodes", names_above=True)
-    table.add_row("a name of several words", "12")
+    rows = [("a name of several words", "12")]
+    table = Table("reach", "nodes", rows=rows, names_above=True)
     assert list(table.lines(20)) == ["reach  nodes", "a name of several words", "          12"]
     assert len(list(table.lines(40))) == 2
 
@@ -99,3 +96,10 @@ def test_no_command_breaks_a_name(command: list[str], columns: str, tmp_path: Pa
     assert runs
     assert {len(run) for run, letter in runs if letter not in "dp"} <= {63}
     assert {len(run) for run, letter in runs if letter in "dp"} <= {61, 200}
+
+
+def test_nothing_that_is_written_steers_the_terminal() -> None:
+    """Messages hold what others have put into objects."""
+    evil = "x\x1b]0;title\x07\x9b2J"
+    assert list(made((evil, "7", evil)).lines(80))[1].isprintable()
+    assert written(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"
