@@ -12,7 +12,8 @@ from cli.look import source
 from cli.look.found import Found
 from cli.look.standing import standings
 from core.edge.clock import SystemClock
-from core.engine import step
+from core.engine.step import judge
+from core.engine.survey import Survey
 from core.errors import InvalidInputError
 from core.explain.explainer import Explainer
 
@@ -57,8 +58,8 @@ def pod(environment: source.Environment, /, name: str, form: str, **where: Any) 
 
 
 def _explainer(found: Found, now_seconds: int) -> Explainer:
-    plan = step.plan(found.cluster, found.config, now_seconds=now_seconds)
-    return Explainer(found.cluster, found.config, plan, now_seconds)
+    survey = Survey(found.cluster, found.config, now_seconds)
+    return Explainer(survey, judge(survey), now_seconds)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:

@@ -82,19 +82,30 @@ class Account:
         ]
         self.standing = 0
         """Open nodes, those that nobody reaches too."""
+        rows = {group: [0] * group.columns for group in groups.values()}
         for number, group in enumerate(self._groups):
             self.standing += is_open[number]
             whole, used = self._capacity[number], self._used[number]
             self._usable.append(group.measure.usable(whole, used) if group else ())
             if group:
-                self._enter(number, group)
+                row = rows[group]
+                for column, lost in enumerate(self._lost(number, group)):
+                    row[column] -= lost
+        self._take((), _by_sums(rows))
+        self._sum_up_capacity()
 
-    def _enter(self, node: int, group: _Group) -> None:
-        if self._open[node]:
+    def _sum_up_capacity(self) -> None:
+        """Sum up by group first: there are few of them."""
+        found: dict[_Group, tuple[int, int, int]] = {}
+        for number, group in enumerate(self._groups):
+            if group and self._open[number]:
+                nodes, cpu, memory = found.get(group, (0, 0, 0))
+                one = self._capacity[number]
+                found[group] = nodes + 1, cpu + one[0], memory + one[1]
+        for group, (nodes, cpu, memory) in found.items():
             for sums in group.sums:
-                sums.nodes += 1
-                sums.capacity = sums.capacity.plus(self._capacity[node])
-        self._take((), _by_sums({group: [-value for value in self._lost(node, group)]}))
+                sums.nodes += nodes
+                sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
     def _lost(self, node: int, group: _Group) -> list[int]:
         """Return what its going takes away from the row of the node's group."""

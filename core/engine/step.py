@@ -13,7 +13,7 @@ from core.config.settings import Config, UsabilityMode
 from core.engine import harden, waiting
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
-from core.engine.plan import Plan, ReachSums
+from core.engine.plan import Placement, Plan, ReachSums
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
 from core.model.cluster import Cluster
@@ -137,8 +137,7 @@ def judge(
     Candidates are tried in order (price, pods to move, utilization, name) until none of those
     that are left can go. Raises: nothing; "no" stands in Plan.kept.
     """
-    work = Work(survey, due=due, pace=pace, in_time=in_time)
-    pending = work.settle()
+    work, pending = trial(survey, due=due, pace=pace, in_time=in_time)
     before = _totals(work.account)
     removals = work.remove_all(removals_max)
     gone = {removal.node for removal in removals}
@@ -156,6 +155,18 @@ def judge(
         marked_infeasible=tuple(sorted(work.marked - gone)),
         complete=not work.out_of_time,
     )
+
+
+def trial(
+    survey: Survey,
+    *,
+    due: frozenset[str] | None = None,
+    pace: Pace | None = None,
+    in_time: InTime = always,
+) -> tuple[Work, tuple[Placement, ...]]:
+    """Return a plan's work before any node went, and where the pods go that look for a place."""
+    work = Work(survey, due=due, pace=pace, in_time=in_time)
+    return work, work.settle()
 
 
 def _totals(account: Account) -> list[Totals]:

@@ -224,6 +224,14 @@ class Survey:
         return own
 
     @cached_property
+    def _waiting(self) -> Counter[int]:
+        """Count by group the pods that have no node."""
+        group = {(id(m[0].requests), id(m[0].placing)): id(m) for m in self.movable}
+        pods = [pod for pod in self.cluster.pods if pod.node is None and not pod.stays_with_node]
+        asked = ((id(pod.requests), id(pod.placing)) for pod in pods if pod.evaluable)
+        return Counter(group[one] for one in asked if one in group)
+
+    @cached_property
     def _by_reach(self) -> list[tuple[list[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
         found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
@@ -261,8 +269,7 @@ class Survey:
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
                 found[key] = found[key].plus(amount)
         for members, reach in self._by_reach:
-            waiting = sum(pod.node is None for pod in members)
-            if waiting:
+            if waiting := self._waiting[id(members)]:
                 asked = members[0].requests
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):

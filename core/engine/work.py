@@ -134,18 +134,13 @@ class Work:
         waiting, and the others may have a choice. The headroom comes last: where there is no
         room for it now, none is kept.
         """
-        refused: list[int] = []
-        waiting: list[int] = []
-        spare: list[int] = []
-        for number, pod in enumerate(self.packer.pods):
-            if number in self.packer.spare:
-                spare.append(number)
-            elif pod.node is None and pod.unschedulable:
-                refused.append(number)
-            elif pod.node is None or pod.node in self.survey.gone:
-                waiting.append(number)
+        packer = self.packer
+        refused = [n for n in packer.homeless if packer.pods[n].unschedulable]
+        gone = (packer.on[packer.node_ids[name]] for name in self.survey.gone)
+        aside = packer.spare.union(refused)
+        waiting = sorted(chain(*gone, (n for n in packer.homeless if n not in aside)))
         first, second = self._settle(refused), self._settle(waiting)
-        self._settle(spare)
+        self._settle(sorted(packer.spare))
         return (*self.placements(first), *self.placements(second))
 
     def _settle(self, pods: list[int]) -> Attempt:

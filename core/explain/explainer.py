@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Final
 
 from core.capacity.reaches import Reach
-from core.config.settings import Config
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, pace, remember
 from core.engine.plan import Placement, Plan
-from core.engine.step import against_hard
+from core.engine.step import against_hard, trial
 from core.engine.survey import Survey
 from core.engine.work import Work
 from core.fit.rules import refusal
@@ -23,7 +22,6 @@ from core.guards.disruption import findings
 from core.guards.lingering import stickiness
 from core.guards.pods import pod_blockers
 from core.marks.mark import Mark, mark_of
-from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -108,13 +106,14 @@ class PodAnswer:
 class Explainer:
     """Answers about one cluster and its plan; what they have in common is prepared once."""
 
-    def __init__(self, cluster: Cluster, config: Config, plan: Plan, now_seconds: int) -> None:
-        self._cluster, self._config, self._plan = cluster, config, plan
+    def __init__(self, survey: Survey, plan: Plan, now_seconds: int) -> None:
+        """*survey*: what the plan was made from."""
+        cluster = self._cluster = survey.cluster
+        self._survey, self._config, self._plan = survey, survey.config, plan
         self._now = now_seconds
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
-        self._survey = Survey(cluster, config, now_seconds)
 
     def node(self, name: str) -> NodeAnswer | None:
         """Answer about a node; None: there is none of that name."""
@@ -172,10 +171,7 @@ class Explainer:
 
     @cached_property
     def _work(self) -> Work:
-        """The plan's own work with its pending pods and headroom placed, before any node went."""
-        work = Work(self._survey)
-        work.settle()
-        return work
+        return trial(self._survey)[0]
 
     def _held(self, node: Node) -> tuple[Blocker, ...]:
         seen = remember(Memory(), self._survey, self._now)

@@ -87,12 +87,16 @@ class Packer:
         ]
         self._admitting = admitting
         self.pods, self._kind_of = self._order_pods([*movable, *alike(spare)], whole)
-        keys = {pod.key for pod in spare}
-        self.spare = frozenset(n for n, pod in enumerate(self.pods) if keys and pod.key in keys)
         self.on: list[list[int]] = [[] for _ in self.nodes]
+        self.homeless: list[int] = []
+        """Pods on no node, the spare ones among them."""
         for number, pod in enumerate(self.pods):
-            if pod.node is not None:
+            if pod.node is None:
+                self.homeless.append(number)
+            else:
                 self.on[self.node_ids[pod.node]].append(number)
+        own = set(map(id, spare))
+        self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self._spare_at: dict[int, int] = {}
         self._topology = topology(cluster, self.nodes, self.pods)
 

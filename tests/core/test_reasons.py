@@ -14,6 +14,7 @@ import core
 from core.config.budgets import Budget, Limit
 from core.config.settings import Config, UsabilityMode
 from core.engine import step
+from core.engine.survey import Survey
 from core.explain.explainer import Explainer, NodeAnswer
 from core.explain.reasons import NATURE, REASONS, SOFT, STAYS, advice, in_general, page
 from core.guards.nodes import CORDONED
@@ -78,8 +79,9 @@ class TestTable:
 @given(clusters())
 def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
     config = thesis_config()
-    plan = step.plan(cluster, config)
-    explainer = Explainer(cluster, config, plan, NOW)
+    survey = Survey(cluster, config, NOW)
+    plan = step.judge(survey)
+    explainer = Explainer(survey, plan, NOW)
     kept = {one.node: one.blockers for one in plan.kept}
     for one in cluster.nodes:
         answer = explainer.node(one.name)
@@ -109,8 +111,9 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             others = tuple(p for p in cluster.pods if p.node is not None or p == one)
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
-            plan = step.plan(alone, config, removals_max=0)
-            answer = Explainer(alone, config, plan, NOW).pod(one.key)
+            survey = Survey(alone, config, NOW)
+            plan = step.judge(survey, removals_max=0)
+            answer = Explainer(survey, plan, NOW).pod(one.key)
             assert answer is not None
             placed = [place.node for place in plan.pending if place.pod == one.key]
             able = {*answer.takers, *answer.marked_takers}
@@ -119,9 +122,14 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             assert answer.place == next(iter(placed), None)
 
 
+def explainer_of(cluster: Cluster, config: Config) -> Explainer:
+    survey = Survey(cluster, config, NOW)
+    return Explainer(survey, step.judge(survey), NOW)
+
+
 def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:
     config = config or thesis_config()
-    answer = Explainer(cluster, config, step.plan(cluster, config), NOW).node(name)
+    answer = explainer_of(cluster, config).node(name)
     assert answer is not None
     return answer
 
@@ -129,7 +137,7 @@ def explained(cluster: Cluster, name: str, config: Config | None = None) -> Node
 class TestExplainer:
     def test_what_is_not_there_has_no_answer(self) -> None:
         cluster = Cluster.of([node("a")], [])
-        explainer = Explainer(cluster, Config(), step.plan(cluster, Config()), NOW)
+        explainer = explainer_of(cluster, Config())
         assert explainer.node("b") is None
         assert explainer.pod("d/p") is None
 
@@ -148,7 +156,7 @@ class TestExplainer:
         marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()
-        explainer = Explainer(cluster, config, step.plan(cluster, config), NOW)
+        explainer = explainer_of(cluster, config)
         answer = explainer.pod("d/p")
         assert answer is not None
         assert mark_of(marked.labels) is Mark.HARD
@@ -168,7 +176,7 @@ def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> Non
     budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
     cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
-    explainer = Explainer(cluster, config, step.plan(cluster, config), NOW)
+    explainer = explainer_of(cluster, config)
     held = {name: explainer.node(name) for name in "abc"}
     assert {n: [one.code for one in found.held] for n, found in held.items() if found} == {
         "a": [],

@@ -12,8 +12,9 @@ from core.edge.decode.kinds import BY_NAME, KINDS
 from core.edge.kube.listing import Listed
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import _Follower
-from core.engine import step
 from core.engine.plan import Plan
+from core.engine.step import judge
+from core.engine.survey import Survey
 from core.errors import GarbledError
 from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
@@ -77,12 +78,13 @@ class Watched:
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and by node all that is said of it."""
-    plan = step.plan(cluster, CONFIG)
+    survey = Survey(cluster, CONFIG, NOW)
+    plan = judge(survey)
     controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Any] = []
     for turn in range(2):
         writes += controller.judge(cluster, NOW + turn * 10**5).writes
-    explainer = Explainer(cluster, CONFIG, plan, NOW)
+    explainer = Explainer(survey, plan, NOW)
     told: dict[str, str] = {}
     removals = {one.node: repr((one.order, one.placements)) for one in plan.removals}
     kept = {one.node: repr(one.blockers) for one in plan.kept}
@@ -91,7 +93,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     assert all(one.blockers for one in plan.kept), "a node that stays has a reason"
     for node in cluster.nodes:
         assert explainer.node(node.name) is not None
-        mine = [(one.kind, one.labels, one.note) for one in writes if one.node == node.name]
+        mine = [(one.kind, one.labels, one.note) for one in writes if one.key == node.name]
         told[node.name] = removals.get(node.name, "") + kept.get(node.name, "") + repr(mine)
     return plan, told
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import is_
 from typing import Any
 
 from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
@@ -25,6 +26,7 @@ class Inventory:
         """By key, why. What stands for such an object keeps its own node."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Of a kind; another one whenever something has changed, unless it was put in by hand."""
+        self._made: tuple[dict[str, list[Any]], Cluster | None] = ({}, None)
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return what is known of a kind, by key."""
@@ -103,7 +105,15 @@ class Inventory:
         reviews meanwhile. The call raises InvalidInputError as Cluster.of.
         """
         parts = {kind.field: list(known.values()) for kind, known in self._known.items()}
-        return partial(cluster, **parts)
+        return partial(self._made_of, parts)
+
+    def _made_of(self, parts: dict[str, list[Any]]) -> Cluster:
+        """Return the same Cluster as the last time where all in it is the same."""
+        before, made = self._made
+        if made is None or not all(_same(before[field], now) for field, now in parts.items()):
+            made = cluster(**parts)
+            self._made = parts, made
+        return made
 
 
 def cluster(
@@ -114,6 +124,11 @@ def cluster(
 ) -> Cluster:
     """Make a Cluster; its arguments are the fields of the kinds. Raises: as Cluster.of."""
     return cluster_of(nodes, pods, budgets, Storage.of(**storage))
+
+
+def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    """Say whether these are the same objects: two Nodes of different versions may be equal."""
+    return len(before) == len(now) and all(map(is_, before, now))
 
 
 def _unreadable(one: Any) -> str:  # noqa: ANN401 by kind
