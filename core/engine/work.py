@@ -91,10 +91,10 @@ class Work:
     ) -> None:
         self.survey = survey
         config = survey.config
-        self.packer = survey.packer(survey.headroom(config.budgets.headroom))
+        self.packer = packer = survey.packer(survey.headroom(config.budgets.headroom))
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
-        self._policy = survey.policy(self.account, lambda node: len(self.packer.on[node]))
+        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]))
         self.marked = survey.marks.keys() - survey.gone
         self._due, self._in_time = due, in_time
         self.out_of_time = False

@@ -1,5 +1,6 @@
 """A pass that knows the last one finds what one finds that does not."""
 
+import gc
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -209,3 +210,14 @@ def test_while_a_text_counts_the_seconds_passes_are_made() -> None:
     for now, skipped in ((610, False), (611, False), (612, True)):  # n3's delay ends with 610
         last = step(standing(4), asked, last.memory, now, last=last)
         assert last.skipped is skipped
+
+
+def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() -> None:
+    """That one stops every thread while it walks all that a pass has made."""
+    for seed in range(8):
+        chance = random.Random(seed)
+        asked, cluster = config(chance), mixed.cluster(chance)
+        last = step(cluster, asked, Memory(), EPOCH)
+        gc.collect()
+        last = step(changed(chance, cluster, EPOCH), asked, last.memory, EPOCH + 1, last=last)
+        assert gc.collect() == 0
