@@ -164,10 +164,11 @@ def _room(**room: str) -> Iterable[Call]:
 
 
 NUMBERS: Final = (
-    *(("since", value) for value in ("-1", "1" + "0" * 70, "Infinity", "true", '"٣"')),
-    *(("deadline", value) for value in ("-1", "1e400", "NaN", "1.5", "null")),
-    *(("order", value) for value in ("-1", "1" + "0" * 5000, "[]")),
+    *(("since", value) for value in ("1" + "0" * 70, '"٣"')),
+    *(("deadline", value) for value in ("-1", "NaN", "1.5")),
+    *(("order", value) for value in ("1" + "0" * 5000, "[]")),
 )
+"""One of each class: all of them in each place are damaged details (tests/core/test_marks.py)."""
 
 ATTACKS: Final = (
     Attack("pod whose managedFields nest 1,000 deep", TENANT,
