@@ -34,11 +34,11 @@ from core.edge.decode.kinds import PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.serving import trusting
 from tests.bench import serving
-from tests.bench.bench_kube import PODS_PER_NODE, page_of, pod_object
+from tests.bench.bench_kube import PODS_PER_NODE, pod_object
 from tests.bench.bench_webhook import a_review
 from tests.bench.machine import factor, show
 from tests.support.fake_api import FakeApi
-from tests.support.fake_objects import KUBECONFIG, Json, event
+from tests.support.fake_objects import KUBECONFIG, Json, event, key_of
 from webhook.admission.app import MUTATE_PATH
 
 NODES: Final = 5000
@@ -82,8 +82,12 @@ class Cluster(FakeApi):
         for number in range(nodes):
             self.put("nodes", a_node(number))
         self.pods = count = nodes * PODS_PER_NODE
-        starts = range(0, count, PAGE_OBJECTS)
-        self._pods = [page_of(start, min(start + PAGE_OBJECTS, count)) for start in starts]
+        pods = (pod_object(number, number + 1) for number in range(count))
+        items = sorted((key_of(pod), orjson.dumps(pod)) for pod in pods)  # as etcd has them
+        self._pods = [
+            b",".join(item for _, item in items[start : start + PAGE_OBJECTS])
+            for start in range(0, count, PAGE_OBJECTS)
+        ]
         self.version += count
         self._listed = str(self.version)
 
