@@ -30,7 +30,7 @@ LAWS: Final = (
     *("tests/cli/test_release.py", "tests/core/test_time_box.py"),
     *("tests/webhook/test_loop.py", "tests/webhook/test_jumps.py"),
     *("tests/core/test_engine_laws.py", "tests/webhook/test_hard_laws.py"),
-    *("tests/core/test_mixed_laws.py", "--seeds=150"),
+    *("tests/core/test_step_laws.py", "tests/core/test_mixed_laws.py", "--seeds=150"),
     *("-k", "not would_notice"),  # that is about the plain plan, not the engine
 )
 LAW_SECONDS_MAX: Final = 600
