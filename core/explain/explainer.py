@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
 
 from core.capacity.reaches import Reach
 from core.engine.brakes import Brakes
@@ -20,6 +19,7 @@ from core.engine.work import Work
 from core.fit.rules import refusal
 from core.guards.disruption import findings
 from core.guards.lingering import stickiness
+from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
 from core.guards.pods import pod_blockers
 from core.marks.mark import Mark, mark_of
 from core.model.node import Node
@@ -28,12 +28,6 @@ from core.model.resources import Resources
 from core.packing.ground import SHARE_SCALE
 from core.packing.packer import Packer
 from core.reason import Blocker
-
-NOT_READY: Final = "not-ready"
-GOING: Final = "being-deleted"
-VIRTUAL: Final = "virtual-node"
-UNREADABLE: Final = "unreadable"
-"""What refuses a pod beside core.fit's rules: nodes that take none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,13 +236,14 @@ class _Rooms:
         return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
     def _refusal(self, node: Node, free: Resources) -> str:
+        """Name what refuses the pod: the reason of a node that takes none, or a rule of fit."""
         asides = (node.virtual, node.name in self._survey.gone, not node.ready)
         if any(asides):
-            return (VIRTUAL, GOING, NOT_READY)[asides.index(True)]
+            return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
         if (rule := refusal(node, self._pod.placing)) is not None:
             return rule
         if node.name in self._survey.closed:
-            return "cordoned" if node.unschedulable else UNREADABLE
+            return (CORDONED if node.unschedulable else UNREADABLE).code
         lacking = _lacking(self._pod.requests, free)
         if lacking:
             return f"too little {', '.join(lacking)}"
