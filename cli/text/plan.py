@@ -91,22 +91,23 @@ def _removals(removals: Sequence[Removal], width: int) -> Table:
     headings = "order", "node that can go", "pods"
     found = [((str(one.order), one.node, str(len(one.placements))), list(_targets(one)))
              for one in removals]  # fmt: skip
-    rows = [(*cells, ", ".join(targets) or "-") for cells, targets in found]
+    rows = [(*cells, ", ".join(f"{to} ({pods})" if pods else to for to, pods in targets) or "-")
+            for cells, targets in found]  # fmt: skip
     beside = Table(*headings, "would fit on", rows=rows, left=(1, 3))
     if beside.width <= width:
         return beside
     below = (row for cells, targets in found
-             for row in (cells, *(("", f" -> {target}", "") for target in targets)))  # fmt: skip
+             for row in (cells, *(("", f" -> {to}", pods) for to, pods in targets)))  # fmt: skip
     return Table(*headings, rows=below, left=(1,))
 
 
-def _targets(removal: Removal) -> Iterator[str]:
+def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
     """Name the nodes that its pods would fit on, each with how many."""
     targets = Counter(placement.node for placement in removal.placements)
     for node, count in targets.most_common(TARGETS_SHOWN):
-        yield f"{node} ({count})"
+        yield node, str(count)
     if len(targets) > TARGETS_SHOWN:
-        yield f"{len(targets) - TARGETS_SHOWN} more"
+        yield f"{len(targets) - TARGETS_SHOWN} more", ""
 
 
 def _kept(kept: tuple[Kept, ...]) -> Table:
