@@ -54,11 +54,13 @@ hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, r
 mutate: setup ## mutants of engine, marks and writes, for hours; goes on where it was; --again or --report in ARGS
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-fix: setup ## format, repair what the linter can, write docs/reasons.md and docs/life-cycle.md
+fix: setup ## format, repair what the linter can, write docs/reasons.md, docs/configuration.md and docs/life-cycle.md
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
 	mv docs/reasons.md.new docs/reasons.md
+	$(BIN)/ebb config schema -o markdown > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m tests.support.life_cycle
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools

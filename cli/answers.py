@@ -66,4 +66,9 @@ class Reasons:
     all: Sequence[Reason]
 
 
-Answer = Planned | NodeExplained | PodExplained | Status | Reasons
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The answer of `ebb config schema`: all settings that there are."""
+
+
+Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings

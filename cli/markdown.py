@@ -1,9 +1,10 @@
-"""Answers as Markdown: so far the codes alone, whose page is docs/reasons.md."""
+"""Answers as Markdown: the pages in docs/ that are not written by hand."""
 
-from cli.answers import Reasons
-from core.explain.reasons import page
+from cli.answers import Reasons, Settings
+from core.config.page import page as settings_page
+from core.explain.reasons import page as reasons_page
 
 
-def text(_: Reasons) -> str:
-    """Write docs/reasons.md."""
-    return page()
+def text(answer: Reasons | Settings) -> str:
+    """Write docs/reasons.md or docs/configuration.md."""
+    return reasons_page() if isinstance(answer, Reasons) else settings_page()

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cli.answers import Answer, Reasons
+from cli.answers import Answer, Reasons, Settings
 
 
 class Form(NamedTuple):
@@ -22,14 +22,15 @@ class Form(NamedTuple):
 
 
 FORMS: Final = (
-    Form("table", "cli.text", "table for people (the default)"),
+    Form("table", "cli.text", "table for people"),
     Form("json", "cli.json", "json for programs"),
-    Form("markdown", "cli.markdown", "markdown for docs/reasons.md", of=(Reasons,)),
+    Form("markdown", "cli.markdown", "markdown for its page in docs/", of=(Reasons, Settings)),
 )
-"""The first is what is written when no other is asked for."""
 
 
-def option(answer: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def option(
+    answer: type, default: str = "table"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the option that says in which form its *answer* is written."""
     forms = [form for form in FORMS if not form.of or answer in form.of]
     return click.option(
@@ -37,7 +38,8 @@ def option(answer: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         "--output",
         "form",
         type=click.Choice([form.name for form in forms]),
-        default=forms[0].name,
+        default=default,
+        show_default=True,
         help=", ".join(form.told for form in forms),
     )
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import orjson
 
-from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons
+from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
 from cli.json import explain, plan, reasons, status
 from cli.look.overview import Status
+from core.config.schema import schema
 
 
 def text(answer: Answer) -> str:
@@ -26,3 +27,5 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
             return status.document(answer)
         case Reasons():
             return reasons.document(answer)
+        case Settings():
+            return schema()

@@ -1,9 +1,9 @@
 """Answers as text and tables, for people."""
 
-from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons
+from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
 from cli.look.overview import Status
 from cli.terminal import written
-from cli.text import explain, plan, reasons, status
+from cli.text import explain, plan, reasons, settings, status
 
 
 def text(answer: Answer) -> str:
@@ -19,3 +19,5 @@ def text(answer: Answer) -> str:
             return written(lambda out: status.write(answer, out))
         case Reasons():
             return written(lambda out: reasons.write(answer, out))
+        case Settings():
+            return written(settings.write)

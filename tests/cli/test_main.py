@@ -133,6 +133,7 @@ class TestCompletion:
         [
             (["re"], ["reasons", "release"]),
             (["explain", ""], ["node", "pod"]),
+            (["config", ""], ["schema", "validate"]),
             (["plan", "--max-"], ["--max-removals", "--max-cpu", "--max-memory"]),
             (["reasons", "-o", ""], ["table", "json", "markdown"]),
             (["plan", "-o", "j"], ["json"]),

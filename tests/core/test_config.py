@@ -13,16 +13,14 @@ from core.config.forms import parse_share
 from core.config.programs import AnswersMode, ScoreMode
 from core.config.schema import restart_needed
 from core.config.settings import (
-    API_VERSION,
-    KIND,
     Config,
     Mode,
     UsabilityMode,
 )
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
+from tests.support.configurations import BEYOND, FAULTY, HEAD
 
-HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -59,61 +57,7 @@ def test_durations(text: str, seconds: int) -> None:
     assert parse({**HEAD, "delay": text}, "x").delay_seconds == seconds
 
 
-@pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"apiVersion": "v1"}, "apiVersion"),
-        ({"kind": None}, "kind"),
-        ({"mode": "on"}, "mode"),
-        ({"policy": "Other"}, "policy"),
-        ({"scaleInOrder": "on"}, "scaleInOrder"),
-        ({"delay": "10"}, "delay"),
-        ({"delay": ""}, "delay"),
-        ({"delay": "500ms"}, "delay"),
-        ({"delay": "721h"}, "delay"),
-        ({"delay": 600}, "delay"),
-        ({"thresholds": {"cpu": 80}}, "thresholds.cpu"),
-        ({"thresholds": {"cpu": "0%"}}, "thresholds.cpu"),
-        ({"thresholds": {"cpu": "100.1%"}}, "thresholds.cpu"),
-        ({"thresholds": {"gpu": "80%"}}, "thresholds.gpu"),
-        ({"thresholds": []}, "thresholds"),
-        ({"usability": "maybe"}, "usability"),
-        ({"usability": {"minCPU": "-1", "minMemory": "1", "maxCPUPerGB": 1, "maxGBPerCPU": 1}},
-         "usability.minCPU"),
-        ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 0, "maxGBPerCPU": 1}},
-         "usability.maxCPUPerGB"),
-        ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 1}},
-         "usability.maxGBPerCPU"),
-        ({"prices": {}}, "prices"),
-        ({"prices": [{"price": "1"}]}, "prices[0].nodeSelector"),
-        ({"prices": [{"nodeSelector": {"a": "b"}, "price": "-1"}]}, "prices[0].price"),
-        ({"prices": [{"nodeSelector": {"a": 1}, "price": "1"}]}, "prices[0].nodeSelector"),
-        ({"extender": {"score": "marks", "answers": "short"}}, "extender.answers"),
-        ({"extender": {"score": "pack", "answers": "compact"}}, "extender.answers"),
-        ({"extender": {"listen": "nowhere"}}, "extender.listen"),
-        ({"webhook": {"certFile": "a"}}, "webhook.certFile"),
-        ({"taintKey": "-"}, "taintKey"),
-        ({"deadline": "1s"}, "deadline"),
-        ({"leaveThresholds": {"cpu": "79%"}}, "leaveThresholds.cpu"),
-        ({"thresholds": {"cpu": "90%"}, "leaveThresholds": {"cpu": "85%"}}, "leaveThresholds.cpu"),
-        ({"budgets": {"maxMarked": -1}}, "budgets.maxMarked"),
-        ({"budgets": {"maxMarked": "0%"}}, "budgets.maxMarked"),
-        ({"budgets": {"maxInWindow": True}}, "budgets.maxInWindow"),
-        ({"budgets": {"minNodes": "10%"}}, "budgets.minNodes"),
-        ({"budgets": {"windows": "1m"}}, "budgets.windows"),
-        ({"pools": {}}, "pools"),
-        ({"pools": [{"name": "a"}]}, "pools[0].nodeSelector"),
-        ({"pools": [{"nodeSelector": {"a": "b"}}]}, "pools[0].name"),
-        ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "pools[1].name"),
-        ({"balanceZones": "yes"}, "balanceZones"),
-        ({"headroom": 101}, "headroom"),
-        ({"cooldown": {"afterNodeAdd": 10}}, "cooldown.afterNodeAdd"),
-        ({"backoff": {"first": "0s"}}, "backoff.first"),
-        ({"hardAfter": "soon"}, "hardAfter"),
-        ({"handOver": {"utilization": 50}}, "handOver.utilization"),
-        ({"thresholdz": {}}, "thresholdz"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "path"), [*FAULTY, *BEYOND])
 def test_a_fault_names_path_value_and_what_is_allowed(change: dict[str, Any], path: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse({**HEAD, **change}, "ebb.yaml")

@@ -1,0 +1,41 @@
+"""`ebb config schema` and `ebb config validate`: what may stand in a configuration file."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from cli import output
+from cli.answers import Settings
+from cli.look import source
+from core.edge import files
+from core.errors import ConfigError, EbbError
+
+
+@click.group("config", no_args_is_help=False)
+def command() -> None:
+    """Tell what may stand in a configuration, and what is wrong with one."""
+
+
+@command.command("schema")
+@output.option(Settings, "json")
+def schema(form: str) -> None:
+    """Write every setting: as JSON Schema, for editors and charts."""
+    output.put(Settings(), form)
+
+
+@command.command("validate")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
+def validate(paths: Sequence[str]) -> None:
+    """Tell every fault of configuration files, as the programs would."""
+    if faults := list(_faults(paths)):
+        raise EbbError("\n".join(faults))
+
+
+def _faults(paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        try:
+            files.read_config(path)
+        except ConfigError as fault:
+            yield str(fault)
+        else:
+            click.echo(f"{path}: ok")

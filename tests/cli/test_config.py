@@ -1,0 +1,57 @@
+"""`ebb config`: the schema as every form, and files with and without faults."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.config.page import page
+from core.config.schema import schema, settings
+from tests.support.plan_cli import ebb
+
+HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    done = ebb("config", "schema")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout) == schema()
+
+
+def test_the_schema_is_a_page_and_a_table_too() -> None:
+    assert ebb("config", "schema", "-o", "markdown").stdout.decode() == page()
+    table = ebb("config", "schema", "-o", "table").stdout.decode()
+    assert [line.split()[0] for line in table.splitlines()[1:]] == [one.path for one in settings()]
+
+
+@pytest.mark.parametrize(
+    ("texts", "out", "faults"),
+    [
+        pytest.param([HEAD], ["0: ok"], [], id="good"),
+        pytest.param(
+            [HEAD + "mod: x\nmode: enforced\n", HEAD, "a: ["],
+            ["1: ok"],
+            [
+                "0: mode: 'enforced'; allowed: observe | enforce; did you mean enforce?",
+                "0: mod: unknown field; allowed: did you mean mode?",
+                "2: line 1: ",
+            ],
+            id="every fault of every file",
+        ),
+    ],
+)
+def test_files_are_good_or_all_their_faults_are_told(
+    texts: list[str], out: list[str], faults: list[str], tmp_path: Path
+) -> None:
+    paths = [tmp_path / str(number) for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    done = ebb("config", "validate", *map(str, paths))
+    told = done.stderr.decode().splitlines()
+    assert done.stdout.decode().splitlines() == [f"{tmp_path}/{line}" for line in out]
+    assert len(told) == len(faults)
+    assert all(
+        line.startswith(f"ebb: {tmp_path}/{fault}")
+        for line, fault in zip(told, faults, strict=True)
+    )
+    assert done.returncode == (2 if faults else 0)
