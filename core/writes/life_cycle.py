@@ -3,11 +3,11 @@
 `docs/life-cycle.md` draws it. A new transition is an entry here and a line in the test's table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
+from core.marks.keys import BACKOFF_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark, backoff_of, mark_of
 from core.marks.optouts import guarded_by_us
 from core.model.node import Node
@@ -123,16 +123,20 @@ LAST: Final = {
 """If something is written for one of these, nothing more is: it takes the rest along."""
 
 
-def states(node: Node) -> tuple[State, ...]:
-    """Return the states that a Node is in."""
-    mark, found = mark_of(node.labels), list[State]()
+def states(node: Node) -> Iterator[State]:
+    """Yield the states that a Node is in."""
+    mark, annotations = mark_of(node.labels), node.annotations
     if mark is None:
-        found += [State.ODD] if MARK_LABEL in node.labels else []
-        found += [State.UNMARKED]
-        found += [State.RELEASED] if GUARD_OURS_ANNOTATION in node.annotations else []
+        if MARK_LABEL in node.labels:
+            yield State.ODD
+        yield State.UNMARKED
+        if GUARD_OURS_ANNOTATION in annotations:
+            yield State.RELEASED
     else:
-        found += [State.HARD if mark is Mark.HARD else State.SOFT]
-        found += [State.GUARDED] if guarded_by_us(node) else []
-        found += [State.HANDED_OVER] if GUARD_ANNOTATION not in node.annotations else []
-    found += [State.BACKING_OFF] if backoff_of(node.annotations) else []
-    return tuple(found)
+        yield State.HARD if mark is Mark.HARD else State.SOFT
+        if guarded_by_us(node):
+            yield State.GUARDED
+        elif GUARD_ANNOTATION not in annotations:
+            yield State.HANDED_OVER
+    if BACKOFF_ANNOTATION in annotations and backoff_of(annotations):
+        yield State.BACKING_OFF

@@ -120,18 +120,21 @@ class _Maker:
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._why = {kept.node: kept.blockers for kept in plan.kept}
-        self._occupied = occupants(cluster.pods)
+        marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
+        self._occupied = occupants(pod for pod in cluster.pods if pod.node in marked)
         self._busy = busy(cluster, config.hand_over.utilization)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for one Node: of each event that of the first state it concerns."""
-        found = states(node)
+        found = tuple(states(node))
         for event in self._events(node):
-            act = next((TABLE[event][one] for one in found if one in TABLE[event]), None)
-            if act is not None:
-                yield self._write(act, node, self._note(event, node))
-                if event in LAST:
-                    return
+            acts = TABLE[event]
+            for state in found:
+                if state in acts:
+                    yield self._write(acts[state], node, self._note(event, node))
+                    if event in LAST:
+                        return
+                    break
 
     # What happens
 
@@ -140,18 +143,19 @@ class _Maker:
         if why_leaving(node) is not None:
             yield from self._farewell(node)
             return
-        goes = node.name in self.order
+        goes, details = node.name in self.order, decode_details(node.annotations)
         if self._observe:
             yield Event.OBSERVE
         if not goes:
             yield Event.STAYS
-        if self._overdue(node):
+        if details is not None and self._overdue(details):
             yield Event.OVERDUE
         if goes:
             yield Event.WOULD_GO if self._observe else Event.GOES
         if self._taints(node) != node.taints:
             yield Event.TAINTS_WRONG
-        yield from self._left_over(node) if mark_of(node.labels) is None else self._marked(node)
+        unmarked = mark_of(node.labels) is None
+        yield from self._left_over(node) if unmarked else self._marked(node, details)
 
     def _farewell(self, node: Node) -> Iterable[Event]:
         """Whoever collects a node that leaves by itself may do so at once.
@@ -170,19 +174,15 @@ class _Maker:
         """Yield what is to become of what was left on a node without a mark."""
         if DETAILS_ANNOTATION in node.annotations:
             yield Event.OTHERS_RELEASE
-        yield from self._end_of_guard(node)
-        backoff, rules = backoff_of(node.annotations), self._config.budgets.backoff
-        if backoff is not None and (
-            self._observe
-            or self._now >= backoff.until + rules.max_seconds
-            or not rules.possible(backoff.until, self._now)
-        ):
-            yield Event.BACKOFF_ENDS
+        if (until := node.annotations.get(GUARD_OURS_ANNOTATION)) is not None:
+            yield from self._end_of_guard(node, until)
+        if (backoff := backoff_of(node.annotations)) is not None:
+            rules = self._config.budgets.backoff
+            long_ago = self._now >= backoff.until + rules.max_seconds
+            if self._observe or long_ago or not rules.possible(backoff.until, self._now):
+                yield Event.BACKOFF_ENDS
 
-    def _end_of_guard(self, node: Node) -> Iterable[Event]:
-        until = node.annotations.get(GUARD_OURS_ANNOTATION)
-        if until is None:
-            return
+    def _end_of_guard(self, node: Node, until: str) -> Iterable[Event]:
         seconds, end = self._config.hand_over.guard_seconds, seconds_of(until)
         if not guarded_by_us(node):
             yield Event.GUARD_GONE
@@ -196,11 +196,11 @@ class _Maker:
         elif node.name in self._busy:
             yield Event.BUSY
 
-    def _marked(self, node: Node) -> Iterable[Event]:
+    def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
         after = self._config.hard_after_seconds
-        if not self._dated(node):
+        if details is None or not self._dated(details):
             yield Event.DETAILS_LOST
-        elif harden.wanted(self._against(node), after, self._age(node)) is Mark.SOFT:
+        elif harden.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
             yield Event.HARD_REFUSED
         elif self._watch.long(after or 0):
             yield Event.HARD_ASKED
@@ -209,26 +209,18 @@ class _Maker:
     def _against(self, node: Node) -> tuple[Blocker, ...]:
         return self._watch.against_hard.get(node.name, ())
 
-    def _age(self, node: Node) -> int:
-        return max(0, self._now - marked_since(node, self._config.taint_key))
+    def _age(self, details: Details) -> int:
+        return max(0, self._now - details.since)
 
-    def _dated(self, node: Node) -> bool:
+    def _dated(self, details: Details) -> bool:
         """Say whether the times of a mark are such as a leader of about our time has written."""
-        details = decode_details(node.annotations)
         latest = self._now + CLOCKS_APART_SECONDS_MAX
-        return (
-            details is not None
-            and details.since <= latest
-            and details.deadline <= latest + self._config.deadline_seconds
-        )
+        deadline_latest = latest + self._config.deadline_seconds
+        return details.since <= latest and details.deadline <= deadline_latest
 
-    def _overdue(self, node: Node) -> bool:
-        details = decode_details(node.annotations)
-        return (
-            details is not None
-            and self._now >= details.deadline
-            and self._watch.long(self._config.deadline_seconds)
-        )
+    def _overdue(self, details: Details) -> bool:
+        long = self._watch.long(self._config.deadline_seconds)
+        return self._now >= details.deadline and long
 
     # What is written then
 
@@ -239,7 +231,8 @@ class _Maker:
             case Event.STAYS:
                 return _told(self._why.get(node.name, ()))
             case Event.HARD_ASKED:
-                return f"marked for {self._age(node)} s"
+                since = marked_since(node, self._config.taint_key)
+                return f"marked for {max(0, self._now - since)} s"
             case Event.HARD_REFUSED:
                 return _told(self._against(node)) or "hardAfter: never"
             case _:
