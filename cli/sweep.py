@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from cli.look import live
 from core.config.settings import Config
@@ -11,9 +12,8 @@ from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decid
 from core.errors import InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before
 from core.model.cluster import Cluster
-from core.model.node import Node
 from core.model.pod import Pod
-from core.writes.cleanup import Cleanup, cleanup
+from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 from core.writes.write import Write
 from webhook.names import LEASE, NAMESPACE
@@ -54,7 +54,7 @@ async def release(
             if found is not None and (names is None or node.name in names):
                 if not dry_run:
                     await _clean_node(client, node.name, key, before)
-                tell(f"node {node.name}", _what(found))
+                tell(f"node {node.name}", found.note)
                 done.nodes += 1
         for write in _costs(cluster, key, names):
             if not dry_run:
@@ -81,16 +81,8 @@ def _costs(cluster: Cluster, key: str, names: frozenset[str] | None) -> Iterable
 
 async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:
     """Write the metadata, then the taints that are left if no webhook has taken ours away."""
-
-    def decide(node: Node) -> Write[Node] | None:
-        found = cleanup(node, key, before)
-        return None if found is None else found.write(node)
-
+    decide = partial(cleanup, taint_key=key, keys_before=before)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client), name, decide) is None:
             return
     raise UnavailableError(f"node {name}: somebody else writes it all the time")
-
-
-def _what(found: Cleanup) -> str:
-    return ", ".join([*found.labels, *found.annotations, *(["taint"] if found.tainted else [])])

@@ -3,8 +3,8 @@
 The guard goes at once, without the time that a release leaves it: nobody is left to lift it later.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -16,42 +16,22 @@ from core.marks.keys import (
 from core.marks.optouts import guarded_by_us
 from core.marks.taints import desired_taints, of_keys_before
 from core.model.leaving import being_deleted
-from core.model.node import Node, Taint
+from core.model.node import Node
 from core.writes.write import Write, WriteKind
 
 
-@dataclass(frozen=True, slots=True)
-class Cleanup:
-    """Keys to remove from one Node, and the taints that are left."""
+def cleanup(node: Node, taint_key: str, keys_before: Collection[str] = ()) -> Write[Node] | None:
+    """Return the next write that takes off what is ours, None if nothing is; its note says what.
 
-    labels: tuple[str, ...]
-    annotations: tuple[str, ...]
-    taints: tuple[Taint, ...]
-    tainted: bool
-    """A taint of ours is among those that the node has now."""
-
-    def write(self, node: Node) -> Write[Node]:
-        """Return the next write: of the metadata, then of the taints if no webhook took ours."""
-        fields = {"labels": self.labels, "annotations": self.annotations}
-        gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
-        taints = None if gone else self.taints
-        return Write(WriteKind.RELEASE, node, gone, "everything of ours goes", taints)
-
-
-def cleanup(node: Node, taint_key: str, keys_before: Collection[str] = ()) -> Cleanup | None:
-    """Return what is ours on the node, None if nothing is; the taint's key may have been another.
-
-    The autoscaler's opt-out is ours only if we have written it, and only as long as it says so.
+    First the metadata; then the taints, if no webhook took ours. The key may have been another.
     """
     old = of_keys_before(node, keys_before)
     left = tuple(taint for taint in node.taints if taint.key != taint_key and taint not in old)
-    found = Cleanup(
-        labels=_present(node.labels, (MARK_LABEL,)),
-        annotations=_present(node.annotations, _ours(node)),
-        taints=left,
-        tainted=left != node.taints,
-    )
-    return found if found.labels or found.annotations or found.tainted else None
+    tainted = ["taint"] if left != node.taints else []
+    fields = {"labels": {MARK_LABEL} & {*node.labels}, "annotations": ours(node)}
+    gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
+    note = ", ".join([*fields["labels"], *fields["annotations"], *tainted])
+    return Write(WriteKind.RELEASE, node, gone, note, None if gone else left) if note else None
 
 
 def rekeyed(node: Node, keys_before: Collection[str], taint_key: str) -> Write[Node] | None:
@@ -67,12 +47,11 @@ def rekeyed(node: Node, keys_before: Collection[str], taint_key: str) -> Write[N
     return Write(WriteKind.REPAIR, node, {}, note, desired_taints(bare, taint_key))
 
 
-def _ours(node: Node) -> tuple[str, ...]:
-    guard = (GUARD_ANNOTATION,) if guarded_by_us(node) else ()
-    return (
-        DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, BACKOFF_ANNOTATION, *guard
-    )  # fmt: skip
+def ours(node: Node) -> list[str]:
+    """Return the annotations that are ours, in their order.
 
-
-def _present(given: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(key for key in keys if key in given))
+    The autoscaler's opt-out is only if we have written it, and only as long as it says so.
+    """
+    guard = {GUARD_ANNOTATION} if guarded_by_us(node) else set()
+    keys = {DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, BACKOFF_ANNOTATION} | guard
+    return sorted(keys & {*node.annotations})

@@ -38,7 +38,7 @@ from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
 from core.reason import Blocker
-from core.writes.cleanup import cleanup
+from core.writes.cleanup import ours
 from core.writes.emptiness import busy, occupants
 from core.writes.life_cycle import LAST, TABLE, Act, Event, states
 from core.writes.write import PRESSING, Keys, Write, WriteKind
@@ -165,7 +165,7 @@ class _Maker:
         if being_deleted(node):
             yield Event.DELETED
             return
-        if MARK_LABEL in node.labels or self._bared(node):
+        if MARK_LABEL in node.labels or _bared(node):
             yield Event.LEAVING
         if self._taints(node) != node.taints:
             yield Event.TAINTS_WRONG
@@ -250,7 +250,7 @@ class _Maker:
                 backoff = self._backoff(node) if act is Act.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Act.LET_GO | Act.CLEAR:
-                annotations = self._bared(node)
+                annotations = _bared(node)
             case Act.GUARD:
                 annotations = _guarded(node, GUARD_WHILE_MARKED)
             case Act.PROLONG:
@@ -265,12 +265,6 @@ class _Maker:
 
     def _taints(self, node: Node) -> tuple[Taint, ...]:
         return desired_taints(node, self._config.taint_key)
-
-    def _bared(self, node: Node) -> dict[str, str | None]:
-        """Return what of ours goes with a node that leaves; its back-off outlives that."""
-        found = cleanup(node, self._config.taint_key)
-        gone = found.annotations if found else ()
-        return dict.fromkeys(one for one in gone if one != BACKOFF_ANNOTATION)
 
     def _details(self, node: Node) -> dict[str, str | None]:
         """Return the details of a new mark, or of one that has lost them or its times."""
@@ -326,6 +320,11 @@ def _guarded(node: Node, until: str) -> dict[str, str | None]:
 def _lifted(node: Node) -> dict[str, str | None]:
     lifted = (GUARD_OURS_ANNOTATION, *((GUARD_ANNOTATION,) if guarded_by_us(node) else ()))
     return dict.fromkeys(lifted)
+
+
+def _bared(node: Node) -> dict[str, str | None]:
+    """Return what of ours goes with a node that leaves; its back-off outlives that."""
+    return dict.fromkeys(one for one in ours(node) if one != BACKOFF_ANNOTATION)
 
 
 def _told(blockers: Iterable[Blocker]) -> str:
