@@ -8,6 +8,7 @@ import pytest
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import BUDGETS, CLAIMS, CSI_NODES, KINDS, NODES, PODS, VOLUMES, Kind
 from core.edge.kube.listing import Listed
+from core.explain.caveats import STORAGE_KINDS
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node
 from core.model.pod import Pod
@@ -32,6 +33,10 @@ def test_no_two_kinds_share_a_name() -> None:
         *((k.name, k.path, k.resource, k.short, k.field) for k in KINDS), strict=True
     ):
         assert len(set(names)) == len(KINDS)
+
+
+def test_what_is_said_of_dumps_names_kinds_that_there_are() -> None:
+    assert {kind.name for kind in (CLAIMS, VOLUMES, CSI_NODES)} == set(STORAGE_KINDS)
 
 
 @every_kind
@@ -69,6 +74,8 @@ def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[A
     assert not changed()
     inventory.changed(kind, one)
     assert changed()
+    inventory.changed(kind, replace(one))
+    assert changed() is (kind is NODES), "an equal Node may be of another version"
     inventory.snapshot()
     assert not changed()
     inventory.refused(kind, key, "odd")
@@ -79,7 +86,7 @@ def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[A
     assert changed()
     inventory.deleted(kind, key)
     assert changed()
-    assert len({one[kind] for one in seen}) == 6
+    assert len({one[kind] for one in seen}) == 6 + (kind is NODES)
 
 
 def test_why_objects_cannot_be_read_is_news_once() -> None:

@@ -18,6 +18,8 @@ from core.engine.survey import Survey
 from core.errors import GarbledError
 from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
+from core.model.node import Node
+from core.writes.write import Write
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
 from webhook.metrics import Metrics
@@ -81,7 +83,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     survey = Survey(cluster, CONFIG, NOW)
     plan = judge(survey)
     controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
-    writes: list[Any] = []
+    writes: list[Write[Node]] = []
     for turn in range(2):
         writes += controller.judge(cluster, NOW + turn * 10**5).writes
     explainer = Explainer(survey, plan, NOW)

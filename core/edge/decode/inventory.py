@@ -63,6 +63,8 @@ class Inventory:
         """Take a new or changed object."""
         key, known = kind.key(one), self._known[kind]
         before = known.get(key)
+        if kind is not NODES and before == one:  # equal Nodes may be of different versions
+            return ()  # as with most events of pods: they are about what is not read
         known[key] = one
         self.versions[kind] += 1
         self.became(kind, key, before, one)

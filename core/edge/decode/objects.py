@@ -58,10 +58,11 @@ class PodMeta(Struct):
 
 
 class Name(Struct):
-    """Who an object is."""
+    """Who an object is: the least of its metadata, so that hardly anything can be wrong there."""
 
     name: str = ""
     namespace: str | None = None
+    resource_version: str = ""
 
 
 class Requests(Struct):

@@ -7,7 +7,7 @@ import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, Bytes, checked
-from core.edge.decode.objects import FINISHED, NULL, Struct
+from core.edge.decode.objects import FINISHED, NULL, Name, Struct
 from core.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -24,11 +24,6 @@ class _Parts(Struct):
     status: msgspec.Raw = NULL
 
 
-class _Who(Struct):
-    name: str = ""
-    namespace: str | None = None
-
-
 class _Spec(Struct):
     node_name: str | None = None
 
@@ -38,7 +33,7 @@ class _Status(Struct):
 
 
 _PARTS: Final = msgspec.json.Decoder(_Parts)
-_WHO: Final = msgspec.json.Decoder(_Who)
+_WHO: Final = msgspec.json.Decoder(Name)
 _SPEC: Final = msgspec.json.Decoder(_Spec)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 
@@ -48,7 +43,7 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
     parts = _read(_PARTS, raw, _Parts())
     if _read(_STATUS, parts.status, _Status()).phase in FINISHED:
         return None
-    who = _read(_WHO, parts.metadata, _Who())
+    who = _read(_WHO, parts.metadata, Name())
     # No API server takes a name that is none; files may have several such pods.
     digest = sha256(f"{who.namespace}/{who.name}".encode(errors="replace")).hexdigest()
     unnamed = f"unreadable-{digest[:16]}"
@@ -66,7 +61,7 @@ def node(raw: Bytes, reason: str) -> Node | None:
     Its labels are left out, so that nothing is written there.
     """
     parts = _read(_PARTS, raw, _Parts())
-    name = _name(_read(_WHO, parts.metadata, _Who()).name)
+    name = _name(_read(_WHO, parts.metadata, Name()).name)
     if not name:
         return None
     return Node(name=name, allocatable=Resources(), unreadable=reason[:REASON_CHARS_MAX])

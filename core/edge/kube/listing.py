@@ -12,6 +12,7 @@ import msgspec
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, Kind
+from core.edge.decode.objects import Name
 from core.edge.heap import growing
 from core.edge.kube.client import Client, strictly
 from core.errors import GarbledError, InvalidInputError
@@ -29,18 +30,10 @@ class _Page(msgspec.Struct, Generic[Object_]):
     items: list[Object_] | None = None
 
 
-class Who(msgspec.Struct, rename="camel"):
-    """The least of an object's metadata, so that hardly anything can be wrong with it."""
-
-    name: str = ""
-    namespace: str | None = None
-    resource_version: str = ""
-
-
 class About(msgspec.Struct):
     """What any object says of itself; code and message are those of a Status."""
 
-    metadata: Who = msgspec.field(default_factory=Who)
+    metadata: Name = msgspec.field(default_factory=Name)
     code: int = 0
     message: str = ""
 
@@ -103,4 +96,4 @@ def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or
     try:
         return strictly(ABOUT, item).metadata
     except GarbledError:
-        return Who()
+        return Name()
