@@ -5,7 +5,7 @@ Pure: same cluster, same configuration, same answer. The steps are those of thes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from core.capacity.account import Account
 from core.capacity.usable import Totals
@@ -23,7 +23,7 @@ from core.model.cluster import Cluster
 class Pass:
     """What one pass has found."""
 
-    survey: Survey
+    survey: Survey = field(compare=False)
     """What it was judged on; the nodes of a cluster without news may be of another version."""
     memory: Memory
     plan: Plan

@@ -92,7 +92,9 @@ class TestLookUp:
     )
     def test_what_is_not_known_blocks_and_is_told(self, storage: Storage, told: str) -> None:
         found = looked_up(using("p", "n1", "c"), storage)
-        assert [tuple(one) for one in pod_blockers(found)] == [("pod-volumes", told, "d/p")]
+        assert [(one.code, one.message, one.pod) for one in pod_blockers(found)] == [
+            ("pod-volumes", told, "d/p")
+        ]
         assert found.company.disks == (Disk(ANY_DRIVER, "d/c"),)
 
     def test_a_pod_that_nobody_has_looked_up_is_not_movable(self) -> None:
