@@ -52,7 +52,8 @@ class Brakes:
         """Count what there is; without a *pace* the lasting limits alone hold."""
         budgets = survey.config.budgets
         self._budgets, self._survey = budgets, survey
-        self.pace, self._paced = pace or Pace(), pace is not None
+        self.pace = pace or Pace()
+        self._for_new = (LASTING, ENTERING, *(() if pace is None else (PACING, BUDGETS)))
         self._whole = self._scope("", _CLUSTER, budgets.cluster)
         self._pools = {
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
@@ -94,21 +95,16 @@ class Brakes:
 
     def refusals(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
-        found = self._said(LASTING, node)
-        if node.name not in self._survey.marks:
-            found += self._said(ENTERING, node)
-            if self._paced:
-                found += self._said(PACING, node) + self._said(BUDGETS, node)
+        found: list[Blocker] = []
+        for rules in (LASTING,) if node.name in self._survey.marks else self._for_new:
+            for reason, rule in rules.of_node:
+                if why := rule(self, node):
+                    found.append(Blocker(reason, why))
+            for scope, count in self._judging[node.name] if rules.of_scope else ():
+                for reason, of_scope in rules.of_scope:
+                    if why := of_scope(scope, count):
+                        found.append(Blocker(reason, why))
         return found
-
-    def _said(self, rules: "_Rules", node: Node) -> list[Blocker]:
-        of_node = [(reason, rule(self, node)) for reason, rule in rules.of_node]
-        of_scope = [
-            (reason, rule(scope, count))
-            for scope, count in (self._judging[node.name] if rules.of_scope else ())
-            for reason, rule in rules.of_scope
-        ]
-        return [Blocker(reason, why) for reason, why in of_node + of_scope if why is not None]
 
     def in_no_pool(self, node: Node) -> bool:
         """Say whether pools are configured and none selects the node."""
