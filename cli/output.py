@@ -22,9 +22,11 @@ class Form(NamedTuple):
 
 
 FORMS: Final = (
-    Form("table", "cli.text", "table for people"),
-    Form("json", "cli.json", "json for programs"),
-    Form("markdown", "cli.markdown", "markdown for its page in docs/", of=(Reasons, Settings)),
+    Form("table", "cli.forms.text", "table for people"),
+    Form("json", "cli.forms.json", "json for programs"),
+    Form(
+        "markdown", "cli.forms.markdown", "markdown for its page in docs/", of=(Reasons, Settings)
+    ),
 )
 
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+from cli.forms.text import reaches
 from cli.terminal import written
-from cli.text import reaches
 from core.capacity.usable import Amount, Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from cli.__main__ import main
+from cli.forms.text import text
 from cli.look.found import Found, Leader
 from cli.look.overview import look
 from cli.look.standing import moment, span
-from cli.text import text
 from core.config.settings import Config
 from core.marks.keys import (
     DETAILS_ANNOTATION,

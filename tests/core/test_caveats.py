@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cli import caveats as words
-from cli.json import caveats as in_json
+from cli.forms.json import plan as in_json
 from core.explain.caveats import ASIDE, Caveat, caveats
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, Ties
@@ -106,7 +106,7 @@ def test_names_are_few_and_the_fullest_first() -> None:
         "31 of 31 pods do not request both CPU and memory; what they do not request counts as 0: "
         "n7 (2), n0 (1), n1 (1) and 27 more nodes"
     )
-    (document,) = in_json.document([said])
+    (document,) = in_json.warnings([said])
     assert (document["code"], document["count"]) == ("no-requests", 31)
     assert len(document["nodes"]) == in_json.NODES_LISTED
 

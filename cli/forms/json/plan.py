@@ -1,17 +1,22 @@
 """The plan as JSON."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from cli.answers import Money, Planned
-from cli.json import caveats
+from cli.caveats import message
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
 from core.engine.plan import Plan, ReachSums
+from core.explain.caveats import Caveat
 from core.reason import Blocker
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
+
+NODES_LISTED: Final = 20
+"""Of one warning."""
 
 
 def document(answer: Planned) -> dict[str, Any]:
@@ -41,7 +46,7 @@ def document(answer: Planned) -> dict[str, Any]:
             for kept in plan.kept
         ],
         "markedInfeasible": list(plan.marked_infeasible),
-        "warnings": caveats.document(answer.minded),
+        "warnings": warnings(answer.minded),
         "prices": _money(answer.money) if answer.money else None,
     }
 
@@ -117,3 +122,16 @@ def _usability(usability: Usability | None) -> dict[str, Any] | None:
 def _reason(blocker: Blocker) -> dict[str, str]:
     reason = {"code": blocker.code, "message": blocker.message}
     return reason if blocker.pod is None else {**reason, "pod": blocker.pod}
+
+
+def warnings(minded: Sequence[Caveat]) -> list[dict[str, Any]]:
+    """Return what the look cannot tell."""
+    return [
+        {
+            "code": one.code,
+            "message": message(one),
+            "count": one.count,
+            "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
+        }
+        for one in minded
+    ]

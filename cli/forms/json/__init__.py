@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
-from cli.json import explain, plan, reasons, status
+from cli.forms.json import explain, plan, status
 from cli.look.overview import Status
 from core.config.schema import schema
 
@@ -26,6 +26,6 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
         case Status():
             return status.document(answer)
         case Reasons():
-            return reasons.document(answer)
+            return explain.codes(answer)
         case Settings():
             return schema()

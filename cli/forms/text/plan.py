@@ -9,8 +9,8 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.caveats import message
+from cli.forms.text import reaches
 from cli.terminal import Table, say
-from cli.text import reaches
 from core.capacity.sums import percent
 from core.capacity.usable import Usability
 from core.engine.plan import Kept, Plan, Removal

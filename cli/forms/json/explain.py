@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from cli.json.plan import DIGITS
+from cli.answers import Reasons
+from cli.forms.json.plan import DIGITS
 from cli.look.standing import Standing
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import advice
+from core.explain.reasons import advice, in_general
 from core.reason import Blocker
 
 
@@ -102,3 +103,12 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "couldRunOnMarked": list(answer.marked_takers),
         "refusedBy": [{"rule": rule, "nodes": count} for rule, count in answer.refusals],
     }
+
+
+def codes(answer: Reasons) -> list[dict[str, str]]:
+    """Return all codes in the form that orjson writes."""
+    told = ((reason.code, in_general(reason)) for reason in answer.all)
+    return [
+        {"code": code, "meaning": one.meaning, "fix": one.fix, "endsWhen": one.lifted}
+        for code, one in told
+    ]

@@ -4,12 +4,12 @@ from typing import Final
 
 from rich.console import Console
 
+from cli.forms.text import reaches
+from cli.forms.text.plan import summary, write_minded
 from cli.look.found import Leader
 from cli.look.overview import Status
 from cli.look.standing import Standing, span
 from cli.terminal import Table, say
-from cli.text import reaches
-from cli.text.plan import summary, write_minded
 from core.explain.reasons import REASONS
 
 MARKS_SHOWN: Final = 20

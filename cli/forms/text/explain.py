@@ -6,14 +6,14 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.answers import NodeExplained, PodExplained
+from cli.answers import NodeExplained, PodExplained, Reasons
 from cli.look.found import Found
 from cli.look.standing import Standing, moment
 from cli.terminal import Table, say
 from core.capacity.sums import percent
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import advice
+from core.explain.reasons import advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
@@ -55,6 +55,13 @@ def write_pod(explained: PodExplained, out: Console) -> None:
         say(out)
         rows = [(rule, f"{count:,}") for rule, count in answer.refusals]
         say(out, Table("refused by", "nodes", rows=rows))
+
+
+def write_codes(answer: Reasons, out: Console) -> None:
+    """Write every code with what it means and what helps."""
+    told = ((reason.code, in_general(reason)) for reason in answer.all)
+    rows = ((code, one.meaning, one.fix) for code, one in told)
+    say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
 
 
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:

@@ -1,23 +1,29 @@
 """Answers as text and tables, for people."""
 
+from rich.console import Console
+
 from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
+from cli.forms.text import explain, plan, settings, status
 from cli.look.overview import Status
 from cli.terminal import written
-from cli.text import explain, plan, reasons, settings, status
 
 
 def text(answer: Answer) -> str:
     """Write an answer for standard output: with colour for a terminal, without for a pipe."""
+    return written(lambda out: _write(answer, out))
+
+
+def _write(answer: Answer, out: Console) -> None:
     match answer:
         case Planned():
-            return written(lambda out: plan.write(answer, out))
+            plan.write(answer, out)
         case NodeExplained():
-            return written(lambda out: explain.write_node(answer, out))
+            explain.write_node(answer, out)
         case PodExplained():
-            return written(lambda out: explain.write_pod(answer, out))
+            explain.write_pod(answer, out)
         case Status():
-            return written(lambda out: status.write(answer, out))
+            status.write(answer, out)
         case Reasons():
-            return written(lambda out: reasons.write(answer, out))
+            explain.write_codes(answer, out)
         case Settings():
-            return written(settings.write)
+            settings.write(out)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cli.json import caveats, explain
-from cli.json import plan as plan_json
+from cli.forms.json import explain
+from cli.forms.json import plan as plan_json
 from cli.look.found import Leader
 from cli.look.overview import Status
 from core.config.settings import API_VERSION
@@ -30,7 +30,7 @@ def document(status: Status) -> dict[str, Any]:
         "podsThatWait": {"all": status.waiting, "findNoPlace": status.stuck},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
-        "warnings": caveats.document(status.minded),
+        "warnings": plan_json.warnings(status.minded),
         "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
     }
 
