@@ -1,0 +1,161 @@
+"""docs/architecture.md follows two ways through the files; here they are gone, and compared."""
+
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import aiohttp
+
+from core.config.programs import ExtenderConfig, WebhookConfig
+from core.config.settings import Config, Mode, UsabilityMode
+from core.edge import http
+from core.edge.decode.kinds import KINDS, NODES, PODS
+from core.edge.kube.news import Feed
+from core.edge.kube.stores.objects import Store
+from core.edge.kube.watch import follow
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.mark import Details, encode_details
+from extender.app import make_app
+from extender.metrics import Metrics as ExtenderMetrics
+from extender.view import View
+from tests.support.builders import UNLIMITED
+from tests.support.clock import FakeClock
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import Json, node_object, pod_object
+from tests.support.following import opened
+from webhook.engine.controller import Controller
+from webhook.engine.loop import Loop
+from webhook.metrics import Metrics
+from webhook.view.view import ClusterView
+
+ROOT = Path(__file__).parents[1]
+OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|extender)/.+\.py)")
+FILES_MAX = 18
+"""An event that crosses more of them is followed by nobody."""
+EVENT_ENDS: Final = {
+    ("core/edge/kube/lines.py", "lines"),
+    ("core/edge/decode/kinds.py", "made"),
+    ("webhook/view/view.py", "became"),
+    ("core/engine/survey.py", "__init__"),
+    ("core/packing/packer.py", "attempt"),
+    ("core/policies/cluster_threshold.py", "nominated"),
+    ("core/writes/life_cycle.py", "states"),
+    ("core/edge/kube/client.py", "ask"),
+}
+"""Where the branches of the way end; what stands above them on the stack has been crossed."""
+CALL_ENDS: Final = {("core/edge/http.py", "read_body"), ("extender/wire.py", "answer")}
+NOW = 1_767_225_600
+
+
+def on_the_page(title: str) -> list[str]:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    part = page.split(f"## {title}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)
+
+
+@contextmanager
+def crossed(ends: set[tuple[str, str]]) -> Iterator[set[str]]:
+    """Collect our files on the stack whenever one of the functions is called, in any thread."""
+    files: set[str] = set()
+    numbers = {name for _, name in ends}
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or frame.f_code.co_name not in numbers:
+            return
+        found = OURS.fullmatch(frame.f_code.co_filename)
+        if found is None or (found[1], frame.f_code.co_name) not in ends:
+            return
+        above: FrameType | None = frame
+        while above is not None:
+            if ours := OURS.fullmatch(above.f_code.co_filename):
+                files.add(ours[1])
+            above = above.f_back
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def ready(name: str, **metadata: Any) -> Json:
+    made = node_object(name)
+    made["metadata"] |= metadata
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return made
+
+
+def marked(name: str) -> Json:
+    details = Details(since=NOW, deadline=NOW + 9000, owner="me", policy="p", reason="r")
+    annotations = {DETAILS_ANNOTATION: encode_details(details)}
+    return ready(name, labels={MARK_LABEL: "soft"}, annotations=annotations)
+
+
+def asking(name: str, cpu: str, node: str | None) -> Json:
+    made = pod_object(name, node=node, phase="Running" if node else "Pending")
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    if node is None:
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        made["status"]["conditions"] = [refused]
+    return made
+
+
+async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
+    config = Config(
+        mode=Mode.ENFORCE,
+        usability=UsabilityMode.NONE,
+        budgets=UNLIMITED,
+        webhook=WebhookConfig(interval_seconds=3600),
+    )
+    view, metrics, clock = ClusterView(), Metrics(), FakeClock(NOW)
+    async with FakeApi() as api, opened(api) as client:
+        for node in (marked("a"), ready("b")):
+            api.put(NODES.resource, node)
+        api.put(PODS.resource, asking("there", "3", "b"))
+        controller = Controller(config, Store(client, NODES), owner="me", metrics=metrics)
+        tasks = [
+            asyncio.create_task(follow(client, kind, Feed(view, kind, view.news, clock, metrics)))
+            for kind in KINDS
+        ]
+        for kind in KINDS:
+            await api.watched(kind.resource)
+        tasks.append(asyncio.create_task(Loop(view, controller, clock, metrics).run()))
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that tell
+        with crossed(EVENT_ENDS) as files:
+            api.put(PODS.resource, asking("waits", "3500m", None))
+            await api.until(lambda: api.count("patch") > 0)
+        for task in tasks:
+            task.cancel()
+    page = on_the_page("From a pod event to a released mark")
+    assert files == set(page)
+    assert len(page) <= FILES_MAX
+
+
+async def test_a_call_goes_the_way_that_the_page_follows() -> None:
+    view = View(ExtenderConfig())
+    view.news.alive(NODES, 0.0)
+    app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())
+    server = http.Server(app, "127.0.0.1:0")
+    await server.start()
+    with crossed(CALL_ENDS) as files:
+        async with aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{server.port}/prioritize"
+            async with session.post(url, data=b'{"NodeNames":["a"]}') as response:
+                assert response.status == 200
+    await server.stop()
+    assert files == set(on_the_page("From a prioritize call to its answer"))
+
+
+def test_every_place_that_the_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`((?:core|webhook|extender|cli|tests)/[^`]*)`", page)
+    assert [one for one in named if not (ROOT / one).exists()] == []
