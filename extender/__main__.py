@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from core.config.programs import ExtenderConfig, ScoreMode
+from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, Kind
@@ -34,12 +34,12 @@ async def _serve(start: program.Start) -> None:
     metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
     context = serving.context if serving else None
     server = http.Server(app, config.extender.listen, context)
-    pack = config.extender.score is ScoreMode.PACK
     stop = asyncio.Event()
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
         wanted: dict[Kind[Any, Any], str | None]
-        wanted = {NODES: None, PODS: None} if pack else {NODES: MARK_LABEL}
+        every_node = config.extender.score in EVERY_NODE
+        wanted = {NODES: None, PODS: None} if every_node else {NODES: MARK_LABEL}
         watches = []
         for kind, selector in wanted.items():
             feed = Feed(view, kind, view.news, clock, metrics)

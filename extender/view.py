@@ -7,7 +7,7 @@ answers ready as bytes, so that asking costs a dictionary access a node.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.news import News
@@ -15,11 +15,12 @@ from core.marks.mark import Mark, mark_of, marked_since
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
-from extender.scores import SCORE_MAX, score_marked, score_pack
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
+NOTHING: Final = Resources()
 COMPACT_OFFSET: Final = SCORE_MAX
 """Compact answers say the same relative to 0: a score less this much."""
 
@@ -29,17 +30,17 @@ class View(Inventory):
 
     def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
-        self._pack = config.score is ScoreMode.PACK
+        self._how = SCORES[config.score]
         self._compact = config.answers is AnswersMode.COMPACT
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
         self._requests: dict[str, Resources] = {}
         self._marks: dict[str, tuple[Mark, int]] = {}
-        self._unknown = score_pack(Resources(), Resources()) if self._pack else SCORE_MAX
+        self._unknown = self._how.unmarked(NOTHING, NOTHING)
         self._fragments = wire.Fragments(self._unknown)
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
-        self.news = News((NODES, PODS) if self._pack else (NODES,))
+        self.news = News((NODES, PODS) if self._how.of else (NODES,))
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
@@ -96,7 +97,7 @@ class View(Inventory):
 
     def _add(self, pod: Pod, sign: int) -> None:
         if pod.node is not None:
-            have = self._requests.get(pod.node, Resources())
+            have = self._requests.get(pod.node, NOTHING)
             self._requests[pod.node] = have + pod.requests if sign > 0 else have - pod.requests
 
     def _note_mark(self, node: Node) -> None:
@@ -110,10 +111,8 @@ class View(Inventory):
             node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
                 continue
-            score = SCORE_MAX
-            if self._pack:
-                requests = self._requests.get(node.name, Resources())
-                score = score_pack(requests, node.allocatable)
+            requests = self._requests.get(node.name, NOTHING)
+            score = self._how.unmarked(requests, node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
 
     def _score_marks(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from core.config.programs import ExtenderConfig, ScoreMode
+from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode
 from core.config.thresholds import Thresholds
 from extender.view import View
@@ -24,19 +24,19 @@ class Scenario:
 
     name: str
     scale_down: ScaleDown
-    score: ScoreMode | None = None
+    score: str | None = None
     """None: without Ebb."""
 
 
 SCENARIOS: Final = (
     Scenario("no scale-down", ScaleDown.NEVER),
     Scenario("autoscaler 50 %", ScaleDown.UTILIZATION),
-    Scenario("Ebb, marks", ScaleDown.EMPTY, ScoreMode.MARKS),
-    Scenario("Ebb, pack", ScaleDown.EMPTY, ScoreMode.PACK),
+    Scenario("Ebb, marks", ScaleDown.EMPTY, "marks"),
+    Scenario("Ebb, pack", ScaleDown.EMPTY, "pack"),
 )
 
 
-def configuration(score: ScoreMode) -> Config:
+def configuration(score: str) -> Config:
     """Return what Ebb runs with in the demo."""
     return Config(
         mode=Mode.ENFORCE,

@@ -20,7 +20,7 @@ from core.edge.decode.kinds import KINDS, NODES, PODS
 from core.edge.kube.news import Feed
 from core.edge.kube.stores.objects import Store
 from core.edge.kube.watch import follow
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from extender.app import make_app
 from extender.metrics import Metrics as ExtenderMetrics
@@ -141,7 +141,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 
 
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
-    view = View(ExtenderConfig())
+    view = View(ExtenderConfig(), TAINT_KEY)
     view.news.alive(NODES, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())
     server = http.Server(app, "127.0.0.1:0")

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.config.forms import AT_WEBHOOK_START, duration, not_allowed, refused, text
+from core.config.forms import AT_WEBHOOK_START, duration, not_allowed, refused, text, words
+from core.scores import SCORES
 
 Address = Annotated[
     str,
@@ -20,13 +21,8 @@ File = Annotated[str, text(r"[^\n]+", "a path")]
 
 PAIR: Final = {"certFile": ["keyFile"], "keyFile": ["certFile"], "clientCAFile": ["certFile"]}
 """What stands only beside what, in JSON Schema's words."""
-
-
-class ScoreMode(StrEnum):
-    """What unmarked nodes get: all the same, or more the fuller they are."""
-
-    MARKS = "marks"
-    PACK = "pack"
+EVERY_NODE: Final = [name for name, score in SCORES.items() if score.of]
+"""Scores with which every node is scored, not the marked ones alone."""
 
 
 class AnswersMode(StrEnum):
@@ -50,8 +46,9 @@ def _beside_cert(client_ca_file: str | None, info: ValidationInfo) -> str | None
 
 
 def _of_marks(answers: AnswersMode, info: ValidationInfo) -> AnswersMode:
-    if answers is AnswersMode.COMPACT and info.data.get("score") is ScoreMode.PACK:
-        raise not_allowed("full, because score: pack scores every node")
+    score = info.data.get("score")
+    if answers is AnswersMode.COMPACT and score in EVERY_NODE:
+        raise not_allowed(f"full, because score: {score} scores every node")
     return answers
 
 
@@ -62,7 +59,7 @@ CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_defaul
 class ExtenderConfig:
     """What the extender program reads."""
 
-    score: ScoreMode = ScoreMode.MARKS
+    score: Annotated[str, words(SCORES)] = next(iter(SCORES))
     """Unmarked nodes get the same score (`marks`), or more the fuller they are (`pack`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered, or with `compact` the marked ones alone."""

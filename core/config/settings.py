@@ -39,7 +39,7 @@ from core.config.forms import (
     text,
     words,
 )
-from core.config.programs import PAIR, ExtenderConfig, WebhookConfig
+from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
 from core.marks.keys import TAINT_KEY
 from core.model.quantity import millis, whole
@@ -57,7 +57,7 @@ _QUALIFIED: Final = (
 """What Kubernetes takes for a label's or a taint's key."""
 _MARKS_ONLY: Final = {
     "required": ["score", "answers"],
-    "properties": {"score": {"const": "pack"}, "answers": {"const": "compact"}},
+    "properties": {"score": {"enum": EVERY_NODE}, "answers": {"const": "compact"}},
 }
 
 

@@ -19,10 +19,10 @@ from core.edge import http as bones
 from core.edge.decode.kinds import NODES
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
+from core.scores import score_marked
 from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
-from extender.scores import score_marked
 from extender.view import View
 from tests.bench import serving
 from tests.bench.machine import factor, show

@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 from kubernetes.aio import client as package
 
-from core.config.programs import ExtenderConfig, ScoreMode
+from core.config.programs import ExtenderConfig
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
@@ -186,7 +186,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     k = machine_factor()
     rows = [("K", f"{k:.2f}", "")]
     before = resident_mb()
-    view = View(ExtenderConfig(score=ScoreMode.PACK), TAINT_KEY)
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     metrics = Metrics()
     nodes = Feed(view, NODES, view.news, SystemClock(), metrics)
     nodes.replaced([])

@@ -10,7 +10,7 @@ from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.document import parse
 from core.config.forms import parse_share
-from core.config.programs import AnswersMode, ScoreMode
+from core.config.programs import AnswersMode
 from core.config.schema import restart_needed
 from core.config.settings import (
     Config,
@@ -115,7 +115,7 @@ def test_modes() -> None:
     config = parse({**HEAD, "mode": "enforce", "extender": extender}, "x")
     assert config.mode is Mode.ENFORCE
     assert (config.extender.score, config.extender.answers) == (
-        ScoreMode.MARKS,
+        "marks",
         AnswersMode.COMPACT,
     )
 

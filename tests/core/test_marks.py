@@ -17,7 +17,6 @@ from core.marks.keys import (
 )
 from core.marks.mark import (
     Details,
-    Mark,
     backoff_of,
     decode_details,
     encode_details,
@@ -28,8 +27,6 @@ from core.marks.mark import (
 from core.marks.optouts import opted_out
 from core.marks.taints import desired_taints
 from core.model.node import Node, Taint
-from core.model.resources import Resources
-from extender.scores import SCORE_MAX, score_marked, score_pack
 from tests.support.builders import node
 
 OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
@@ -158,25 +155,6 @@ def test_seconds_are_ascii_digits(text: str) -> None:
 )
 def test_opt_outs(annotations: Mapping[str, str], key: str | None) -> None:
     assert opted_out(node("n", annotations=annotations)) == key
-
-
-@given(st.integers(1, 50), st.data())
-def test_every_unmarked_node_scores_above_every_marked_one(
-    count: int, data: st.DataObject
-) -> None:
-    scores = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
-    assert scores == sorted(scores)
-    assert scores[0] == 0
-    assert score_marked(Mark.HARD, count - 1, count) <= min(scores)
-    used, whole = data.draw(st.integers(0, 200)), data.draw(st.integers(0, 100))
-    pack = score_pack(Resources(used, used), Resources(whole, whole))
-    assert max(scores) < pack <= SCORE_MAX
-
-
-@given(st.integers(0, 99), st.integers(1, 100))
-def test_pack_never_falls_as_a_node_fills(used: int, whole: int) -> None:
-    one, more = (score_pack(Resources(u, 0), Resources(whole, whole)) for u in (used, used + 1))
-    assert one <= more
 
 
 def test_marks_are_ordered_by_their_time_and_their_place_in_the_plan() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
@@ -19,6 +19,7 @@ from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from core.model.node import Node
+from core.scores import SCORES
 from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
@@ -39,7 +40,7 @@ def marked(name: str, mark: str = "soft", since: int = 0) -> Node:
     )
 
 
-def view(score: ScoreMode = ScoreMode.MARKS, answers: AnswersMode = AnswersMode.FULL) -> View:
+def view(score: str = "marks", answers: AnswersMode = AnswersMode.FULL) -> View:
     made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY)
     made.news.alive(NODES, 0.0)
     made.news.alive(PODS, 0.0)
@@ -143,7 +144,7 @@ def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> Non
 
 
 def test_pack_scores_follow_the_pods() -> None:
-    asked = view(ScoreMode.PACK)
+    asked = view("pack")
     asked.replaced(NODES, [node("a"), node("b"), marked("m")])
     asked.replaced(PODS, [pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
     assert ask(asked, ["a", "b", "m"]) == {"a": 10, "b": 2, "m": 0}
@@ -154,8 +155,8 @@ def test_pack_scores_follow_the_pods() -> None:
     assert ask(asked, ["a", "b"]) == {"a": 2, "b": 2}
 
 
-@pytest.mark.parametrize("score", list(ScoreMode))
-def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: ScoreMode) -> None:
+@pytest.mark.parametrize("score", list(SCORES))
+def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
     unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
     unsynced.replaced(NODES, [marked("m")])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}

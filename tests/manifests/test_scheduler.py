@@ -3,7 +3,7 @@ import re
 import yaml
 
 from core.model.resources import Resources
-from extender.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, score_pack
+from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, score_pack
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
 from tests.manifests.test_objects import extender_routes
 from webhook import names

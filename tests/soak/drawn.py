@@ -7,13 +7,14 @@ from fractions import Fraction
 from typing import Final
 
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
-from core.config.programs import AnswersMode, ExtenderConfig, ScoreMode
+from core.config.programs import AnswersMode, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
 from core.model.constraints import ANYWHERE, Placing, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.resources import Resources
+from core.scores import SCORES
 from sim import workload
 from sim.autoscaler import ScaleDown
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount
@@ -78,8 +79,8 @@ def draw(seed: int) -> Run:
 
 def _config(chance: random.Random) -> Config:
     share = Fraction(chance.choice((60, 80, 90, 100)), 100)
-    score = chance.choice(list(ScoreMode))
-    compact = score is ScoreMode.MARKS and chance.random() < 0.3
+    score = chance.choice(list(SCORES))
+    compact = score == "marks" and chance.random() < 0.3
     return Config(
         mode=Mode.ENFORCE,
         delay_seconds=chance.choice((0, 60, 600)),

@@ -1,6 +1,7 @@
 """Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from core.marks.mark import Mark
 from core.model.resources import Resources
@@ -38,3 +39,23 @@ def score_pack(requests: Resources, allocatable: Resources) -> int:
         if whole > 0:
             best = max(best, min(used * steps // whole, steps - 1))
     return low + best
+
+
+class Score(NamedTuple):
+    """How unmarked nodes are scored."""
+
+    name: str
+    """In the configuration."""
+    of: Callable[[Resources, Resources], int] | None = None
+    """Of what is requested on a node and what is allocatable there, above every marked one; None:
+    all nodes get the best, and marked nodes alone need to be known."""
+
+    def unmarked(self, requests: Resources, allocatable: Resources) -> int:
+        """Score an unmarked node."""
+        return SCORE_MAX if self.of is None else self.of(requests, allocatable)
+
+
+SCORES: Final[Mapping[str, Score]] = {
+    score.name: score for score in (Score("marks"), Score("pack", score_pack))
+}
+"""The first is the default."""
