@@ -24,7 +24,6 @@ from core.config.forms import (
     percent,
     read_share,
     text,
-    whole_number,
 )
 from core.config.thresholds import Leave, PoolEnter, Told
 
@@ -90,7 +89,7 @@ class Budget:
     """Nodes that carry a mark at once."""
     max_in_window: Nodes = None
     """Nodes that are marked within the window, those that have left since among them."""
-    min_nodes: Annotated[int, whole_number(NODES_MAX)] = 0
+    min_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
     """Nodes that must be left when all marked ones have gone."""
 
 
@@ -158,7 +157,7 @@ class Budgets:
     """Empty: every node may go; else those in a pool alone, each in the first that selects it."""
     balance_zones: Flag = True
     """No zone falls behind the largest by more than one node."""
-    headroom: Annotated[int, whole_number(HEADROOM_MAX)] = 1
+    headroom: Annotated[int, Field(strict=True, ge=0, le=HEADROOM_MAX)] = 1
     """Pods as large as the largest of each reach for which room must be left."""
     peak_window_seconds: Annotated[int, duration()] = 600
     """The demand of the busiest moment in it counts, not that of now."""

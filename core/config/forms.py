@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from core.errors import ConfigError, InvalidQuantityError
@@ -66,11 +65,6 @@ EXTENDER: Final = "ebb-extender"
 INLINE: Final = Field(alias="")
 """The fields of such a section stand in the file beside it."""
 AT_WEBHOOK_START: Final = Field(json_schema_extra={RESTART: [WEBHOOK]})
-
-
-def whole_number(most: int) -> FieldInfo:
-    """Take a whole number, at least 0."""
-    return cast("FieldInfo", Field(strict=True, ge=0, le=most))
 
 
 @dataclass(frozen=True, slots=True)
