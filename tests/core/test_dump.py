@@ -50,7 +50,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
     [
         (
             b"",
-            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o",
+            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,",
         ),
         (b" \n", "f.json: is empty"),
         (

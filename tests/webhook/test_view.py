@@ -91,7 +91,7 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
         ([NODES], 0, "pods have not been listed yet"),
         ([NODES, PODS], 0, "poddisruptionbudgets have not been listed yet"),
         ([NODES, PODS, BUDGETS], 0, "persistentvolumeclaims have not been listed yet"),
-        (KINDS[:-1], 0, "csinodes have not been listed yet"),
+        (KINDS[:-1], 0, f"{KINDS[-1].resource} have not been listed yet"),
         (KINDS, 180, None),
         (KINDS, 181, "no news of nodes for 181 s"),
     ],
