@@ -20,11 +20,13 @@ from core.edge.decode.kinds import (
 )
 from core.edge.kube.news import Feed
 from core.guards.pods import pod_blockers
+from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from tests.support.strategies import marked
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
@@ -74,6 +76,28 @@ def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
     after = fed.view.snapshot()()
     assert [node.name for node in after.nodes] == ["b"]
     assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
+
+
+@pytest.mark.parametrize(
+    ("arrives", "urgent"),
+    [
+        ({}, True),
+        ({"priority": -10}, True),
+        ({"priority": -11}, False),
+        ({"daemon": True}, False),
+        ({"mirror": True}, False),
+    ],
+    ids=str,
+)
+def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
+    arrives: dict[str, Any], urgent: bool
+) -> None:
+    fed = Fed()
+    fed.nodes.replaced([marked(a_node("n"), Mark.SOFT, 1), a_node("other")])
+    fed.pods.changed(a_pod("elsewhere", "other"))
+    assert not fed.view.urgent.is_set()
+    fed.pods.changed(replace(a_pod("p", "n"), **arrives))
+    assert fed.view.urgent.is_set() is urgent
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:
