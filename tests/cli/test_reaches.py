@@ -76,3 +76,14 @@ def test_what_has_no_capacity_left_for_its_requests_is_tightest() -> None:
     closed = reach("closed", totals(0, 500, 0))
     full = reach("full", totals(2, 8000, 8000))
     assert tightest([full, closed], 1) == [closed]
+
+
+def test_shares_are_compared_and_a_reach_without_capacity_has_none_left_for_any_request() -> None:
+    """One that nobody asks anything of is not short of anything."""
+    loose = reach("loose", totals(2, 4000, 8000))
+    tight = reach("tight", totals(2, 3000, 4000))
+    over = reach("over", totals(2, 3600, 4000))
+    assert tightest([loose, tight, over], 2) == [tight, over]
+    assert tightest([over, reach("idle", totals(0, 0, 0, 0, 0))], 1) == [over]
+    closed = reach("closed", totals(0, 1, 0, 0, 0))
+    assert tightest([over, closed], 1) == [closed]

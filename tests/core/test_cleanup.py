@@ -17,8 +17,8 @@ from core.marks.keys import (
 )
 from core.marks.mark import Mark
 from core.model.node import Effect, Node, Taint
-from core.writes.cleanup import cleanup
-from core.writes.write import applied
+from core.writes.cleanup import cleanup, rekeyed
+from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
 
@@ -85,3 +85,24 @@ def test_a_marked_node_is_afterwards_what_it_was(found: Node, mark: Mark) -> Non
     after = replace(after, annotations={**after.annotations, **guard})
     assert cleaned(after) == before
     assert cleanup(before, TAINT_KEY) is None
+
+
+def test_the_metadata_goes_first_and_then_the_taints_that_are_left() -> None:
+    """A webhook takes ours away together with the mark: then there is no second write."""
+    whole = node("n", labels={MARK_LABEL: "soft"}, taints=(OURS, FOREIGN))
+    bare = replace(whole, labels={})
+    for one, gone, taints in (
+        (whole, {"labels": {MARK_LABEL: None}}, None),
+        (bare, {}, (FOREIGN,)),
+    ):
+        found = cleanup(one, TAINT_KEY)
+        assert found is not None
+        write = Write(WriteKind.RELEASE, one, gone, "everything of ours goes", taints)
+        assert found.write(one) == write
+
+
+def test_taints_of_keys_before_are_named() -> None:
+    one = node("n", taints=(replace(OURS, key="b"), FOREIGN, replace(OURS, key="a")))
+    found = rekeyed(one, {"a", "b"}, TAINT_KEY)
+    assert found is not None
+    assert (found.note, found.taints) == ("took taints of keys before away: a, b", (FOREIGN,))

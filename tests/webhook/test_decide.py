@@ -31,7 +31,7 @@ from core.model.resources import Resources
 from core.policies.cluster_threshold import LAST_NODE
 from core.reason import Blocker
 from core.writes.nodes import MARKS_A_PASS_MAX, TIMES_MAX, WATCH_SECONDS, Watch, decide
-from core.writes.write import Write, WriteKind
+from core.writes.write import Write, WriteKind, softened
 
 NOW = 1_767_225_600
 
@@ -579,3 +579,12 @@ def test_times_of_a_taint_under_another_key_are_read_and_no_others() -> None:
     hard = replace(HARD, taint_key=KEY)
     undated = of_key(node(MARKED, DETAILED | GUARDED, OURS))
     assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.HARDEN]
+
+
+def test_all_hard_marks_are_softened_but_on_nodes_that_are_being_deleted() -> None:
+    hard = of_mark("hard", HARD_TAINT)
+    going = of_mark("hard", HARD_TAINT, GOING)
+    found = softened([hard, going, of_mark("soft", OURS), node()], "no pass can be made")
+    assert found == [
+        Write.of(WriteKind.SOFTEN, hard, {MARK_LABEL: "soft"}, {}, "no pass can be made")
+    ]
