@@ -116,12 +116,9 @@ class Loop:
             return self.why_stale()
 
         snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
-
-        def judge() -> TickReport:
-            with growing():  # a walk over all pods would keep reviews waiting as long
-                return self._controller.judge(snapshot(), now, in_time)
-
-        found = await asyncio.to_thread(judge)
+        with growing():  # a walk over all that a pass makes would keep reviews waiting as long
+            judging = asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
+            found = await judging
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))

@@ -4,7 +4,6 @@ Source: the API server's rules for list and watch (bookmarks, 410, 429) and clie
 """
 
 import asyncio
-import gc
 import logging
 import random
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import msgspec
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import Kind
+from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, strictly
 from core.edge.kube.lines import lines
 from core.edge.kube.listing import ABOUT, Listed
@@ -141,9 +141,9 @@ class _Follower:
 
     async def _list(self) -> None:
         listed = Listed()
-        await listed.read(self._client, self._kind, label_selector=self._selector)
-        self._handler.replaced(listed.objects, listed.refused)
-        gc.freeze()  # what was listed lives long: no collection needs to walk it
+        with growing():
+            await listed.read(self._client, self._kind, label_selector=self._selector)
+            self._handler.replaced(listed.objects, listed.refused)
         self._handler.alive()
         self._version = listed.version
 
