@@ -70,7 +70,7 @@ def step(
     if last is not None and last.holds(cluster, config, memory, now_seconds):
         seen = looked_again(memory, now_seconds)
         return replace(last, memory=seen, at=now_seconds, skipped=True)
-    survey = Survey(cluster, config, now_seconds)
+    survey = Survey(cluster, config, now_seconds, last.survey.census if last else None)
     candidates = _candidates(survey, memory.candidates, now_seconds)
     seen = replace(remember(memory, survey, now_seconds), candidates=candidates)
     held = pace(seen, survey, now_seconds)

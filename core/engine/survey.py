@@ -1,7 +1,7 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -12,6 +12,7 @@ from core.capacity.sums import Sums
 from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, derive_usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.engine.census import Alike, Census
 from core.guards.lingering import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
@@ -23,7 +24,6 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.packing.ground import Ground
-from core.packing.groups import alike
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
 from core.policies.policy import Look, Policy
@@ -50,48 +50,45 @@ class Survey:
     Ids of nodes are those of `ground`.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, now_seconds: int | None = None) -> None:
-        """Look; *now_seconds* (unix): None as long as no time is to have passed."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        now_seconds: int | None = None,
+        before: Census | None = None,
+    ) -> None:
+        """Look; *now_seconds* (unix): None as long as no time is to have passed.
+
+        *before*: the pods as they were at the last look, None: there was none.
+        """
+        self.census = before.followed(cluster) if before else Census.of(cluster)
         self.cluster, self.config = cluster, config
         self.now_seconds = now_seconds
         self.marks = standing_marks(cluster.nodes, config.taint_key)
         """By name of the node; nobody else reads them in a pass."""
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that are leaving."""
-        self.closed = frozenset(_closed(cluster)) | self.gone
+        self.closed = frozenset(_closed(cluster, self.census.odd)) | self.gone
         """Nodes that take no pods, the leaving ones among them."""
-        self.ground = Ground(cluster, config.taint_key, self.closed)
+        self.ground = Ground(cluster, config.taint_key, self.closed, self.census.used)
         self.blockers: dict[str, list[Blocker]] = {
             node.name: node_blockers(node) for node in cluster.nodes
         }
         """By node: what the node itself and its pods say against its going."""
-        self._virtual = frozenset(node.name for node in cluster.nodes if node.virtual)
         self._unsupported: list[Pod] = []
         """Those that look for room as others do, but that the engine cannot place."""
-        self._resident = [[0, 0] for _ in self.ground.nodes]
-        self.movable = alike(self._look_at_pods(cluster))
+        self._look_at_odd()
+        self.movable: list[Sequence[Pod]] = sorted(self.census.groups.values(), key=_first)
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self.reaches = Reaches(self.ground.nodes, self._asked())
         self._set_beyond_aside()
         self._look_at_unreached()
 
-    def _look_at_pods(self, cluster: Cluster) -> Iterator[Pod]:
-        """Yield the pods that the engine can place, and note what is to be said of the others."""
-        ids, virtual = self.ground.ids, self._virtual
-        for pod in cluster.pods:
-            if pod.node is not None and pod.node not in ids:
-                continue  # its node has left the cluster: the pod is about to be collected
-            if pod.daemon or pod.mirror:
-                # One that waits has a node of its own already: it looks for no other.
-                if pod.node is not None:
-                    sums = self._resident[ids[pod.node]]
-                    sums[0] += pod.requests.cpu_millis
-                    sums[1] += pod.requests.memory_bytes
-            elif virtual and pod.node in virtual:
-                continue  # its node never goes, and nobody else can be placed there
-            elif pod.evaluable:
-                yield pod
-            else:
+    def _look_at_odd(self) -> None:
+        """Note what is to be said of pods that the engine cannot place."""
+        for pod in self.census.odd:
+            # One that goes with its node has a node of its own already: it looks for no other.
+            if not pod.stays_with_node and not self.census.virtual.get(pod.node or ""):
                 self._fix(pod, pod_blockers(pod))
                 if not pod.too_much and not pod.unreadable:
                     self._unsupported.append(pod)
@@ -100,9 +97,9 @@ class Survey:
         if pod.node is not None:
             self.blockers[pod.node] += blockers
 
-    def _asked(self) -> dict[Placing, list[list[Pod]]]:
+    def _asked(self) -> dict[Placing, list[Sequence[Pod]]]:
         """Return the groups by template without its volumes."""
-        asked: dict[Placing, list[list[Pod]]] = {}
+        asked: dict[Placing, list[Sequence[Pod]]] = {}
         for members in self.movable:
             asked.setdefault(plain(members[0].placing), []).append(members)
         return asked
@@ -175,8 +172,8 @@ class Survey:
     @cached_property
     def _loads(self) -> list[Load]:
         return [
-            Load(Amount(used.cpu_millis, used.memory_bytes), Amount(*resident))
-            for used, resident in zip(self.ground.used, self._resident, strict=True)
+            Load(_amount(used), _amount(self.census.resident.get(node.name, Resources())))
+            for node, used in zip(self.ground.nodes, self.ground.used, strict=True)
         ]
 
     def _sums(self, reach: Reach | None, reserve: Amount) -> Sums:
@@ -224,15 +221,13 @@ class Survey:
         return own
 
     @cached_property
-    def _waiting(self) -> Counter[int]:
+    def _waiting(self) -> Counter[Alike]:
         """Count by group the pods that have no node."""
-        group = {(id(m[0].requests), id(m[0].placing)): id(m) for m in self.movable}
         pods = [pod for pod in self.cluster.pods if pod.node is None and not pod.stays_with_node]
-        asked = ((id(pod.requests), id(pod.placing)) for pod in pods if pod.evaluable)
-        return Counter(group[one] for one in asked if one in group)
+        return Counter((pod.requests, pod.placing) for pod in pods if pod.evaluable)
 
     @cached_property
-    def _by_reach(self) -> list[tuple[list[Pod], Reach | None]]:
+    def _by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
         found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
         return [(members, found[id(members[0].placing)]) for members in self.movable]
@@ -269,7 +264,7 @@ class Survey:
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
                 found[key] = found[key].plus(amount)
         for members, reach in self._by_reach:
-            if waiting := self._waiting[id(members)]:
+            if waiting := self._waiting[members[0].requests, members[0].placing]:
                 asked = members[0].requests
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):
@@ -283,12 +278,20 @@ def _size(asked: Resources) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _closed(cluster: Cluster) -> Iterable[str]:
+def _first(members: Sequence[Pod]) -> tuple[str, str]:
+    return members[0].namespace, members[0].name
+
+
+def _amount(found: Resources) -> Amount:
+    return Amount(found.cpu_millis, found.memory_bytes)
+
+
+def _closed(cluster: Cluster, odd: Iterable[Pod]) -> Iterable[str]:
     """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
     for node in cluster.nodes:
         if node.unschedulable or not node.ready or node.unreadable or node.virtual:
             yield node.name
-    for pod in cluster.pods:
+    for pod in odd:
         if pod.unreadable and pod.node is not None:
             yield pod.node
 

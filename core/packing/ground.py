@@ -4,7 +4,7 @@ Ebb's own taint is set aside here, once for all: a node that must stay is releas
 mark keeps no pod from it. All ids of nodes are places in `nodes`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from core.marks.taints import without_our_taint
@@ -19,10 +19,19 @@ SHARE_SCALE: Final = 2**40
 class Ground:
     """Nodes fullest first by dominant share of their own allocatable, then by name."""
 
-    def __init__(self, cluster: Cluster, taint_key: str, closed: Collection[str] = ()) -> None:
-        """Order the nodes, sum up the requests on them; those named in *closed* take no pods."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        taint_key: str,
+        closed: Collection[str] = (),
+        requests: Mapping[str, Resources] | None = None,
+    ) -> None:
+        """Order the nodes; those named in *closed* take no pods.
+
+        *requests* are those on each node, None: they are summed up.
+        """
         self.closed = frozenset(closed)
-        used = cluster.used()
+        used = cluster.used() if requests is None else requests
         self.nodes: list[Node] = sorted(
             (without_our_taint(node, taint_key) for node in cluster.nodes),
             key=lambda node: (-dominant_share(used[node.name], node.allocatable), node.name),

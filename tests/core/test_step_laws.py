@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from core.capacity.usable import Amount
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Budgets, Cooldown
 from core.config.settings import Config
+from core.engine.census import Census
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.marks.keys import BACKOFF_ANNOTATION
@@ -16,6 +18,7 @@ from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import Ties
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.resources import Resources
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 
@@ -73,8 +76,9 @@ def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
 
 
 def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator[Pod]:
+    rare = chance.choice((20, 100, 300))
     for one in pods:
-        match chance.randrange(30):
+        match chance.randrange(rare):
             case 0:
                 continue
             case 1:
@@ -123,6 +127,32 @@ def test_a_pass_that_knows_the_last_one_finds_what_one_finds_that_does_not(seed:
         cold = step(cluster, asked, cold.memory.forgetting(failed), now)
         assert not cold.skipped
         assert found(warm) == found(cold)
+
+
+def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew() -> None:
+    followed = 0
+    for seed in range(300):
+        chance = random.Random(seed)
+        cluster = mixed.cluster(chance)
+        warm = Census.of(cluster)
+        for _ in range(LOOKS):
+            cluster = changed(chance, cluster, EPOCH)
+            before, warm, cold = warm, warm.followed(cluster), Census.of(cluster)
+            assert counted(warm) == counted(cold)
+            assert warm.pods is cluster.pods
+            kept = {id(one) for one in before.groups.values()}
+            followed += any(id(one) in kept for one in warm.groups.values())
+    assert followed > 300
+
+
+def counted(census: Census) -> tuple[object, ...]:
+    """Return it without what adds up to nothing."""
+    sums = [
+        {name: (Amount(one.cpu_millis, one.memory_bytes), one.pods, dict(one.extended))
+         for name, one in found.items() if one != Resources()}
+        for found in (census.used, census.resident)
+    ]  # fmt: skip
+    return *sums, census.groups, census.odd, census.virtual
 
 
 def standing(count: int = 3) -> Cluster:

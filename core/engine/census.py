@@ -1,0 +1,156 @@
+"""The pods of a cluster, sorted out once; the next look follows what has changed since.
+
+What a node is does not matter here, but for whether it is one and whether it is virtual.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, is_
+from typing import Final
+
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.groups import alike
+
+FOLLOWED_SHARE: Final = 8
+"""Where more than one pod of so many has come, gone or changed, all are sorted out anew."""
+BLOCK: Final = 128
+"""Pods that are compared at once."""
+Alike = tuple[Resources, Placing]
+_BY_NAME: Final = attrgetter("namespace", "name")
+_NONE: Final = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Read only; what two looks have in common they share."""
+
+    pods: tuple[Pod, ...]
+    virtual: Mapping[str, bool]
+    """By name, of all nodes."""
+    used: Mapping[str, Resources]
+    """By node: the requests on it."""
+    resident: Mapping[str, Resources]
+    """The part of it that goes with the node; no key: nothing."""
+    groups: Mapping[Alike, Sequence[Pod]]
+    """Pods that the engine can place, each group by namespace and name."""
+    odd: Sequence[Pod]
+    """Pods of which not all is known that they ask, by namespace and name; of those whose node
+    has left the cluster, none is in any of these."""
+
+    @staticmethod
+    def of(cluster: Cluster) -> "Census":
+        """Sort out all pods."""
+        virtual = {node.name: node.virtual for node in cluster.nodes}
+        stays: dict[str, list[Resources]] = {}
+        movable: list[Pod] = []
+        odd: list[Pod] = []
+        for pod in cluster.pods:
+            if pod.node is not None and pod.node not in virtual:
+                continue  # the pod is about to be collected
+            if not pod.evaluable:
+                odd.append(pod)
+            if pod.stays_with_node:
+                if pod.node is not None:
+                    stays.setdefault(pod.node, []).append(pod.requests)
+            elif pod.evaluable and not virtual.get(pod.node or ""):
+                movable.append(pod)
+        parts: dict[Alike, list[list[Pod]]] = {}
+        for members in alike(movable):
+            parts.setdefault((members[0].requests, members[0].placing), []).append(members)
+        return Census(
+            pods=cluster.pods,
+            virtual=virtual,
+            used=cluster.used(),
+            resident={name: Resources.total(found) for name, found in stays.items()},
+            groups={key: _merged(found) for key, found in parts.items()},
+            odd=odd,
+        )
+
+    def followed(self, cluster: Cluster) -> "Census":
+        """Return that of the *cluster*, which may be this one after some changes."""
+        if cluster.pods is self.pods and len(cluster.nodes) == len(self.virtual):
+            gone: list[Pod] = []
+            came: list[Pod] = []
+        else:
+            gone, came = _changes(self.pods, cluster.pods)
+        many = (len(gone) + len(came)) * FOLLOWED_SHARE > len(cluster.pods)
+        if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
+            return Census.of(cluster)
+        used, resident = dict(self.used), dict(self.resident)
+        for pods, sign in ((gone, -1), (came, 1)):
+            for pod in pods:
+                if pod.node in used:
+                    _add(used, pod, sign)
+                    if pod.stays_with_node:
+                        _add(resident, pod, sign)
+        few = Census.of(Cluster(cluster.nodes, tuple(came)))
+        return Census(
+            pods=cluster.pods,
+            virtual=self.virtual,
+            used=used,
+            resident=resident,
+            groups=self._regrouped(gone, few.groups),
+            odd=_exchanged(self.odd, gone, few.odd),
+        )
+
+    def _regrouped(
+        self, gone: Iterable[Pod], came: Mapping[Alike, Sequence[Pod]]
+    ) -> dict[Alike, Sequence[Pod]]:
+        left: dict[Alike, list[Pod]] = {}
+        for pod in gone:
+            left.setdefault((pod.requests, pod.placing), []).append(pod)
+        groups = dict(self.groups)
+        for key in {**left, **came}:
+            found = _exchanged(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
+            if found:
+                groups[key] = found
+            else:
+                groups.pop(key, None)
+        return groups
+
+
+def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Return which objects are gone, and which have come; both are sorted by name."""
+    gone: list[Pod] = []
+    came: list[Pod] = []
+    here = there = 0
+    while here < len(before) and there < len(now):
+        same = list(map(is_, before[here : here + BLOCK], now[there : there + BLOCK]))
+        run = len(same) if all(same) else same.index(False)
+        here, there = here + run, there + run
+        if run < len(same):
+            one, other = _BY_NAME(before[here]), _BY_NAME(now[there])
+            if one <= other:
+                gone.append(before[here])
+                here += 1
+            if other <= one:
+                came.append(now[there])
+                there += 1
+    return [*gone, *before[here:]], [*came, *now[there:]]
+
+
+def _exchanged(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
+    """Return *pods* without some of them and with others; they are not looked at one by one."""
+    found = list(pods)
+    for pod in gone:
+        place = bisect_left(found, _BY_NAME(pod), key=_BY_NAME)
+        if place < len(found) and found[place] is pod:
+            del found[place]
+    for pod in came:
+        insort(found, pod, key=_BY_NAME)
+    return found
+
+
+def _merged(parts: Sequence[list[Pod]]) -> list[Pod]:
+    if len(parts) == 1:
+        return parts[0]
+    return sorted((pod for members in parts for pod in members), key=_BY_NAME)
+
+
+def _add(sums: dict[str, Resources], pod: Pod, sign: int) -> None:
+    before = sums.get(pod.node or "", _NONE)
+    sums[pod.node or ""] = before + pod.requests if sign > 0 else before - pod.requests
