@@ -92,13 +92,16 @@ def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[A
 def test_why_objects_cannot_be_read_is_news_once() -> None:
     inventory, pod = Inventory(), Pod(namespace="d", name="a")
     odd = replace(pod, unreadable="bad")
-    assert list(inventory.replaced(PODS, [odd], [("d/b", "worse")])) == ["bad", "worse"]
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worse")])) == [
+        ("d/a", "bad"),
+        ("d/b", "worse"),
+    ]
     assert inventory.unreadable[PODS] == {"d/a": "bad", "d/b": "worse"}
-    assert list(inventory.replaced(PODS, [odd], [("d/b", "worst")])) == ["worst"]
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worst")])) == [("d/b", "worst")]
     assert list(inventory.changed(PODS, odd)) == []
     assert list(inventory.refused(PODS, "d/b", "worst")) == []
-    assert list(inventory.refused(PODS, "d/a", "worst")) == ["worst"]
+    assert list(inventory.refused(PODS, "d/a", "worst")) == [("d/a", "worst")]
     inventory.changed(PODS, pod)
     inventory.deleted(PODS, "d/b")
     assert inventory.unreadable[PODS] == {}
-    assert list(inventory.changed(PODS, odd)) == ["bad"], "it was well meanwhile"
+    assert list(inventory.changed(PODS, odd)) == [("d/a", "bad")], "it was well meanwhile"

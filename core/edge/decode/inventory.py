@@ -12,12 +12,14 @@ from core.model.pod import Pod
 from core.model.volumes import Storage, cluster_of
 
 AnyKind = Kind[Any, Any]
+Odd = tuple[str, str]
+"""The key of an object that cannot be read, and why not."""
 
 
 class Inventory:
     """Objects by kind and key; beside them what cannot be read, and why.
 
-    What fills it returns the reasons why objects cannot be read, as far as they are news.
+    What fills it returns by key why objects cannot be read, as far as that is news.
     """
 
     def __init__(self) -> None:
@@ -43,8 +45,8 @@ class Inventory:
         return self._known[PODS]
 
     def replaced(
-        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[tuple[str, str]] = ()
-    ) -> Sequence[str]:
+        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Odd] = ()
+    ) -> Sequence[Odd]:
         """Take a whole list: what is not in it is gone.
 
         *refused*: by key why nothing stands for an object.
@@ -57,9 +59,9 @@ class Inventory:
         self.unreadable[kind] = odd
         self.versions[kind] += 1
         self.relisted(kind)
-        return [reason for key, reason in odd.items() if before.get(key) != reason]
+        return [(key, why) for key, why in odd.items() if before.get(key) != why]
 
-    def changed(self, kind: AnyKind, one: Any) -> Sequence[str]:  # noqa: ANN401 by kind
+    def changed(self, kind: AnyKind, one: Any) -> Sequence[Odd]:  # noqa: ANN401 by kind
         """Take a new or changed object."""
         key, known = kind.key(one), self._known[kind]
         before = known.get(key)
@@ -78,7 +80,7 @@ class Inventory:
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
-    def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[str]:
+    def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
         """Forget one that cannot be read any more; it is judged as not known."""
         self._forget(kind, key)
         return self._note(kind, key, reason)
@@ -89,10 +91,10 @@ class Inventory:
             self.versions[kind] += 1
             self.became(kind, key, before, None)
 
-    def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[str]:
+    def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
         before = self.unreadable[kind].get(key)
         self.unreadable[kind][key] = reason
-        return () if before == reason else (reason,)
+        return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
         """Work out anew what follows from all objects of a kind; for those who inherit."""

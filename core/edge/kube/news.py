@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.edge.clock import Clock
-from core.edge.decode.inventory import Inventory
+from core.edge.decode.inventory import Inventory, Odd
 from core.edge.decode.kinds import KINDS, Kind
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
@@ -65,7 +65,7 @@ class Feed:
         self._unreadable = metrics.unreadable_objects.labels(kind.resource)
         self._counted = 0
 
-    def replaced(self, objects: list[Any], refused: Sequence[tuple[str, str]] = ()) -> None:
+    def replaced(self, objects: list[Any], refused: Sequence[Odd] = ()) -> None:
         """Take the whole list: what is not in it is gone."""
         self._tell(self._inventory.replaced(self._kind, objects, refused))
 
@@ -91,10 +91,11 @@ class Feed:
         self._news.lost(self._kind)
         self._metrics.watch_restarts.labels(self._kind.resource, reason).inc()
 
-    def _tell(self, reasons: Sequence[str]) -> None:
-        for reason in reasons:
-            log.warning("cannot read", extra=fields(resource=self._kind.resource, reason=reason))
-            self._metrics.refused_objects.labels(self._kind.resource).inc()
+    def _tell(self, news: Sequence[Odd]) -> None:
+        resource = self._kind.resource
+        for key, reason in news:
+            log.warning("cannot read", extra=fields(resource=resource, key=key, reason=reason))
+            self._metrics.refused_objects.labels(resource).inc()
         count = len(self._inventory.unreadable[self._kind])
         if count != self._counted:
             self._counted = count
