@@ -5,14 +5,16 @@ from fractions import Fraction
 
 import pytest
 
-from core.capacity.usable import NOTHING, Amount
+from core.capacity.usable import NOTHING, Amount, Usability
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, Pace
-from core.engine.survey import Survey
+from core.engine.plan import Plan
+from core.engine.survey import UNREACHED, Survey
+from core.engine.work import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
 from core.engine.zones import ZONE_LABEL
 from core.marks.keys import BACKOFF_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark
@@ -20,7 +22,8 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
-from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
+from core.reason import Blocker
+from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
 NOW = 1000
@@ -333,3 +336,57 @@ def test_the_peak_is_what_was_asked_for_beyond_now_of_each_resource() -> None:
     after = Cluster.of(empties(3), [pod("p", "n0", 100, 200)])
     held = step.step(after, asked, before.memory, NOW + 1).pace
     assert held.reserve[""] == Amount(200, 500 * MB)
+
+
+def why(plan: Plan, name: str) -> list[Blocker]:
+    (found,) = (kept.blockers for kept in plan.kept if kept.node == name)
+    return list(found)
+
+
+def test_what_stays_for_want_of_room_or_time_says_so() -> None:
+    large = "as large as the largest"
+    small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])
+    assert why(step.plan(small, config(headroom=1)), "n1") == [
+        Blocker(HEADROOM, f"no room would be left for one more pod {large}")
+    ]
+    spared = Cluster.of(empties(3), [pod("big", "n0", 3000, 100), pod("p", "n1", 2000, 100)])
+    told = f"the room that would be left for it is kept for pods {large}"
+    assert why(step.plan(spared, config(headroom=1)), "n1") == [Blocker(HEADROOM, told, "d/p")]
+    full = Cluster.of(empties(2), [pod("p", "n0", 3000, 100), pod("q", "n1", 3000, 100)])
+    no_room = why(step.plan(full, config()), "n0")[-1]
+    assert no_room == Blocker(NO_ROOM, "no other node that admits it has room", "d/p")
+    late = step.step(SIX, config(), Memory(), NOW, in_time=lambda: False)
+    assert Blocker(TIME_BOX, "the pass had no time left to try it") in why(late.plan, "n0")
+    assert not late.plan.complete
+    assert why(step.plan(SIX, config(), removals_max=2), "n5") == [
+        Blocker(LIMIT, "as many nodes go already as may go in one plan")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "derived"),
+    [
+        (UsabilityMode.AUTO, None, True),
+        (UsabilityMode.NONE, None, False),
+        (THESIS_USABILITY, THESIS_USABILITY, False),
+    ],
+)
+def test_a_plan_says_by_which_usability_and_whether_it_was_derived(
+    asked: UsabilityMode | Usability, used: Usability | None, derived: bool
+) -> None:
+    plan = step.plan(at_fill(1000), replace(config(), usability=asked))
+    assert (plan.usability, plan.usability_derived, plan.complete) == (used, derived, True)
+
+
+def test_what_only_pods_could_use_that_cannot_be_judged_stays() -> None:
+    """A node that stays for another reason is not told of this one too."""
+    labels = {"green": "true"}
+    keep = {"kube-ebb.io/keep": "true"}
+    only = Placing(node_selector=(("only", "c"),))
+    nodes = [node("a", labels=labels), node("b", labels=labels, annotations=keep)]
+    nodes.append(node("c", labels={"only": "c"}))
+    odd = pod("odd", None, 10, 10, placing=GREEN, unsupported=("spec.volumes",))
+    plan = step.plan(Cluster.of(nodes, [odd, pod("p", "c", 10, 10, placing=only)]), config())
+    told = Blocker(UNREACHED, "only pods that Ebb cannot evaluate could use it")
+    assert told in why(plan, "a")
+    assert told not in why(plan, "b")

@@ -588,3 +588,32 @@ def test_all_hard_marks_are_softened_but_on_nodes_that_are_being_deleted() -> No
     assert found == [
         Write.of(WriteKind.SOFTEN, hard, {MARK_LABEL: "soft"}, {}, "no pass can be made")
     ]
+
+
+@pytest.mark.parametrize(("after", "age", "kinds"), [
+    (0, 0, [WriteKind.HARDEN]),
+    (1, 0, []),
+    (1, 1, []),
+])  # fmt: skip
+def test_a_leader_that_begins_hardens_what_needs_no_time_alone(
+    after: int, age: int, kinds: list[WriteKind]
+) -> None:
+    one = dated(NOW - age, NOW + HOUR)
+    found = decide(
+        Cluster.of([one], [POD]),
+        a_plan(True),
+        replace(CONFIG, hard_after_seconds=after),
+        now_seconds=NOW,
+        owner="me",
+        watch=Watch(0, {}),
+    )
+    assert [write.kind for write in found] == kinds
+
+
+@pytest.mark.parametrize("key", [TAINT_KEY, KEY])
+def test_taints_are_repaired_to_those_of_the_mark_and_theirs_stay(key: str) -> None:
+    theirs = Taint("theirs", "x", Effect.NO_SCHEDULE)
+    one = node(MARKED, DETAILED | GUARDED, theirs)
+    (found,) = decided(replace(CONFIG, taint_key=key), one, POD)
+    ours = Taint(key, str(DETAILS.since), Effect.PREFER_NO_SCHEDULE)
+    assert (found.kind, found.taints) == (WriteKind.REPAIR, (theirs, ours))
