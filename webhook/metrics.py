@@ -1,36 +1,77 @@
 """What the webhook tells Prometheus."""
 
+from collections import Counter as Count
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
+from core.edge.metrics import Samples, Together, Told
+from core.engine.plan import ReachSums, tightest
+from core.engine.step import Pass
 
-MARKED: Final = "ebb_engine_marked_nodes"
-REMOVABLE: Final = "ebb_engine_removable_nodes"
-KEPT: Final = "ebb_engine_kept_nodes"
-REACH_NODES: Final = "ebb_reach_nodes"
-REACH_REQUESTS: Final = "ebb_reach_requests_ratio"
-REACH_THRESHOLD: Final = "ebb_reach_threshold_ratio"
-OF_A_PASS: Final = (
-    (MARKED, "Nodes that carry a mark.", ()),
-    (REMOVABLE, "Nodes that the last plan would let go.", ()),
-    (
-        KEPT,
+
+def _kept(found: Pass) -> Samples:
+    codes = ({one.code for one in kept.blockers} for kept in found.plan.kept)
+    return {**Count((code,) for node in codes for code in node)}
+
+
+def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[Pass], Samples]:
+    return lambda found: {
+        (one.name, resource): value
+        for one in tightest(found.plan.reaches)
+        for resource, value in zip(RESOURCE_NAMES, of(one), strict=True)
+    }
+
+
+def _shares(one: ReachSums) -> Iterable[float]:
+    parts = zip(one.before.requests, one.before.usable, strict=True)
+    return (used / whole if whole else 0 for used, whole in parts)
+
+
+OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
+    Told(
+        "ebb_engine_marked_nodes",
+        "Nodes that carry a mark.",
+        (),
+        lambda found: {(): len(found.survey.marks)},
+    ),
+    Told(
+        "ebb_engine_removable_nodes",
+        "Nodes that the last plan would let go.",
+        (),
+        lambda found: {(): len(found.plan.removals)},
+    ),
+    Told(
+        "ebb_engine_kept_nodes",
         "Nodes that stay, by reason; a node with several reasons counts in each.",
         ("reason",),
+        _kept,
     ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
-    (REACH_NODES, "Nodes of a reach that take pods.", ("reach",)),
-    (REACH_REQUESTS, "Requests over usable capacity of a reach.", ("reach", "resource")),
-    (
-        REACH_THRESHOLD,
-        "Above this requests over usable capacity let no unmarked node of the reach go.",
+    Told(
+        "ebb_reach_nodes",
+        "Nodes of a reach that take pods.",
+        ("reach",),
+        lambda found: {(one.name,): one.before.nodes for one in tightest(found.plan.reaches)},
+    ),
+    Told(
+        "ebb_reach_requests_ratio",
+        "Requests over usable capacity of a reach.",
         ("reach", "resource"),  # cpu | memory
+        _by_resource(_shares),
+    ),
+    Told(
+        "ebb_reach_threshold_ratio",
+        "Above this requests over usable capacity let no unmarked node of the reach go.",
+        ("reach", "resource"),
+        _by_resource(lambda one: map(float, one.enter)),
     ),
 )
-"""Name, what it is, and labels."""
+"""What each pass tells: another one is an entry here."""
 
 
 class Metrics(metrics.Metrics):
@@ -38,7 +79,7 @@ class Metrics(metrics.Metrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.of_a_pass = metrics.Together(*OF_A_PASS)
+        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS)
         self.registry.register(self.of_a_pass)
         self._admission()
         self._replica()

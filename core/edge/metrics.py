@@ -3,8 +3,8 @@
 A program has one registry, with its own series alone; all label sets are closed.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+Seen_ = TypeVar("Seen_")
 Samples = dict[tuple[str, ...], float]
 """By the values of the labels."""
 
@@ -55,20 +56,32 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class Together(Collector):
+class Told(NamedTuple, Generic[Seen_]):
+    """A gauge of what has been seen."""
+
+    name: str
+    what: str
+    labels: tuple[str, ...]
+    of: Callable[[Seen_], Samples]
+
+
+class Together(Collector, Generic[Seen_]):
     """Gauges that are told at once: a scrape sees all of one telling, and nothing between two."""
 
-    def __init__(self, *gauges: tuple[str, str, tuple[str, ...]]) -> None:
-        """*gauges*: name, what it is, labels; one without labels is 0 until it is told."""
+    def __init__(self, *gauges: Told[Seen_]) -> None:
+        """Tell of nothing yet: gauges without labels are 0."""
         self._gauges = gauges
-        self.tell({name: {(): 0} for name, _, labels in gauges if not labels})
+        self._show({(): 0} if not one.labels else {} for one in gauges)
 
-    def tell(self, samples: Mapping[str, Samples]) -> None:
-        """Replace all; *samples*: by name of the gauge."""
+    def tell(self, seen: Seen_) -> None:
+        """Replace all."""
+        self._show(one.of(seen) for one in self._gauges)
+
+    def _show(self, samples: Iterable[Samples]) -> None:
         families = []
-        for name, what, labels in self._gauges:
-            family = GaugeMetricFamily(name, what, labels=labels)
-            for values, value in samples.get(name, {}).items():
+        for one, found in zip(self._gauges, samples, strict=True):
+            family = GaugeMetricFamily(one.name, one.what, labels=one.labels)
+            for values, value in found.items():
                 family.add_metric(values, value)
             families.append(family)
         self._families = tuple(families)

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import extender.metrics
 import webhook.metrics
 from core.edge import metrics
-from core.edge.metrics import Samples, Together
+from core.edge.metrics import Samples, Together, Told
 
 
 def families(of: metrics.Metrics) -> set[str]:
@@ -44,13 +44,17 @@ class Scraped(Samples):
 
 def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
     registry = CollectorRegistry()
-    told = Together(("ebb_a", "A.", ("of",)), ("ebb_b", "B.", ("of",)), ("ebb_c", "C.", ()))
+    told: Together[list[Samples]] = Together(
+        Told("ebb_a", "A.", ("of",), lambda seen: seen[0]),
+        Told("ebb_b", "B.", ("of",), lambda seen: seen[1]),
+        Told("ebb_c", "C.", (), lambda seen: seen[2]),
+    )
     registry.register(told)
     assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
-    told.tell({"ebb_a": {("x",): 1}, "ebb_b": {("x",): 2}, "ebb_c": {(): 3}})
+    told.tell([{("x",): 1}, {("x",): 2}, {(): 3}])
     before = generate_latest(registry)
     between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]
-    told.tell({"ebb_a": between[0], "ebb_b": between[1]})
+    told.tell([*between, {}])
     assert [one.seen for one in between] == [[before], [before]]
     after = generate_latest(registry)
     assert b'ebb_a{of="y"} 4.0' in after

@@ -1,17 +1,13 @@
 """One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from core.capacity.sums import RESOURCE_NAMES
 from core.config.settings import Config, ScaleInOrder
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
-from core.edge.metrics import Samples
 from core.engine.memory import Memory
-from core.engine.plan import Plan, tightest
 from core.engine.step import Pass, step
 from core.engine.work import always
 from core.marks.mark import Mark
@@ -24,12 +20,6 @@ from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.writers import BLIND, Sight, Tell, Writers
 from webhook.metrics import (
-    KEPT,
-    MARKED,
-    REACH_NODES,
-    REACH_REQUESTS,
-    REACH_THRESHOLD,
-    REMOVABLE,
     Metrics,
 )
 
@@ -135,32 +125,5 @@ class Controller:
 
     def _measure(self, found: Pass) -> None:
         self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
-        if found.skipped:
-            return
-        plan = found.plan
-        kept: Counter[tuple[str, ...]] = Counter(
-            (code,) for one in plan.kept for code in {blocker.code for blocker in one.blockers}
-        )
-        self._metrics.of_a_pass.tell(
-            {
-                MARKED: {(): len(found.survey.marks)},
-                REMOVABLE: {(): len(plan.removals)},
-                KEPT: {**kept},
-                **_of_reaches(plan),
-            }
-        )
-
-
-def _of_reaches(plan: Plan) -> dict[str, Samples]:
-    nodes: Samples = {}
-    requests: Samples = {}
-    thresholds: Samples = {}
-    for one in tightest(plan.reaches):
-        now = one.before
-        nodes[(one.name,)] = now.nodes
-        for resource, used, whole, share in zip(
-            RESOURCE_NAMES, now.requests, now.usable, one.enter, strict=True
-        ):
-            requests[one.name, resource] = used / whole if whole else 0
-            thresholds[one.name, resource] = float(share)
-    return {REACH_NODES: nodes, REACH_REQUESTS: requests, REACH_THRESHOLD: thresholds}
+        if not found.skipped:
+            self._metrics.of_a_pass.tell(found)
