@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from core.errors import InvalidInputError
 from core.model.constraints import (
@@ -45,7 +45,7 @@ class Cluster:
         Raises: InvalidInputError when two nodes or two pods have one name.
         """
         ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
-        ordered_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+        ordered_pods = _by_name(pods)
         for one, other in pairwise(ordered_nodes):
             if one.name == other.name:
                 raise InvalidInputError(f"node {one.name}", "stands in the input twice")
@@ -62,3 +62,15 @@ class Cluster:
             if pod.node in on_node:
                 on_node[pod.node].append(pod.requests)
         return {name: Resources.total(amounts) for name, amounts in on_node.items()}
+
+
+def _by_name(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Sort by namespace and name.
+
+    One namespace at a time: no other thread runs while 150,000 keys are compared.
+    """
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.namespace, []).append(pod)
+    ordered = (sorted(found[namespace], key=lambda pod: pod.name) for namespace in sorted(found))
+    return tuple(chain.from_iterable(ordered))
