@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from core.capacity.reaches import Reaches
 from core.capacity.sums import Changes, Exceeded, Sums
-from core.capacity.usable import NOTHING, Amount, Measure, capacity
+from core.capacity.usable import Amount, Measure, capacity
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
@@ -52,6 +52,10 @@ class _Group:
     columns: int
     """Of a row of the group: CPU and memory requested, then usable by each usability."""
 
+    def without(self, amount: Amount) -> list[int]:
+        """Return the row of so much less that is asked for, with nothing more usable."""
+        return [-amount[0], -amount[1], *(0,) * (self.columns - 2)]
+
 
 class Account:
     """Capacity, requests and usable capacity of every node, and of all reaches."""
@@ -72,7 +76,7 @@ class Account:
         self._resident = [load.resident for load in loads]
         self._capacity = [capacity(node) for node in nodes]
         groups = {of: _group(sums, of) for of in set(reaches.of)}
-        self._groups: list[_Group | None] = [
+        self._groups = [
             groups[of] if number in reaches.reached else None
             for number, of in enumerate(reaches.of)
         ]
@@ -111,8 +115,7 @@ class Account:
         """Return what its going takes away from the row of the node's group."""
         used = self._used[node]
         if not self._open[node]:
-            used = used.minus(self._resident[node])
-            return [-used[0], -used[1], *(0,) * (group.columns - 2)]
+            return group.without(used.minus(self._resident[node]))
         row = [-used[0], -used[1]]
         for amount in self._usable[node]:
             row += (-amount[0], -amount[1])
@@ -128,19 +131,10 @@ class Account:
 
     def without(self, node: int) -> tuple[Amount, Amount]:
         """Return requests and capacity of the whole without the node."""
-        whole = self.whole
-        return (
-            whole.requests.minus(self._gone_with(node)),
-            whole.capacity.minus(self._offered(node)),
-        )
-
-    def _gone_with(self, node: int) -> Amount:
-        """Return the requests that vanish from the sums with the node."""
-        return self._resident[node] if self._open[node] else NOTHING
-
-    def _offered(self, node: int) -> Amount:
-        """Return the capacity that the node gives to the sums."""
-        return self._capacity[node] if self._open[node] else NOTHING
+        requests, whole = self.whole.requests, self.whole.capacity
+        if not self._open[node]:
+            return requests, whole
+        return requests.minus(self._resident[node]), whole.minus(self._capacity[node])
 
     def trial(self, node: int, received: Received) -> Trial:
         """Work out what changes if *node* goes and others *received* its pods."""
@@ -210,22 +204,17 @@ class Account:
         self._take(after, _by_sums(moved))
 
     def leave(self, node: int, amount: Amount) -> None:
-        """Take away from a closed node what has found another place."""
+        """Take away from a node what has found another place, or goes with it."""
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
-            row = [-amount[0], -amount[1], *(0,) * (group.columns - 2)]
-            self._take((), _by_sums({group: row}))
+            self._take((), _by_sums({group: group.without(amount)}))
 
     def expect(self, node: int) -> None:
         """Count the node as gone, wherever its pods go; for the checks of sums alone."""
-        group = self._groups[node]
         if self._open[node]:
             self._drop(node)
-            if group is not None:
-                resident = self._resident[node]
-                row = [-resident[0], -resident[1], *(0,) * (group.columns - 2)]
-                self._take((), _by_sums({group: row}))
+            self.leave(node, self._resident[node])
 
 
 def _group(sums: Sequence[Sums], of: tuple[int, ...]) -> _Group:

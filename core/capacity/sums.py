@@ -19,13 +19,8 @@ DECIMALS_MAX: Final = 12
 """Of a percentage, where fewer do not tell it from its limit."""
 
 
-class Limit(NamedTuple):
-    """A Share as whole numbers: `used * of <= part * whole`, for CPU and for memory."""
-
-    cpu_part: int
-    cpu_of: int
-    memory_part: int
-    memory_of: int
+Limit = tuple[int, int, int, int]
+"""A Share as whole numbers, part and of: `used * of <= part * whole`, for CPU, then for memory."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +73,7 @@ class Sums:
     def limit(self, *, marked: bool) -> Limit:
         """Return the thresholds that hold for a node that carries a mark, or for one without."""
         cpu, memory = self.leave if marked else self.enter
-        return Limit(cpu.numerator, cpu.denominator, memory.numerator, memory.denominator)
+        return cpu.numerator, cpu.denominator, memory.numerator, memory.denominator
 
 
 class Exceeded(NamedTuple):

@@ -1,6 +1,6 @@
 """How full a cluster, or what pods reach of it, may be: for the cluster and for each pool."""
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Final
 
@@ -67,12 +67,10 @@ def _leave(
     found: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
     if enter is None:
         return found
+    shares = zip(("cpu", "memory"), astuple(enter), astuple(found), strict=True)
     low = [
         (name, percent(is_now), f"at least thresholds.{name}, {percent(least)}")
-        for name, least, is_now in (
-            ("cpu", enter.cpu, found.cpu),
-            ("memory", enter.memory, found.memory),
-        )
+        for name, least, is_now in shares
         if is_now < least
     ]
     if low:

@@ -4,7 +4,7 @@ The plan says what goes together; this says what would happen to one node alone,
 could take one pod now. It uses the plan's own parts, so that the two cannot disagree on a rule.
 """
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -145,8 +145,8 @@ class Explainer:
         elsewhere = home is None or not home.node.virtual
         moves = not pod.stays_with_node and not blockers and elsewhere
         place, why_not = self._place(pod, home) if moves else (None, None)
-        rooms, reaches = _Rooms(self._survey, pod), self._survey.reaches
-        takers = rooms.takers() if moves else []
+        reaches = self._survey.reaches
+        takers, refusals = _rooms(self._survey, pod) if moves else ([], ())
         marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]
         return PodAnswer(
             pod=pod,
@@ -160,7 +160,7 @@ class Explainer:
             admitted=len(reaches.members(pod.placing)) if moves else 0,
             takers=tuple(name for name in takers if name not in marked),
             marked_takers=tuple(marked),
-            refusals=rooms.refusals(takers) if moves else (),
+            refusals=refusals,
         )
 
     @cached_property
@@ -203,51 +203,40 @@ class Explainer:
         return (found[-1], None) if found else (None, nowhere)
 
 
-class _Rooms:
-    """Which nodes could take one pod as the cluster stands, marks set aside."""
+def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], ...]]:
+    """Return which nodes could take the pod, marks set aside, and what refuses it on the others.
 
-    def __init__(self, survey: Survey, pod: Pod) -> None:
-        self._pod, self._survey = pod, survey
-        self._nodes = [node for node in survey.ground.nodes if node.name != pod.node]
-        self._refused: set[str] = set()
+    First-fit is asked for a node again and again, each time without those that it named.
+    """
+    packer = Packer(survey.cluster, survey.ground, movable=[[pod]])
+    own = packer.node_ids.get(pod.node or "", -1)
+    takers: list[str] = []
+    while not (attempt := packer.attempt([0], own)).unplaced:
+        _, node = attempt.placements[0]
+        packer.free[node] = packer.guard
+        takers.append(packer.nodes[node].name)
+    neighbours = ", ".join(sorted(attempt.refused.get(0, ()))) or "other pods"
+    aside = {pod.node, *takers}
+    counts = Counter(
+        _refusal(survey, pod, node) or neighbours
+        for node in survey.ground.nodes
+        if node.name not in aside
+    )
+    return takers, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
-    def takers(self) -> list[str]:
-        """Ask first-fit for a node again and again, each time without those that it named."""
-        survey = self._survey
-        packer = Packer(survey.cluster, survey.ground, movable=[[self._pod]])
-        own = packer.node_ids.get(self._pod.node or "", -1)
-        found: list[str] = []
-        while not (attempt := packer.attempt([0], own)).unplaced:
-            _, node = attempt.placements[0]
-            packer.free[node] = packer.guard
-            found.append(packer.nodes[node].name)
-        self._refused = attempt.refused.get(0, set())
-        return found
 
-    def refusals(self, takers: Iterable[str]) -> tuple[tuple[str, int], ...]:
-        """Count the other nodes by what refuses the pod there first."""
-        counts: dict[str, int] = {}
-        ground, able = self._survey.ground, frozenset(takers)
-        for node in self._nodes:
-            if node.name not in able:
-                used = ground.used[ground.ids[node.name]]
-                rule = self._refusal(node, node.allocatable - used)
-                counts[rule] = counts.get(rule, 0) + 1
-        return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
-
-    def _refusal(self, node: Node, free: Resources) -> str:
-        """Name what refuses the pod: the reason of a node that takes none, or a rule of fit."""
-        asides = (node.virtual, node.name in self._survey.gone, not node.ready)
-        if any(asides):
-            return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
-        if (rule := refusal(node, self._pod.placing)) is not None:
-            return rule
-        if node.name in self._survey.closed:
-            return (CORDONED if node.unschedulable else UNREADABLE).code
-        lacking = _lacking(self._pod.requests, free)
-        if lacking:
-            return f"too little {', '.join(lacking)}"
-        return ", ".join(sorted(self._refused)) or "other pods"
+def _refusal(survey: Survey, pod: Pod, node: Node) -> str:
+    """Name why a node takes nobody, or the rule of fit that refuses the pod; empty: neither."""
+    asides = (node.virtual, node.name in survey.gone, not node.ready)
+    if any(asides):
+        return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
+    if (rule := refusal(node, pod.placing)) is not None:
+        return rule
+    if node.name in survey.closed:
+        return (CORDONED if node.unschedulable else UNREADABLE).code
+    ground = survey.ground
+    lacking = _lacking(pod.requests, node.allocatable - ground.used[ground.ids[node.name]])
+    return f"too little {', '.join(lacking)}" if lacking else ""
 
 
 def _lacking(asked: Resources, free: Resources) -> list[str]:

@@ -68,18 +68,15 @@ def advice(blocker: Blocker, node: str) -> Advice:
     if blocker.pod is not None:
         namespace, _, name = blocker.pod.partition("/")
     reason, key, owner = blocker.reason, blocker.about or "KEY", blocker.about or "OWNER"
-    return _filled(reason, node=node, namespace=namespace, name=name, key=key, owner=owner)
+    words = {"node": node, "namespace": namespace, "name": name, "key": key, "owner": owner}
+    # As a shell takes them for one word: nothing checks those of owners.
+    words = {field: word and shlex.quote(word) for field, word in words.items()}
+    return Advice(reason.meaning, reason.fix.format_map(words), reason.lifted.format_map(words))
 
 
 def in_general(reason: Reason) -> Advice:
     """Return what to say about no node in particular: NODE, KEY and such words stand there."""
     return advice(Blocker(reason, ""), NODE_WORD)
-
-
-def _filled(reason: Reason, **names: str) -> Advice:
-    """Fill names in as a shell takes them for one word: nothing checks those of owners."""
-    names = {field: name and shlex.quote(name) for field, name in names.items()}
-    return Advice(reason.meaning, reason.fix.format_map(names), reason.lifted.format_map(names))
 
 
 def page() -> str:

@@ -19,10 +19,7 @@ from core.model.pod import Pod
 
 
 class Book:
-    """Who is asked about by whom: the tallies that there are, and the pods' groups.
-
-    First `group` for all pods that may be placed, then `write_rules`, then the rest.
-    """
+    """First `group` for all pods that may be placed, then `write_rules`, then the rest."""
 
     def __init__(
         self, nodes: Sequence[Node], companies: Iterable[Company], attachments: Attachments

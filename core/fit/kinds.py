@@ -1,7 +1,4 @@
-"""Nodes that templates cannot tell apart: each template is asked once a kind, not once a node.
-
-What tells nodes apart is what the rules of fit say that they read.
-"""
+"""Kinds of nodes: those that no template can tell apart."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -81,17 +78,10 @@ class NodeKinds:
             alone = Placing(volumes=(reach,))
             found = self._reached[reach] = frozenset(
                 number
-                for number in self._near(reach)
+                for number in _having(self._labelled, self._nodes, _sole_label(reach.affinity))
                 if refusal(self._nodes[number], alone, VOLUME_RULES) is None
             )
         return found
-
-    def _near(self, reach: VolumeReach) -> Iterable[int]:
-        """Return the nodes that can reach it at most, by one label that they must have."""
-        wanted = _sole_label(reach.affinity)
-        if wanted is None:
-            return range(len(self._nodes))
-        return _having(self._labelled, self._nodes, wanted)
 
     def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
         verdicts = bytearray(len(self._like))
@@ -113,8 +103,6 @@ class NodeKinds:
             if placing.node_selector
             else _sole_label(placing.affinity)
         )
-        if wanted is None:
-            return range(len(self._like))
         return _having(self._kinds_labelled, self._like, wanted)
 
 
@@ -126,9 +114,11 @@ def _sole_label(terms: tuple[SelectorTerm, ...] | None) -> Requirement | None:
 
 
 def _having(
-    index: dict[str, dict[str, list[int]]], nodes: Sequence[Node], wanted: Requirement
-) -> list[int]:
-    """Return the places of the nodes that have the label; *index* keeps what has been asked."""
+    index: dict[str, dict[str, list[int]]], nodes: Sequence[Node], wanted: Requirement | None
+) -> Sequence[int]:
+    """Return the places of the nodes that have the label, if one is wanted; *index* keeps them."""
+    if wanted is None:
+        return range(len(nodes))
     by_value = index.get(wanted.key)
     if by_value is None:
         by_value = index[wanted.key] = {}

@@ -8,12 +8,9 @@ by nobody belong to no Group and cost nothing; where all pods are such, there is
 All nodes of the cluster count with the pods on them: cordoned ones, and those that have been
 chosen to go, as empty of the pods that moved, because they stand in the cluster, marked, for a
 long time. Their DaemonSets' pods count too while they stand.
-Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread
-and InterPodAffinity, their filters.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from core.fit.book import Book
 from core.fit.tallies import Attachments, Group
@@ -21,8 +18,6 @@ from core.model.cluster import Cluster
 from core.model.constraints import ALONE
 from core.model.node import Node
 from core.model.pod import Pod
-
-_NO_DRIVER: Final[Mapping[str, int | None]] = {}
 
 
 class Topology:
@@ -35,7 +30,7 @@ class Topology:
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
         """Count all pods of *cluster*; *movable* are those that may be placed."""
         companies = {id(pod.company): pod.company for pod in cluster.pods}
-        limits = [cluster.attach_limits.get(node.name, _NO_DRIVER) for node in nodes]
+        limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
         book = Book(nodes, companies.values(), Attachments(limits))
         groups = [book.group(pod) for pod in movable]
         book.write_rules()
@@ -82,13 +77,10 @@ class Topology:
         """Let pods change their place; those without a new one stand where they stood."""
         for pod, node in placements:
             if pod in self._groups:
-                self._leave(pod)
+                if pod in self._at:
+                    _count(self._groups[pod], self._at[pod], -1)
                 self._at[pod] = node
                 _count(self._groups[pod], node, 1)
-
-    def _leave(self, pod: int) -> None:
-        if pod in self._at:
-            _count(self._groups[pod], self._at.pop(pod), -1)
 
     def _try(self, group: Group, node: int, by: int) -> None:
         self._trial.append((group, node, by))

@@ -204,9 +204,8 @@ class Finder(Generic[Target_]):
     """Things by the pods that they are about, found without asking every selector."""
 
     def __init__(self) -> None:
-        self._by_label: dict[tuple[str, str], list[tuple[tuple[PodSelector, ...], Target_]]] = {}
-        self._by_namespace: dict[str, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
-        self._others: list[tuple[tuple[PodSelector, ...], Target_]] = []
+        self._at: dict[object, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
+        """By label, namespace, or None for the rest."""
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
         """Add what is about the pods that all the selectors select.
@@ -220,29 +219,19 @@ class Finder(Generic[Target_]):
             if requirement.operator == "In"
         )
         fewest = min(wanted, key=lambda requirement: len(requirement.values), default=None)
-        if fewest is None:
-            namespaces = selectors[0].namespaces if selectors else None
-            if namespaces is None:
-                self._others.append((selectors, target))
-            for namespace in namespaces or ():
-                self._by_namespace.setdefault(namespace, []).append((selectors, target))
-            return
-        for value in fewest.values:
-            self._by_label.setdefault((fewest.key, value), []).append((selectors, target))
+        places: Iterable[object] = (None,)
+        if fewest is not None:
+            places = [(fewest.key, value) for value in fewest.values]
+        elif selectors and selectors[0].namespaces is not None:
+            places = selectors[0].namespaces
+        for place in places:
+            self._at.setdefault(place, []).append((selectors, target))
 
     def matching(self, pod: Pod) -> list[Target_]:
         """Return all that is about the pod, in an order that the pod's labels decide."""
-        entries = [
-            entry
-            for label in sorted(pod.labels.items())
-            for entry in self._by_label.get(label, ())
-        ]
         return [
             target
-            for selectors, target in [
-                *entries,
-                *self._by_namespace.get(pod.namespace, ()),
-                *self._others,
-            ]
+            for place in (*sorted(pod.labels.items()), pod.namespace, None)
+            for selectors, target in self._at.get(place, ())
             if all(selects(selector, pod) for selector in selectors)
         ]

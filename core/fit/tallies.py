@@ -192,10 +192,7 @@ class Attachments:
                     yield self._tally(Disk(driver, disk.handle))
 
     def _tally(self, disk: Disk) -> Attached:
-        found = self._attached.get(disk)
-        if found is None:
-            found = self._attached[disk] = Attached(self._drivers[disk.driver][0])
-        return found
+        return self._attached.setdefault(disk, Attached(self._drivers[disk.driver][0]))
 
 
 @dataclass(slots=True, eq=False)
