@@ -182,6 +182,7 @@ CASES: list[Case] = [
         WriteKind.UNGUARD,
         {GUARD_OURS_ANNOTATION: None},
     ),
+    ("back-off that cannot be read", node(None, {BACKOFF_ANNOTATION: "x"}), (), False, None, {}),
     ("being deleted, wanted", node(None, None, GOING), (), True, None, {}),
     ("machine stops, nothing of ours", node(None, FOREIGN, STOPPED), (), False, None, {}),
     (
