@@ -81,98 +81,79 @@ class Metrics(metrics.Metrics):
         super().__init__()
         self.of_a_pass: Together[Pass] = Together(*OF_A_PASS)
         self.registry.register(self.of_a_pass)
-        self._admission()
-        self._replica()
-        self._engine()
-        self._settings()
-
-    def _admission(self) -> None:
-        self.reviews = Counter(
+        self.reviews = self._counter(
             "ebb_webhook_reviews_total",
             "Admission reviews of Nodes.",
-            ("outcome",),  # patched | unchanged | refused
-            registry=self.registry,
+            outcome=("patched", "unchanged", "refused"),
         )
-        for outcome in ("patched", "unchanged", "refused"):
-            self.reviews.labels(outcome)
         self.review_seconds = Histogram(
             "ebb_webhook_review_duration_seconds",
             "Time from a review's body to its answer.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )
-
-    def _replica(self) -> None:
-        self.leading = Gauge(
-            "ebb_leader", "1 while this replica runs the engine.", registry=self.registry
-        )
-        self.clock_off = Gauge(
+        self.leading = self._gauge("ebb_leader", "1 while this replica runs the engine.")
+        self.clock_off = self._gauge(
             "ebb_clock_off_seconds",
             "By how much the wall clock is ahead of the time that is judged by: it has jumped.",
-            registry=self.registry,
         )
-        self.view_age = Gauge(
+        self.view_age = self._gauge(
             "ebb_view_age_seconds",
             "How long ago there was news of the resource; an old view is not judged.",
-            ("resource",),
-            registry=self.registry,
+            "resource",
+        )
+        self._engine()
+        self.config_good = self._gauge(
+            "ebb_config_last_reload_successful",
+            "1 if the configuration file was good when it was last read.",
+        )
+        self.config_good.set(1)  # or the program would not run
+        self.config_since = self._gauge(
+            "ebb_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was read.",
         )
 
     def _engine(self) -> None:
-        self.writes = Counter(
+        self.writes = self._counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",
-            ("kind",),  # mark | release | guard | unguard | ... | outdated | dropped | failed
-            registry=self.registry,
+            kind=(),  # mark | release | guard | unguard | ... | outdated | dropped | failed
         )
-        self.pod_writes = Counter(
+        self.pod_writes = self._counter(
             "ebb_engine_pod_writes_total",
             "Writes of deletion costs to Pods by kind.",
-            ("kind",),  # set | clear | outdated | failed
-            registry=self.registry,
+            kind=("set", "clear", "outdated", "failed"),
         )
-        for kind in ("set", "clear", "outdated", "failed"):
-            self.pod_writes.labels(kind)
-        self.lost_events = Counter(
-            "ebb_lost_events_total", "Events that could not be written.", registry=self.registry
+        self.lost_events = self._counter(
+            "ebb_lost_events_total", "Events that could not be written."
         )
-        self._passes()
-
-    def _passes(self) -> None:
-        self.passes = Counter(
+        self.passes = self._counter(
             "ebb_engine_passes_total",
             "Passes of the engine; one that follows no change is skipped.",
-            ("result",),  # judged | skipped
-            registry=self.registry,
+            result=("judged", "skipped"),
         )
-        for result in ("judged", "skipped"):
-            self.passes.labels(result)
         self.pass_seconds = Histogram(
             "ebb_engine_pass_duration_seconds",
             "Time of one pass of the engine.",
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
             registry=self.registry,
         )
-        self.pass_failures = Counter(
+        self.pass_failures = self._counter(
             "ebb_engine_pass_failures_total",
             "Passes of the engine that ended with an exception; the log has it.",
-            registry=self.registry,
         )
-        self.pass_timeouts = Counter(
+        self.pass_timeouts = self._counter(
             "ebb_engine_pass_timeouts_total",
             "Passes of the engine that ran out of time before they had judged every node.",
-            registry=self.registry,
         )
 
-    def _settings(self) -> None:
-        self.config_good = Gauge(
-            "ebb_config_last_reload_successful",
-            "1 if the configuration file was good when it was last read.",
-            registry=self.registry,
-        )
-        self.config_good.set(1)  # or the program would not run
-        self.config_since = Gauge(
-            "ebb_config_last_reload_success_timestamp_seconds",
-            "When the configuration in use was read.",
-            registry=self.registry,
-        )
+    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
+        return Gauge(name, what, labels, registry=self.registry)
+
+    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
+        """Return a counter; the values of its label that are named are told from 0 on."""
+        made = Counter(name, what, tuple(labels), registry=self.registry)
+        for label, values in labels.items():
+            for value in values:
+                made.labels(**{label: value})
+        return made
