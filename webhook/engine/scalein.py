@@ -6,8 +6,7 @@ In mode observe costs are only told: what stands on pods from another mode is ta
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.config.settings import Mode
@@ -16,6 +15,7 @@ from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.model.pod import Pod
 from core.writes.write import Write, split
+from webhook.engine.writers import with_each
 from webhook.metrics import Metrics
 
 WRITES_MAX: Final = 200
@@ -26,17 +26,6 @@ BEGIN_SECONDS_MAX: Final = 0.5
 """After this no further pod of a pass is begun: a release of nodes must not wait for them."""
 
 log = logging.getLogger("ebb.scalein")
-
-
-@dataclass(slots=True)
-class _Pass:
-    """A batch while it is being written."""
-
-    waiting: Iterator[Write[Pod]]
-    end: float
-    """When the last write may begin, by the event loop's clock."""
-    halted: Callable[[], str | None]
-    failed: int = 0
 
 
 class ScaleIn:
@@ -62,22 +51,18 @@ class ScaleIn:
         _tell("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
-        end = asyncio.get_running_loop().time() + BEGIN_SECONDS_MAX
-        running = _Pass(iter(batch), end, halted)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(WRITERS_MAX, len(batch))):
-                tasks.create_task(self._work(running))
-        return running.failed
+        clock, failed = asyncio.get_running_loop(), 0
+        end = clock.time() + BEGIN_SECONDS_MAX
 
-    async def _work(self, running: _Pass) -> None:
-        clock = asyncio.get_running_loop()
-        for write in running.waiting:
-            if running.halted() is not None:
+        async def carry_out(write: Write[Pod]) -> None:
+            nonlocal failed
+            if failed or clock.time() >= end or halted() is not None:
                 return
             if not await self._carry_out(write):
-                running.failed += 1
-            if running.failed or clock.time() >= running.end:
-                return
+                failed += 1
+
+        await with_each(batch, WRITERS_MAX, carry_out)
+        return failed
 
     async def _carry_out(self, write: Write[Pod]) -> bool:
         try:

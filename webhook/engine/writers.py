@@ -7,11 +7,11 @@ plan that may not be true any more, and the next pass decides anew.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from core.edge.kube.stores.objects import Objects, Versioned, Written, write_as_decided
 from core.edge.logs import fields
@@ -38,6 +38,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.FORGET: "BackoffEnded",
 }
 
+Item = TypeVar("Item")
 Heard = Callable[[], Versioned[Node]]
 Tell = Callable[[Node, str, str], None]
 """Takes a Node, an Event's reason and a note for people."""
@@ -77,6 +78,21 @@ class Batch:
         return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
 
 
+async def with_each(
+    items: Sequence[Item], most: int, work: Callable[[Item], Awaitable[None]]
+) -> None:
+    """Do the work with each in turn, with at most so many at once."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(most, len(items))):
+            tasks.create_task(worker())
+
+
 class Writers:
     """Writes to Nodes. A later batch overtakes the one before: what that has begun is finished."""
 
@@ -99,10 +115,11 @@ class Writers:
         batch = Batch(taint_key, sight, overtaking=bool(self._in_flight))
         self._batch = batch
         self._refused &= {write.key for write in writes}
-        pressing = deque(write for write in writes if write.kind in PRESSING)
+        pressing = [write for write in writes if write.kind in PRESSING]
         others = [write for write in writes if write.kind not in PRESSING]
-        await self._write_all(batch, pressing, PRESSING_WRITERS_MAX)
-        await self._write_all(batch, deque(sorted(others, key=self._late)), WRITERS_MAX)
+        work = partial(self._work, batch)
+        await with_each(pressing, PRESSING_WRITERS_MAX, work)
+        await with_each(sorted(others, key=self._late), WRITERS_MAX, work)
         if batch.dropped:
             log.info("dropped", extra=fields(writes=batch.dropped, reason=batch.why))
         return batch
@@ -111,16 +128,10 @@ class Writers:
         """Say whether the write comes after others; marks keep the order of their plan."""
         return write.kind is WriteKind.MARK or write.key in self._refused
 
-    async def _write_all(self, batch: Batch, waiting: deque[Write[Node]], most: int) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(most, len(waiting))):
-                tasks.create_task(self._work(batch, waiting))
-
-    async def _work(self, batch: Batch, waiting: deque[Write[Node]]) -> None:
-        while waiting:
-            async with self._slots:
-                if waiting and self._goes_on(batch, write := waiting.popleft()):
-                    await self._carry_out(batch, write)
+    async def _work(self, batch: Batch, write: Write[Node]) -> None:
+        async with self._slots:
+            if self._goes_on(batch, write):
+                await self._carry_out(batch, write)
 
     def _goes_on(self, batch: Batch, write: Write[Node]) -> bool:
         """Say whether the write is to be begun, or finished; one that is not is counted."""
