@@ -242,7 +242,7 @@ class Released:
             self.change({"metadata": {"labels": {MARK_LABEL: None}}})
         if cause == "cordon":
             self.change({"spec": {"unschedulable": True}})
-        self.controller.configure(self.config)
+        self.controller.config = self.config
 
 
 @settings(max_examples=150, deadline=None)

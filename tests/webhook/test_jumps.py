@@ -33,7 +33,7 @@ class Jumping(World):
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
 async def test_a_deadline_ends_at_its_time(jump: int) -> None:
     world = Jumping()
-    world.controller.configure(replace(world.config, deadline_seconds=HOUR))
+    world.controller.config = replace(world.config, deadline_seconds=HOUR)
     assert await world.goes_on(DELAY + 20) == [("mark", "n1")]
     world.machine.wall += jump
     off = HOUR // 10  # what the clock makes up for meanwhile
@@ -45,7 +45,7 @@ async def test_a_deadline_ends_at_its_time(jump: int) -> None:
 async def test_a_guard_is_lifted_at_its_time(jump: int) -> None:
     world = Jumping()
     await world.goes_on(DELAY + 20)
-    world.controller.configure(replace(world.config, mode=Mode.OBSERVE))
+    world.controller.config = replace(world.config, mode=Mode.OBSERVE)
     assert await world.goes_on(10) == [("release", "n1")]
     world.machine.wall += jump
     off = GUARD_SECONDS // 10 + 10

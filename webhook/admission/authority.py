@@ -88,9 +88,7 @@ def advance(trust: Trust, now: int, soak_seconds: int, *, asked: bool, trusted: 
 
 def begin(now: int, before: bytes) -> Trust:
     """Make a CA that signs at once; the one *before*, if any, is trusted as long as its leaves."""
-    if before:
-        return Trust(tls.make_ca(now), old=before, old_until=now + OLD_SECONDS)
-    return Trust(tls.make_ca(now))
+    return Trust(tls.make_ca(now), old=before, old_until=now + OLD_SECONDS if before else 0)
 
 
 def _pair(data: Mapping[str, bytes], name: str, now: int) -> Pair:

@@ -19,9 +19,7 @@ from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.writers import BLIND, Sight, Tell, Writers
-from webhook.metrics import (
-    Metrics,
-)
+from webhook.metrics import Metrics
 
 log = logging.getLogger("ebb.controller")
 
@@ -53,7 +51,7 @@ class Controller:
         scale_in: ScaleIn | None = None,
     ) -> None:
         self.config = config
-        """In use; swapped by `configure` alone."""
+        """In use; another one holds from the next pass on."""
         self._writers = Writers(nodes, metrics, tell)
         self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
         self.begin()
@@ -66,27 +64,19 @@ class Controller:
         self.doubts = False
         """Pods wait for which there was a place, and hard marks may be what keeps them."""
 
-    def configure(self, config: Config) -> None:
-        """Go on with another configuration from the next pass on."""
-        self.config = config
-
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
         return await self.carry_out(self.judge(cluster, now_seconds))
 
     def judge(
-        self,
-        cluster: Cluster,
-        now_seconds: int,
-        in_time: Callable[[], bool] = always,
+        self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = always
     ) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config = self.config
         unmarked, self._unmarked = self._unmarked, set()
         last = self._last
         memory = (last.memory if last else Memory()).forgetting(frozenset(unmarked))
-        found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
-        self._last = found
+        self._last = found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
         hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
         self.doubts = hard and bool(found.memory.placed)
         writes = decide(
@@ -97,7 +87,9 @@ class Controller:
             owner=self._owner,
             watch=Watch(found.watched_seconds, found.against_hard),
         )
-        self._measure(found)
+        self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
+        if not found.skipped:
+            self._metrics.of_a_pass.tell(found)
         enabled = config.scale_in_order is ScaleInOrder.ENABLED
         costs = decide_costs(cluster, config.taint_key, enabled=enabled) if self._scale_in else ()
         return TickReport(config, found, writes, 0, costs)
@@ -122,8 +114,3 @@ class Controller:
         """Let no hard mark stand while nobody can tell what it does."""
         writes = softened(nodes, "no pass can be made")
         await self._writers.carry_out(writes, self.config.taint_key, BLIND)
-
-    def _measure(self, found: Pass) -> None:
-        self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
-        if not found.skipped:
-            self._metrics.of_a_pass.tell(found)

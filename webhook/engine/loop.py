@@ -7,6 +7,7 @@ and tried again after a growing wait.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from core.edge.clock import Clock
@@ -173,15 +174,12 @@ class Loop:
             took = self._clock.monotonic_seconds() - begun
             await asyncio.sleep(max(PAUSE_SECONDS, (LOOK_SHARE - 1) * took))
 
-    def _interval(self) -> float:
-        seconds = self._controller.config.webhook.interval_seconds
-        return min(seconds, WAIT_SECONDS) if self._controller.doubts else seconds
-
     async def _until_due(self) -> None:
         """Wait for the interval, or for what cannot."""
-        try:
-            async with asyncio.timeout(self._interval()):
+        seconds = self._controller.config.webhook.interval_seconds
+        if self._controller.doubts:
+            seconds = min(seconds, WAIT_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
                 await self._view.urgent.wait()
-        except TimeoutError:
-            pass
         self._view.urgent.clear()

@@ -69,7 +69,7 @@ class Settings:
                 self._path, [f"{name}: changed; allowed: {allowed}" for name in fixed]
             )
         plan = await self._tried(found)
-        self._controller.configure(found)
+        self._controller.config = found
         self._view.urgent.set()
         return f"mode {found.mode.value}; {len(plan.removals)} nodes could go in the long run"
 
