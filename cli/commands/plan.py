@@ -9,12 +9,11 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.look import source
-from core.config.forms import parse_share
+from core.config.forms import SHARE_ALLOWED, read_share
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine import step
 from core.engine.plan import Plan
-from core.errors import ConfigError
 from core.explain.caveats import caveats
 from core.model.cluster import Cluster
 
@@ -27,9 +26,9 @@ def _count(text: str) -> int:
 
 def _share(text: str) -> Fraction:
     try:
-        return parse_share(text, "")
-    except ConfigError as fault:
-        raise click.BadParameter(fault.faults[0].removeprefix(": ")) from fault
+        return read_share(text)
+    except ValueError as fault:
+        raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
 
 
 AT_MOST = "requests over usable capacity afterwards, at most"

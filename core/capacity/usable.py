@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from core.model.node import Node
-from core.model.pod import Pod
 
 CPU_MILLIS_PER_CORE: Final = 1000
 BYTES_PER_GB: Final = 10**9
@@ -95,15 +94,6 @@ def capacity(node: Node) -> Amount:
     return Amount(node.allocatable.cpu_millis, node.allocatable.memory_bytes)
 
 
-def requests(pods: Iterable[Pod]) -> Amount:
-    """Return what the pods ask for together (thesis 4.2.2)."""
-    cpu = memory = 0
-    for pod in pods:
-        cpu += pod.requests.cpu_millis
-        memory += pod.requests.memory_bytes
-    return Amount(cpu, memory)
-
-
 def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) -> Amount:
     """Return the usable capacity of one node with allocatable *whole* and requests *used*.
 
@@ -122,13 +112,9 @@ class Measure:
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
         self._all, self._count = tuple(usabilities), len(usabilities)
         known = [one for one in usabilities if one is not None]
-        self._least = (
-            Amount(
-                min(one.min_cpu_millis for one in known),
-                min(one.min_memory_bytes for one in known),
-            )
-            if len(known) == len(self._all)
-            else NOTHING
+        self._least = Amount(
+            min(one.min_cpu_millis if one else 0 for one in usabilities),
+            min(one.min_memory_bytes if one else 0 for one in usabilities),
         )
         """Free capacity of less is usable by none of them."""
         self._most = Amount(
@@ -137,10 +123,10 @@ class Measure:
         )
         cpu = min((one.max_cpu_per_gb for one in known), default=None)
         gb = min((one.max_gb_per_cpu for one in known), default=None)
-        self._cpu = None if cpu is None else (
+        self._cpu = (0, 0) if cpu is None else (
             cpu.denominator * BYTES_PER_GB, cpu.numerator * CPU_MILLIS_PER_CORE
         )  # fmt: skip
-        self._gb = None if gb is None else (
+        self._gb = (0, 0) if gb is None else (
             gb.denominator * CPU_MILLIS_PER_CORE, gb.numerator * BYTES_PER_GB
         )  # fmt: skip
 
@@ -150,16 +136,16 @@ class Measure:
         least, most = self._least, self._most
         if cpu < least[0] or memory < least[1]:
             return (Amount(*used),) * self._count
-        if cpu >= most[0] and memory >= most[1] and self._within_ratios(cpu, memory):
+        by_cpu, by_gb = self._cpu, self._gb
+        if (
+            cpu >= most[0]
+            and memory >= most[1]
+            and cpu * by_cpu[0] <= memory * by_cpu[1]
+            and memory * by_gb[0] <= cpu * by_gb[1]
+        ):
             return (whole,) * self._count
         amount = Amount(*used)
         return tuple([usable_capacity(whole, amount, one) for one in self._all])
-
-    def _within_ratios(self, cpu: int, memory: int) -> bool:
-        by_cpu, by_gb = self._cpu, self._gb
-        return (by_cpu is None or cpu * by_cpu[0] <= memory * by_cpu[1]) and (
-            by_gb is None or memory * by_gb[0] <= cpu * by_gb[1]
-        )
 
 
 LOW_PERCENT: Final = 5

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from core.config.schema import Schema, adapter, allowed, fields_of, names, nested, schema
+from core.config.schema import Schema, adapter, allowed, fields_of, laid_out, nested, schema
 from core.config.settings import Config
 from core.config.thresholds import Told
 from core.errors import ConfigError
@@ -47,7 +47,7 @@ def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
 def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
     """Take what is a field's out of what is left of the file's mapping."""
     if not name:
-        return {own: left.pop(own) for own in names(one) if own in left}
+        return {own: left.pop(own) for own in fields_of(laid_out(one)) if own in left}
     section, _, last = name.rpartition(".")
     if not section:
         return left.pop(name, None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from core.errors import ConfigError, InvalidQuantityError
+from core.errors import InvalidQuantityError
 from core.model.quantity import QUANTITY, QUANTITY_TEXT_MAX
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DURATION: Final = (
     r"(?=.)(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?"
     r"(?:([0-9]{0,6}000|0{1,2})ms)?"
 )
-_SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
+SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,15 +181,7 @@ def percent(share: Fraction) -> str:
     return f"{_decimal(share * 100)}%"
 
 
-SHARE: Final = Form(read_share, percent, texts(_SHARE, title=_SHARE_ALLOWED))
-
-
-def parse_share(value: object, path: str) -> Fraction:
-    """Read a percentage above 0 and up to 100, exact. Raises: ConfigError."""
-    try:
-        return read_share(value)
-    except ValueError as fault:
-        raise ConfigError(path, [f"{path}: {value!r:.80}; allowed: {_SHARE_ALLOWED}"]) from fault
+SHARE: Final = Form(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
 
 
 def words(allowed: Collection[str]) -> Form:

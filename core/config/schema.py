@@ -51,19 +51,13 @@ def schema() -> Schema:
     """Return the JSON Schema of a configuration file."""
     pool = Pool(name="", node_selector=(), budget=Budget())
     defaults = written(Config(budgets=Budgets(pools=(pool,))))
-    return {"$schema": DIALECT} | _with_defaults(_laid_out(nested()), defaults)
+    return {"$schema": DIALECT} | _with_defaults(laid_out(nested()), defaults)
 
 
 def fields_of(one: Schema) -> Schema:
     """Return the fields of a mapping, by name; none of anything else."""
     found = (each["properties"] for each in (one, *one.get("oneOf", ())) if "properties" in each)
     return next(found, {})
-
-
-def names(one: Schema) -> list[str]:
-    """Return the names that the file has for the fields of a nested mapping."""
-    return [own for name, inner in fields_of(one).items()
-            for own in ([name.partition(".")[0]] if name else names(inner))]  # fmt: skip
 
 
 def written(config: Config) -> dict[str, Any]:
@@ -142,16 +136,16 @@ def _expanded(node: Any, defs: Schema) -> Any:  # noqa: ANN401 JSON
 _LEFT_OUT: Final = ("$ref", "default")
 
 
-def _laid_out(one: Schema) -> Schema:
+def laid_out(one: Schema) -> Schema:
     """Lay a nested schema out as the file is."""
     if "items" in one:
-        return one | {"items": _laid_out(one["items"])}
+        return one | {"items": laid_out(one["items"])}
     if "properties" not in one:
         return one
     fields: Schema = {}
     required = [name for name in one.get("required", ()) if name]
     for name, inner in sorted(one["properties"].items(), key=lambda item: "." in item[0]):
-        laid, (section, _, last) = _laid_out(inner), name.rpartition(".")
+        laid, (section, _, last) = laid_out(inner), name.rpartition(".")
         if section:
             fields[section]["properties"][last] = laid
         elif name:

@@ -191,16 +191,14 @@ class Explainer:
 
     def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
         """Say where the pod would go, or why nowhere."""
-        placements = home.placements if home else self._plan.pending
+        placements = home.placements if home else ()
+        if home is None or home.node.name in self._survey.gone:
+            placements = (*self._plan.pending, *placements)
         # The last one counts: a pending pod may be moved again by the plan.
-        found = [to for key, to in placements if key == pod.key]
-        if found:
-            return found[-1], None
-        if home is not None and home.node.name in self._survey.gone:
-            found = [to for key, to in self._plan.pending if key == pod.key]
+        if (place := dict(placements).get(pod.key)) is not None:
+            return place, None
         why = dict(home.homeless).get(pod.key) if home else None
-        nowhere = why or "no node that admits it has room"
-        return (found[-1], None) if found else (None, nowhere)
+        return None, why or "no node that admits it has room"
 
 
 def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], ...]]:

@@ -6,24 +6,12 @@ told; docs/reasons.md is written from that.
 
 import shlex
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.engine import brakes, harden, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
 from core.reason import Blocker, Reason
-
-NODE_WORD: Final = "NODE"
-POD_WORDS: Final = ("NAMESPACE", "NAME")
-
-
-class Advice(NamedTuple):
-    """A reason's words about one node, and one of its pods if the blocker is about a pod."""
-
-    meaning: str
-    fix: str
-    lifted: str
-
 
 STAYS: Final = (
     *nodes.REASONS,
@@ -62,21 +50,23 @@ the label `reason` of the metric `ebb_engine_kept_nodes`, and in Events. Codes a
 """  # noqa: E501 lines of a page, as long as those of the others
 
 
-def advice(blocker: Blocker, node: str) -> Advice:
-    """Return what to say about a blocker of *node*, with its names filled in."""
-    namespace, name = POD_WORDS
+def advice(blocker: Blocker, node: str) -> Reason:
+    """Return the reason of a blocker of *node*, or of a pod of it, with its names filled in."""
+    namespace, name = "NAMESPACE", "NAME"
     if blocker.pod is not None:
         namespace, _, name = blocker.pod.partition("/")
     reason, key, owner = blocker.reason, blocker.about or "KEY", blocker.about or "OWNER"
     words = {"node": node, "namespace": namespace, "name": name, "key": key, "owner": owner}
     # As a shell takes them for one word: nothing checks those of owners.
     words = {field: word and shlex.quote(word) for field, word in words.items()}
-    return Advice(reason.meaning, reason.fix.format_map(words), reason.lifted.format_map(words))
+    return reason._replace(
+        fix=reason.fix.format_map(words), lifted=reason.lifted.format_map(words)
+    )
 
 
-def in_general(reason: Reason) -> Advice:
+def in_general(reason: Reason) -> Reason:
     """Return what to say about no node in particular: NODE, KEY and such words stand there."""
-    return advice(Blocker(reason, ""), NODE_WORD)
+    return advice(Blocker(reason, ""), "NODE")
 
 
 def page() -> str:

@@ -123,16 +123,12 @@ class Book:
             if any(domain is not None for domain in self._labelled(key))
         ]
 
-    def _open(self, key: object, domains: Domains) -> Tally:
-        tally = self._tallies[key] = Tally(domains)
-        return tally
-
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
         """Count the pods that ask for any of the terms."""
         key = ("any holding", *map(id, terms))  # each is one object, in `_repelled`
         found = self._tallies.get(key)
         if found is None:
-            found = self._open(key, self._labelled(topology_key))
+            found = self._tallies[key] = Tally(self._labelled(topology_key))
             for term in terms:
                 self._holders.setdefault(term, []).append(found)
         return found
@@ -141,7 +137,7 @@ class Book:
         key = ("selected", selectors, topology_key)
         found = self._tallies.get(key)
         if found is None:
-            found = self._open(key, self._labelled(topology_key))
+            found = self._tallies[key] = Tally(self._labelled(topology_key))
             self._counted.add(selectors, (found, True))
         return found
 
@@ -174,7 +170,7 @@ class Book:
         key = ("spread", constraint.selector, where)
         found = self._tallies.get(key)
         if found is None:
-            found = self._open(key, domains)
+            found = self._tallies[key] = Tally(domains)
             self._counted.add((constraint.selector,), (found, False))
         return found
 

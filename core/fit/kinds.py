@@ -98,11 +98,8 @@ class NodeKinds:
 
     def _kinds_near(self, placing: Placing) -> Iterable[int]:
         """Return the kinds that can admit the template at most, by one label they must have."""
-        wanted = (
-            Requirement(placing.node_selector[0][0], "In", (placing.node_selector[0][1],))
-            if placing.node_selector
-            else _sole_label(placing.affinity)
-        )
+        selected = (Requirement(key, "In", (value,)) for key, value in placing.node_selector)
+        wanted = next(selected, None) or _sole_label(placing.affinity)
         return _having(self._kinds_labelled, self._like, wanted)
 
 

@@ -9,7 +9,7 @@ import pytest
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.document import parse
-from core.config.forms import parse_share
+from core.config.forms import read_share
 from core.config.programs import AnswersMode
 from core.config.schema import restart_needed
 from core.config.settings import (
@@ -95,7 +95,7 @@ def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> Non
     ],
 )
 def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: str) -> None:
-    assert parse({**HEAD, **change}, "x").leave().cpu == parse_share(leave, "x")
+    assert parse({**HEAD, **change}, "x").leave().cpu == read_share(leave)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])

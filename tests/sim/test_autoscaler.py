@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from core.capacity.usable import requests
+from core.capacity.usable import Amount
 from core.marks.keys import GUARD_ANNOTATION
 from core.model.node import Node
 from core.model.pod import Pod
@@ -198,12 +198,9 @@ def test_a_new_nodes_agent_needs_room_too() -> None:
 
 def considered_at(threshold: str) -> set[str]:
     cluster = thesis_cluster()
+    used = {name: Amount(one.cpu_millis, one.memory_bytes) for name, one in cluster.used().items()}
     return {
-        one.name
-        for one in cluster.nodes
-        if considered(
-            one, requests(p for p in cluster.pods if p.node == one.name), Fraction(threshold)
-        )
+        one.name for one in cluster.nodes if considered(one, used[one.name], Fraction(threshold))
     }
 
 
