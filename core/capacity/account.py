@@ -166,11 +166,7 @@ class Account:
         return node, used, usable
 
     def exceeded(self, trial: Trial, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would be over their thresholds.
-
-        Thesis 4.5, for the whole and for every reach that loses the node or gains pods of it. It
-        is harder to enter than to stay.
-        """
+        """Yield the sums that would be over their thresholds (thesis 4.5)."""
         limits, group = self._limits[marked], self._groups[trial.node]
         own = group.sums if group else (self.whole,)
         for sums, change in trial.changes.items():

@@ -47,10 +47,7 @@ class Reach:
 
 
 class Reaches:
-    """The reaches of the pods that may move, and who admits whom.
-
-    Nodes are known by their places in *nodes*.
-    """
+    """The reaches of the pods that may move; nodes are known by their places in *nodes*."""
 
     def __init__(self, nodes: Sequence[Node], asked: Mapping[Placing, Groups]) -> None:
         """Tell the reaches apart; *asked*: the movable pods by template without its volumes.

@@ -25,16 +25,13 @@ def page() -> str:
 
 
 def _row(one: Setting) -> str:
-    default = f"`{_plain(one.schema['default'])}`" if "default" in one.schema else ""
+    default = one.schema.get("default")
+    plain = str(default).lower() if isinstance(default, bool) else default
     cells = (
         f"`{one.path}`",
-        default,
+        "" if plain is None else f"`{plain}`",
         allowed(one.schema).replace("|", "\\|"),
         one.schema.get("description", "").replace("\n", " "),
         ", ".join(one.restart),
     )
     return f"| {' | '.join(cells)} |\n"
-
-
-def _plain(default: object) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(default)

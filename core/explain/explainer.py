@@ -91,11 +91,6 @@ class PodAnswer:
     refusals: tuple[tuple[str, int], ...]
     """(rule, how many nodes it refuses first), most first."""
 
-    @property
-    def waits(self) -> bool:
-        """Say whether it is bound to no node yet."""
-        return self.pod.node is None
-
 
 class Explainer:
     """Answers about one cluster and its plan; what they have in common is prepared once."""
@@ -168,8 +163,7 @@ class Explainer:
         return trial(self._survey)[0]
 
     def _held(self, node: Node) -> tuple[Blocker, ...]:
-        seen = remember(Memory(), self._survey, self._now)
-        now = pace(seen, self._survey, self._now)
+        now = pace(remember(Memory(), self._survey, self._now), self._survey, self._now)
         return tuple(Brakes(self._survey, now).refusals(node))
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:

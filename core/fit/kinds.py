@@ -1,4 +1,4 @@
-"""Kinds of nodes: those that no template can tell apart."""
+"""Kinds of nodes: those that no template can tell apart, by what the rules of fit read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,10 +22,7 @@ def _seen(node: Node, feature: Feature) -> object:
 
 
 class NodeKinds:
-    """Nodes that templates cannot tell apart, so that each template is asked once a kind.
-
-    What tells them apart is what the rules say that they read.
-    """
+    """Each template is asked once a kind, not once a node."""
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
         labels = {key for node in nodes for key in node.labels}

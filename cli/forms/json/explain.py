@@ -87,7 +87,7 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "kind": "PodExplanation",
         "pod": one.key,
         "node": one.node,
-        "waits": answer.waits,
+        "waits": one.node is None,
         "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
         "goesWithNode": one.stays_with_node,
         "movable": not one.stays_with_node and not answer.blockers,
