@@ -11,7 +11,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol
 
-from core.capacity.usable import Amount, capacity
+from core.capacity.usable import Amount
 from core.fit.rules import refusal
 from core.marks.keys import GUARD_ANNOTATION
 from core.model.leaving import going
@@ -238,6 +238,6 @@ def considered(node: Node, requests: Amount, threshold: Fraction) -> bool:
     """
     return all(
         used * threshold.denominator <= threshold.numerator * whole
-        for used, whole in zip(requests, capacity(node), strict=True)
+        for used, whole in zip(requests, Amount.of(node.allocatable), strict=True)
         if whole > 0
     )

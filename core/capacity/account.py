@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from core.capacity.reaches import Reaches
 from core.capacity.sums import Changes, Exceeded, Sums
-from core.capacity.usable import Amount, Measure, capacity
+from core.capacity.usable import Amount, Measure
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
@@ -74,7 +74,7 @@ class Account:
         self._open = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
-        self._capacity = [capacity(node) for node in nodes]
+        self._capacity = [Amount.of(node.allocatable) for node in nodes]
         groups = {of: _group(sums, of) for of in set(reaches.of)}
         self._groups = [
             groups[of] if number in reaches.reached else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from core.model.node import Node
+from core.model.resources import Resources
 
 CPU_MILLIS_PER_CORE: Final = 1000
 BYTES_PER_GB: Final = 10**9
@@ -20,6 +20,11 @@ class Amount(NamedTuple):
 
     cpu_millis: int
     memory_bytes: int
+
+    @staticmethod
+    def of(asked: Resources) -> "Amount":
+        """Return those two of all resources."""
+        return Amount(asked.cpu_millis, asked.memory_bytes)
 
     def plus(self, other: "Amount") -> "Amount":
         """Add, resource by resource."""
@@ -83,15 +88,10 @@ class Totals:
 
     nodes: int
     capacity: Amount
-    """Allocatable, all nodes."""
+    """Allocatable (thesis 4.2.1 says capacity), all nodes."""
     requests: Amount
     """Of the pods on the nodes; pending pods are not in it (thesis 4.2.2)."""
     usable: Amount
-
-
-def capacity(node: Node) -> Amount:
-    """Return what the node offers to pods: allocatable (thesis 4.2.1 says capacity)."""
-    return Amount(node.allocatable.cpu_millis, node.allocatable.memory_bytes)
 
 
 def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) -> Amount:

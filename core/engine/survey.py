@@ -172,7 +172,7 @@ class Survey:
     @cached_property
     def _loads(self) -> list[Load]:
         return [
-            Load(_amount(used), _amount(self.census.resident.get(node.name, Resources())))
+            Load(Amount.of(used), Amount.of(self.census.resident.get(node.name, Resources())))
             for node, used in zip(self.ground.nodes, self.ground.used, strict=True)
         ]
 
@@ -280,10 +280,6 @@ def _size(asked: Resources) -> tuple[object, ...]:
 
 def _first(members: Sequence[Pod]) -> tuple[str, str]:
     return members[0].namespace, members[0].name
-
-
-def _amount(found: Resources) -> Amount:
-    return Amount(found.cpu_millis, found.memory_bytes)
 
 
 def _closed(cluster: Cluster, odd: Iterable[Pod]) -> Iterable[str]:

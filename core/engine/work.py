@@ -150,8 +150,7 @@ class Work:
         for pod, _ in attempt.placements:
             found = packer.pods[pod]
             if found.node is not None:
-                amount = Amount(found.requests.cpu_millis, found.requests.memory_bytes)
-                self.account.leave(packer.node_ids[found.node], amount)
+                self.account.leave(packer.node_ids[found.node], Amount.of(found.requests))
         packer.commit(attempt)
         return attempt
 

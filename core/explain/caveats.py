@@ -1,11 +1,11 @@
 """What a look at a cluster cannot tell, and which nodes stand aside: said beside every plan."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.capacity.usable import NOTHING, Amount, capacity
+from core.capacity.usable import NOTHING, Amount
 from core.model.cluster import Cluster
 from core.model.leaving import going
 from core.model.node import Node
@@ -79,14 +79,11 @@ ASIDE: Final[tuple[tuple[str, Callable[[Node], bool]], ...]] = (
 
 
 def _aside(cluster: Cluster) -> Iterator[Caveat]:
-    sides: dict[str, list[Node]] = {code: [] for code, _ in ASIDE}
-    for node in cluster.nodes:
-        code = next((code for code, holds in ASIDE if holds(node)), None)
-        if code is not None:
-            sides[code].append(node)
-    for code, nodes in sides.items():
-        if nodes:
-            yield _about(code, nodes, cluster)
+    left: Sequence[Node] = cluster.nodes
+    for code, holds in ASIDE:
+        if found := [node for node in left if holds(node)]:
+            left = [node for node in left if not holds(node)]
+            yield _about(code, found, cluster)
 
 
 def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
@@ -109,6 +106,6 @@ def _about(code: str, nodes: list[Node], cluster: Cluster) -> Caveat:
     pods = dict(_on_nodes(pod for pod in cluster.pods if pod.node in names))
     whole = NOTHING
     for node in nodes:
-        whole = whole.plus(capacity(node))
+        whole = whole.plus(Amount.of(node.allocatable))
     counts = tuple((node.name, pods.get(node.name, 0)) for node in nodes)
     return Caveat(code, len(nodes), len(cluster.nodes), nodes=counts, amount=whole)

@@ -198,7 +198,7 @@ def test_a_new_nodes_agent_needs_room_too() -> None:
 
 def considered_at(threshold: str) -> set[str]:
     cluster = thesis_cluster()
-    used = {name: Amount(one.cpu_millis, one.memory_bytes) for name, one in cluster.used().items()}
+    used = {name: Amount.of(asked) for name, asked in cluster.used().items()}
     return {
         one.name for one in cluster.nodes if considered(one, used[one.name], Fraction(threshold))
     }
