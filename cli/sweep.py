@@ -1,33 +1,23 @@
 """Takes what is ours off the Nodes and Pods of a live cluster."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from cli.look import live
 from core.config.settings import Config
+from core.edge.decode.kinds import KINDS
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
+from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
 from core.errors import InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before
-from core.model.cluster import Cluster
-from core.model.pod import Pod
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
-from core.writes.write import Write
 from webhook.names import LEASE, NAMESPACE
 
-Tell = Callable[[str, str], None]
-"""Takes a node or pod and what is taken off it."""
-
-
-@dataclass(slots=True)
-class Done:
-    """How many objects had something of ours."""
-
-    nodes: int = 0
-    pods: int = 0
+Tell = Callable[[str, str, str], None]
+"""Takes "node" or "pod", the key of one, and what is taken off it."""
 
 
 async def release(
@@ -37,15 +27,15 @@ async def release(
     tell: Tell,
     *,
     dry_run: bool,
-) -> Done:
+) -> None:
     """Release the named nodes and the pods on them; None: all of the cluster.
 
     Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
     that fails: what was written until then stays written, and can be gone on with.
     """
-    done, key = Done(), config.taint_key
+    key = config.taint_key
     async with await connecting as client:
-        cluster = await live.listed(client)
+        cluster = await live.listed(client, {kind: Listed() for kind in KINDS})
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
         before = await _keys_before(client, key)
@@ -54,14 +44,12 @@ async def release(
             if found is not None and (names is None or node.name in names):
                 if not dry_run:
                     await _clean_node(client, node.name, key, before)
-                tell(f"node {node.name}", found.note)
-                done.nodes += 1
-        for write in _costs(cluster, key, names):
-            if not dry_run:
-                await write_as_decided(pods(client), write.key, write.if_as_seen)
-            tell(f"pod {write.key}", "deletion cost")
-            done.pods += 1
-    return done
+                tell("node", node.name, found.note)
+        for write in decide_costs(cluster, key, enabled=False):
+            if names is None or write.before.node in names:
+                if not dry_run:
+                    await write_as_decided(pods(client), write.key, write.if_as_seen)
+                tell("pod", write.key, "deletion cost")
 
 
 async def _keys_before(client: Client, key: str) -> frozenset[str]:
@@ -71,12 +59,6 @@ async def _keys_before(client: Client, key: str) -> frozenset[str]:
     except UnavailableError:
         lease = None  # not every person may read it
     return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
-
-
-def _costs(cluster: Cluster, key: str, names: frozenset[str] | None) -> Iterable[Write[Pod]]:
-    for write in decide_costs(cluster, key, enabled=False):
-        if names is None or write.before.node in names:
-            yield write
 
 
 async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:

@@ -1,5 +1,6 @@
 """`ebb release`: takes everything of Ebb's off nodes and pods; the only command that writes."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -43,10 +44,13 @@ def command(  # noqa: PLR0913 one for each option
 
     would = "would be released" if dry_run else "released"
 
-    def tell(name: str, what: str) -> None:
-        print(f"{name}  {would}: {what}", flush=True)
+    told: Counter[str] = Counter()
+
+    def tell(kind: str, name: str, what: str) -> None:
+        print(f"{kind} {name}  {would}: {what}", flush=True)
+        told[kind] += 1
 
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
-    done = asyncio.run(sweep.release(connecting, names, judged_by, tell, dry_run=dry_run))
-    print(f"{done.nodes} nodes and {done.pods} pods {would}")
+    asyncio.run(sweep.release(connecting, names, judged_by, tell, dry_run=dry_run))
+    print(f"{told['node']} nodes and {told['pod']} pods {would}")

@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
@@ -28,55 +28,40 @@ Lists = dict[Kind[Any, Any], Listed]
 """By kind: what has been read."""
 
 
-def read(
-    kubeconfig: str | None,
-    context: str | None,
-    lease: tuple[str, str] | None,
-    progress: TextIO,
+async def read(
+    kubeconfig: str | None, context: str | None, lease: tuple[str, str] | None, progress: TextIO
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
-    return asyncio.run(_read(Client.connect(kubeconfig, context), lease, progress))
-
-
-async def _read(
-    connecting: Awaitable[Client], lease: tuple[str, str] | None, progress: TextIO
-) -> tuple[Cluster, Leader | None]:
-    lists = _lists()
-    refused: list[str] = []
-    async with await connecting as client, told(lists, progress):
-        cluster = await listed(client, lists, refused)
+    lists: Lists = {kind: Listed() for kind in KINDS}
+    async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
+        cluster = await listed(client, lists)
         leader = await _leader(client, *lease) if lease else None
-    tell_refused(refused, progress)
+    tell_refused(list(_refused(lists)), progress)
     return cluster, leader
 
 
-def _lists() -> Lists:
-    return {kind: Listed() for kind in KINDS}
-
-
-async def listed(
-    client: Client, lists: Lists | None = None, refused: list[str] | None = None
-) -> Cluster:
+async def listed(client: Client, lists: Lists) -> Cluster:
     """List the cluster; *lists* fill up on the way. Raises: as `read`.
 
-    For an object that cannot be read stands what is known of it; *refused* is told why.
+    For an object that cannot be read stands what is known of it.
     """
     inventory = Inventory()
-    refused = [] if refused is None else refused
-    for kind, found in (_lists() if lists is None else lists).items():
+    for kind, found in lists.items():
         await _list(client, kind, found)
         inventory.replaced(kind, found.objects, found.refused)
-        refused += [reason for _, reason in found.refused]
-        refused += [
-            f"{kind.resource} {one.name}: {one.unreadable}"
-            for one in found.objects
-            if isinstance(one, Node | Pod) and one.unreadable
-        ]
     return inventory.snapshot()()
+
+
+def _refused(lists: Lists) -> Iterator[str]:
+    for kind, found in lists.items():
+        yield from (reason for _, reason in found.refused)
+        for one in found.objects:
+            if isinstance(one, Node | Pod) and one.unreadable:
+                yield f"{kind.resource} {one.name}: {one.unreadable}"
 
 
 async def _list(client: Client, kind: Kind[Any, Any], into: Listed) -> None:

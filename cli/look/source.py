@@ -68,9 +68,12 @@ def read(
     if from_file:
         return _dumped(from_file, judged_by, config)
     path = kubeconfig_of(kubeconfig, environment)
-    from cli.look import live  # noqa: PLC0415 the client's packages take longer than a whole plan
+    # The client's packages take longer than a whole plan.
+    import asyncio  # noqa: PLC0415
 
-    cluster, leader = live.read(path, context, lease, sys.stderr)
+    from cli.look import live  # noqa: PLC0415
+
+    cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr))
     return Found(
         cluster=cluster,
         config=judged_by,
@@ -82,7 +85,7 @@ def read(
 
 
 def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Found:
-    dumps = [(_shown(path), files.read_dump(path)) for path in paths]
+    dumps = [("standard input" if path == "-" else path, files.read_dump(path)) for path in paths]
     refused: list[str] = []
     cluster, kinds = from_dumps(dumps, refused)
     tell_refused(refused, sys.stderr)
@@ -107,7 +110,3 @@ def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
         f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod; "
         f"or give --from-file a dump, as `{COMMAND}` writes it",
     )
-
-
-def _shown(path: str) -> str:
-    return "standard input" if path == "-" else path
