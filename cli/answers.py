@@ -12,7 +12,6 @@ from core.config.settings import Config
 from core.engine.plan import Plan
 from core.explain.caveats import Caveat
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.reason import Reason
 
 
 class Money(NamedTuple):
@@ -61,9 +60,7 @@ class PodExplained:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """The answer of `ebb reasons`."""
-
-    all: Sequence[Reason]
+    """The answer of `ebb reasons`: all codes that there are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,15 @@ class _Console(Console):
 
 def console() -> Console:
     """Return a console on standard output."""
-    if sys.stdout.isatty():
-        return _Console(highlight=False, emoji=False, markup=False)
+    plain = not sys.stdout.isatty()
     return _Console(
-        force_terminal=False,
-        width=PIPE_WIDTH,
+        force_terminal=False if plain else None,
+        width=PIPE_WIDTH if plain else None,
+        no_color=plain or None,
+        soft_wrap=plain,
         highlight=False,
         emoji=False,
         markup=False,
-        no_color=True,
-        soft_wrap=True,
     )
 
 
@@ -121,12 +120,13 @@ class Table:
         return cell + room if number in self._left else room + cell
 
 
-def say(out: Console, what: str | Table = "") -> None:
-    """Print a text, wrapped between words alone, or a table."""
-    if isinstance(what, str):
-        what = printable(what)
-        what = "\n".join(_wrapped(what, out.width)) if out.is_terminal else what
-    out.print(what, crop=False, overflow="ignore")
+def say(out: Console, *all_of: str | Table) -> None:
+    """Print texts, wrapped between words alone, and tables; an empty text is an empty line."""
+    for one in all_of:
+        what = printable(one) if isinstance(one, str) else one
+        if isinstance(what, str) and out.is_terminal:
+            what = "\n".join(_wrapped(what, out.width))
+        out.print(what, crop=False, overflow="ignore")
 
 
 def _width(sizes: Sequence[int]) -> int:

@@ -4,11 +4,10 @@ import click
 
 from cli import output
 from cli.answers import Reasons
-from core.explain.reasons import REASONS
 
 
 @click.command("reasons")
 @output.option(Reasons)
 def command(form: str) -> None:
     """Tell all codes by which nodes stay, and what helps."""
-    output.put(Reasons(tuple(REASONS.values())), form)
+    output.put(Reasons(), form)

@@ -26,6 +26,6 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
         case Status():
             return status.document(answer)
         case Reasons():
-            return explain.codes(answer)
+            return explain.codes()
         case Settings():
             return schema()

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from cli.answers import Reasons
 from cli.forms.json.plan import DIGITS
 from cli.look.standing import Standing
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import advice, in_general
+from core.explain.reasons import REASONS, advice, in_general
 from core.reason import Blocker
 
 
@@ -105,9 +104,9 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
     }
 
 
-def codes(answer: Reasons) -> list[dict[str, str]]:
+def codes() -> list[dict[str, str]]:
     """Return all codes in the form that orjson writes."""
-    told = ((reason.code, in_general(reason)) for reason in answer.all)
+    told = ((code, in_general(reason)) for code, reason in REASONS.items())
     return [
         {"code": code, "meaning": one.meaning, "fix": one.fix, "endsWhen": one.lifted}
         for code, one in told

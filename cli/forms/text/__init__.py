@@ -3,9 +3,10 @@
 from rich.console import Console
 
 from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
-from cli.forms.text import explain, plan, settings, status
+from cli.forms.text import explain, plan, status
 from cli.look.overview import Status
-from cli.terminal import written
+from cli.terminal import Table, say, written
+from core.config.schema import allowed, settings
 
 
 def text(answer: Answer) -> str:
@@ -24,6 +25,15 @@ def _write(answer: Answer, out: Console) -> None:
         case Status():
             status.write(answer, out)
         case Reasons():
-            explain.write_codes(answer, out)
+            explain.write_codes(out)
         case Settings():
-            settings.write(out)
+            _write_settings(out)
+
+
+def _write_settings(out: Console) -> None:
+    """Write every setting with its default, what is allowed, and who reads it only once."""
+    rows = (
+        (one.path, str(one.schema.get("default", "")), allowed(one.schema), ", ".join(one.restart))
+        for one in settings()
+    )
+    say(out, Table("setting", "default", "allowed", "restart", rows=rows, left=(0, 1, 2, 3)))

@@ -6,14 +6,14 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.answers import NodeExplained, PodExplained, Reasons
+from cli.answers import NodeExplained, PodExplained
+from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
 from cli.look.standing import Standing, moment
 from cli.terminal import Table, say
-from core.capacity.sums import percent
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import advice, in_general
+from core.explain.reasons import REASONS, advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
@@ -38,10 +38,8 @@ def write_node(explained: NodeExplained, out: Console) -> None:
     ):
         _write_reasons(title, blockers, answer.node.name, out)
     if answer.placements or answer.homeless:
-        say(out)
-        say(out, _moves(answer))
-    say(out)
-    say(out, NO_DELAY)
+        say(out, "", _moves(answer))
+    say(out, "", NO_DELAY)
 
 
 def write_pod(explained: PodExplained, out: Console) -> None:
@@ -52,22 +50,27 @@ def write_pod(explained: PodExplained, out: Console) -> None:
     _write_reasons("not movable for", answer.blockers, answer.pod.node or "", out)
     _write_reasons("its nature", answer.nature, answer.pod.node or "", out)
     if answer.refusals:
-        say(out)
+        say(out, "")
         rows = [(rule, f"{count:,}") for rule, count in answer.refusals]
         say(out, Table("refused by", "nodes", rows=rows))
 
 
-def write_codes(answer: Reasons, out: Console) -> None:
+def write_codes(out: Console) -> None:
     """Write every code with what it means and what helps."""
-    told = ((reason.code, in_general(reason)) for reason in answer.all)
+    told = ((code, in_general(reason)) for code, reason in REASONS.items())
     rows = ((code, one.meaning, one.fix) for code, one in told)
     say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
 
 
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
+    """Write every blocker, and once for each code what it means and what helps."""
     if blockers:
-        say(out)
-        say(out, reasons(title, blockers, node))
+        # Stable: codes stay in the order in which the engine gave them first.
+        order = list(dict.fromkeys(blocker.code for blocker in blockers))
+        ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
+        groups = groupby(ranked, key=lambda blocker: blocker.code)
+        rows = [row for code, group in groups for row in _reason(code, list(group), node)]
+        say(out, "", Table(title, "", "", rows=rows, left=(0, 1, 2)))
 
 
 def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
@@ -75,7 +78,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     with_it = sum(one.stays_with_node for one in answer.pods)
     rank = (
         f"price {float(answer.price):g}, {answer.to_move} pods to move, "
-        f"{percent(answer.share.numerator, answer.share.denominator)} requested"
+        f"{in_percent(answer.share)} requested"
     )
     return [
         ("node", answer.node.name),
@@ -92,10 +95,9 @@ def _reaches(answer: NodeAnswer) -> str:
     """Name the reaches that the node is in: whose thresholds hold for it."""
     if not answer.reached:
         return "none: no pod that may move could run here, so it is in no sum"
-    shown = [f"{one.name} ({len(one.nodes):,} nodes)" for one in answer.reaches[:REACHES_SHOWN]]
-    more = len(answer.reaches) - len(shown)
+    reaches = [f"{one.name} ({len(one.nodes):,} nodes)" for one in answer.reaches]
     alone = "none but its own: pods are bound to this node alone"
-    return ", ".join(shown) + (f", and {more:,} more" if more > 0 else "") or alone
+    return _first(reaches, REACHES_SHOWN) or alone
 
 
 def _reach(answer: PodAnswer) -> str:
@@ -135,16 +137,6 @@ def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
     taint = "right" if standing.taints_right else "not that of its mark: the engine repairs it"
     left = "nothing: it is empty" if standing.empty else f"{standing.pods_left} pods"
     return [*facts, ("taint", taint), guard, ("still to leave", left)]
-
-
-def reasons(title: str, blockers: Sequence[Blocker], node: str) -> Table:
-    """Write every blocker, and once for each code what it means and what helps."""
-    # Stable: codes stay in the order in which the engine gave them first.
-    order = list(dict.fromkeys(blocker.code for blocker in blockers))
-    ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
-    groups = groupby(ranked, key=lambda blocker: blocker.code)
-    rows = [row for code, group in groups for row in _reason(code, list(group), node)]
-    return Table(title, "", "", rows=rows, left=(0, 1, 2))
 
 
 def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple[str, str, str]]:
@@ -201,14 +193,13 @@ def _future(answer: PodAnswer) -> list[tuple[str, str]]:
         facts.append(("no place because", answer.why_not))
     if answer.takers or answer.marked_takers or answer.refusals:
         facts += [
-            ("could run on", _names(answer.takers)),
-            ("marked, but could", _names(answer.marked_takers)),
+            ("could run on", _first(answer.takers, NODES_SHOWN) or "no node"),
+            ("marked, but could", _first(answer.marked_takers, NODES_SHOWN) or "no node"),
         ]
     return facts
 
 
-def _names(names: Sequence[str]) -> str:
-    if not names:
-        return "no node"
-    more = len(names) - NODES_SHOWN
-    return ", ".join(names[:NODES_SHOWN]) + (f", and {more:,} more" if more > 0 else "")
+def _first(names: Sequence[str], most: int) -> str:
+    """Write the first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")

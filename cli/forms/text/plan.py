@@ -11,8 +11,6 @@ from cli.answers import Money, Planned
 from cli.caveats import message
 from cli.forms.text import reaches
 from cli.terminal import Table, say
-from core.capacity.sums import percent
-from core.capacity.usable import Usability
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
@@ -25,11 +23,11 @@ def write(answer: Planned, out: Console) -> None:
     plan, limits = answer.plan, answer.config.thresholds
     write_minded(answer.minded, out)
     say(out, summary(plan))
-    say(out)
+    say(out, "")
     if plan.reaches:
         reaches.write(plan.reaches, out)
-        say(out)
-    at_most = f"cpu {_share(limits.cpu)}, memory {_share(limits.memory)}"
+        say(out, "")
+    at_most = f"cpu {reaches.in_percent(limits.cpu)}, memory {reaches.in_percent(limits.memory)}"
     say(out, f"At most {at_most} of usable capacity may be requested. {_usability(plan)}")
     if plan.pending:
         pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
@@ -38,11 +36,9 @@ def write(answer: Planned, out: Console) -> None:
         say(out, f"Marked, but can not go any more: {', '.join(plan.marked_infeasible)}")
     if answer.money:
         say(out, _prices(answer.money))
-    say(out)
-    say(out, _removals(plan.removals, out.width) if plan.removals else "No node can go.")
+    say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
     if plan.kept:
-        say(out)
-        say(out, _kept(plan.kept))
+        say(out, "", _kept(plan.kept))
 
 
 def write_minded(minded: Sequence[Caveat], out: Console) -> None:
@@ -50,7 +46,7 @@ def write_minded(minded: Sequence[Caveat], out: Console) -> None:
     for one in minded:
         say(out, f"Mind: {message(one)}")
     if minded:
-        say(out)
+        say(out, "")
 
 
 def _prices(money: Money) -> str:
@@ -127,7 +123,7 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
 
 
 def _usability(plan: Plan) -> str:
-    usability: Usability | None = plan.usability
+    usability = plan.usability
     if usability is None:
         return "Everything allocatable counts as usable."
     how = "derived from the pods" if plan.usability_derived else "as configured"
@@ -137,7 +133,3 @@ def _usability(plan: Plan) -> str:
         f"{float(usability.max_cpu_per_gb):.3g} cores per GB and "
         f"{float(usability.max_gb_per_cpu):.3g} GB per core ({how})."
     )
-
-
-def _share(share: Fraction) -> str:
-    return percent(share.numerator, share.denominator)

@@ -1,6 +1,7 @@
 """The reaches that matter, for people: how full each is, before the plan and after it."""
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from rich.console import Console
 
@@ -31,8 +32,13 @@ def _row(one: ReachSums) -> tuple[str, ...]:
 
 def limits(share: Share) -> str:
     """Write one limit where both are the same."""
-    cpu, memory = (percent(part.numerator, part.denominator) for part in share)
+    cpu, memory = map(in_percent, share)
     return cpu if cpu == memory else f"{cpu}, {memory}"
+
+
+def in_percent(share: Fraction) -> str:
+    """Write a share."""
+    return percent(share.numerator, share.denominator)
 
 
 def _change(before: str, after: str) -> str:

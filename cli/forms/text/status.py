@@ -20,23 +20,20 @@ ALWAYS: Final = ("nodes", "removable now", "marked", "being deleted")
 def write(status: Status, out: Console) -> None:
     """Write the status."""
     say(out, _head(status))
-    say(out)
+    say(out, "")
     write_minded(status.minded, out)
     say(out, _counts(status))
-    say(out)
-    say(out, summary(status.plan))
+    say(out, "", summary(status.plan))
     if status.plan.reaches:
-        say(out)
+        say(out, "")
         reaches.write(status.plan.reaches, out)
     if status.marked:
-        say(out)
-        say(out, _marks(status))
+        say(out, "", _marks(status))
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
             say(out, f"and {more:,} more; -o json has them all")
     if status.reasons:
-        say(out)
-        say(out, _reasons(status))
+        say(out, "", _reasons(status))
 
 
 def _head(status: Status) -> Table:
@@ -67,13 +64,9 @@ def _leader(leader: Leader, now_seconds: int) -> str:
 
 def _ages(status: Status) -> str:
     ages = [status.now_seconds - one.since for one in status.marked if one.since is not None]
+    known = [f"oldest {span(max(ages))}, youngest {span(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
-    not_known = f"{unknown} of unknown age" if unknown else ""
-    if not ages:
-        return not_known
-    oldest, youngest = max(ages), min(ages)
-    found = f"oldest {span(oldest)}, youngest {span(youngest)}"
-    return f"{found}, {not_known}" if unknown else found
+    return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
 
 
 def _counts(status: Status) -> Table:
