@@ -3,22 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from core.fit.rules import LABEL_RULES, RULES, VOLUME_RULES, Feature, Rules, refusal
+from core.fit.rules import LABEL, LABEL_RULES, RULES, VOLUME_RULES, Feature, Rules, refusal
 from core.model.constraints import Placing, Requirement, SelectorTerm, VolumeReach
 from core.model.node import Node
 
 
 def _seen(node: Node, feature: Feature) -> object:
     """Return what a rule sees of the node."""
-    match feature:
-        case ("label", key):
-            return node.labels.get(key)
-        case ("name", _):
-            return node.name
-        case ("taints", _):
-            return node.taints
-        case _:
-            return node.unschedulable
+    what, key = feature
+    return node.labels.get(key) if what == LABEL else getattr(node, what)
 
 
 class NodeKinds:
@@ -34,7 +27,7 @@ class NodeKinds:
                 if rule not in VOLUME_RULES  # asked volume by volume: see `allowing`
                 for feature in rule.reads(placing)
                 # What no node has a label of tells none apart, and anybody may ask for any.
-                if feature[0] != "label" or feature[1] in labels
+                if feature[0] != LABEL or feature[1] in labels
             }
         )
         kinds: dict[tuple[object, ...], int] = {}

@@ -134,7 +134,7 @@ ZONE_LABELS: Final[Mapping[str, str]] = {
 """Labels of volumes that bind them to a zone; on a node the newer one stands in for the older."""
 
 Feature = tuple[str, str]
-"""Something of a node that a rule looks at: a label by its key, or one of the fields below."""
+"""Something of a node that a rule looks at: a label by its key, or a field by its name."""
 LABEL: Final = "label"
 NAME: Final[Feature] = ("name", "")
 TAINTS: Final[Feature] = ("taints", "")
