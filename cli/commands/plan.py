@@ -69,11 +69,9 @@ def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> C
     """Take the limits of the command line; those for leaving follow, as where none are given."""
     own = config.thresholds
     thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
-    return (
-        config
-        if thresholds == own
-        else replace(config, thresholds=thresholds, leave_thresholds=None)
-    )
+    if thresholds == own:
+        return config
+    return replace(config, thresholds=thresholds, leave_thresholds=None)
 
 
 def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:

@@ -7,6 +7,7 @@ ended.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,13 +55,9 @@ class Trust:
         """
         ca = _pair(data, "ca", now)
         found = cls(ca)
-        try:
-            coming = _pair(data, "next", now)
-        except InvalidInputError:
-            pass
-        else:
-            since = _number(data.get("next.since"), now, default=now)
-            found = replace(found, next=coming, next_since=since)
+        since = _number(data.get("next.since"), now, default=now)
+        with suppress(InvalidInputError):
+            found = replace(found, next=_pair(data, "next", now), next_since=since)
         old = tls.split(data.get("old.crt", b""))[:1]
         if old and serving.lasts(old[0], now):
             latest = now + OLD_SECONDS

@@ -182,12 +182,8 @@ class Certificates:
     def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
         """Return our CAs, and after them whatever else is trusted and has not ended."""
         now, ours = self._clock.unix_seconds(), trust.bundle()
-        others = []
-        for certificate in (one for bundle in bundles for one in tls.split(bundle)):
-            if not wire.lasts(certificate, now) or tls.is_ours(certificate):
-                continue
-            if certificate not in others:
-                others.append(certificate)
+        found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
+        others = (one for one in found if wire.lasts(one, now) and not tls.is_ours(one))
         return b"".join((*ours, *others)[:BUNDLE_MAX])
 
     def _sign(self, trust: Trust) -> None:
