@@ -75,7 +75,7 @@ class Brakes:
             for count in self._counts(node):
                 count.nodes += 1
                 count.marked += marked
-        self.zones = Zones(survey, standing) if budgets.balance_zones else None
+        self._zones = Zones(survey, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
         window = self.pace.in_window.get(pool, 0)
@@ -106,9 +106,14 @@ class Brakes:
                         found.append(Blocker(reason, why))
         return found
 
-    def in_no_pool(self, node: Node) -> bool:
-        """Say whether pools are configured and none selects the node."""
-        return bool(self._budgets.pools) and len(self._scopes[node.name]) == 1
+    def no_pool(self, node: Node) -> str | None:
+        """Say that pools are configured and none selects the node, or None."""
+        left_out = self._budgets.pools and len(self._scopes[node.name]) == 1
+        return "it is in none of the configured pools" if left_out else None
+
+    def zone_balance(self, node: Node) -> str | None:
+        """Say why the node's zone must not lose it, or None."""
+        return self._zones.refusal(node) if self._zones else None
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
@@ -117,8 +122,8 @@ class Brakes:
             count.gone += 1
             count.marked += new
             count.in_window += new
-        if self.zones:
-            self.zones.take(node)
+        if self._zones:
+            self._zones.take(node)
 
 
 NO_POOL: Final = Reason(
@@ -127,17 +132,50 @@ NO_POOL: Final = Reason(
     "add a pool whose nodeSelector matches the node's labels to `pools`",
     "a configured pool selects the node",
 )
-
-
-def _no_pool(brakes: Brakes, node: Node) -> str | None:
-    return "it is in none of the configured pools" if brakes.in_no_pool(node) else None
-
-
 MIN_NODES: Final = Reason(
     "min-nodes",
     "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
     "set `minNodes` lower in the configuration, if the minimum is not meant",
     "the cluster or pool has more nodes than `minNodes`, not counting those that go",
+)
+ZONE_BALANCE: Final = Reason(
+    "zone-balance",
+    "The node's zone would fall behind another zone by more than one node.",
+    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
+    "no zone has more nodes than the node's own, not counting those that go",
+)
+COOLDOWN: Final = Reason(
+    "cooldown",
+    "A node was added a short time ago: while the cluster grows, nothing is marked.",
+    "wait; or set `cooldown.afterNodeAdd` shorter",
+    "no node has been added for `cooldown.afterNodeAdd`",
+)
+PODS_PENDING: Final = Reason(
+    "pods-pending",
+    "A pod turned unschedulable a short time ago that some node would admit: while room is "
+    "short, nothing is marked.",
+    "wait; or set `cooldown.afterPending` shorter",
+    "no pod has turned unschedulable for `cooldown.afterPending`",
+)
+BACKOFF: Final = Reason(
+    "backoff",
+    "The node was marked before and did not empty before its deadline, so it is left alone "
+    "for a time that doubles with each such failure.",
+    "see what kept pods on it: ebb explain node {node}; to try again at once: "
+    "kubectl annotate node {node} kube-ebb.io/backoff-",
+    "the time in its annotation kube-ebb.io/backoff has passed",
+)
+BUDGET_MARKED: Final = Reason(
+    "budget-marked",
+    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
+    "wait for marked nodes to empty and go; or raise `maxMarked`",
+    "fewer nodes are marked than `maxMarked`",
+)
+BUDGET_WINDOW: Final = Reason(
+    "budget-window",
+    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
+    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
+    "fewer marks than `maxInWindow` are younger than `budgets.window`",
 )
 
 
@@ -148,38 +186,9 @@ def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     return f"{scope.name} would have {left} nodes, fewer than minNodes: {least}"
 
 
-ZONE_BALANCE: Final = Reason(
-    "zone-balance",
-    "The node's zone would fall behind another zone by more than one node.",
-    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
-    "no zone has more nodes than the node's own, not counting those that go",
-)
-
-
-def _zone_balance(brakes: Brakes, node: Node) -> str | None:
-    return brakes.zones.refusal(node) if brakes.zones else None
-
-
-COOLDOWN: Final = Reason(
-    "cooldown",
-    "A node was added a short time ago: while the cluster grows, nothing is marked.",
-    "wait; or set `cooldown.afterNodeAdd` shorter",
-    "no node has been added for `cooldown.afterNodeAdd`",
-)
-
-
 def _cooldown(brakes: Brakes, _: Node) -> str | None:
     left = brakes.pace.cooling_seconds
     return f"a node was added: nothing is marked for {left} s more" if left else None
-
-
-PODS_PENDING: Final = Reason(
-    "pods-pending",
-    "A pod turned unschedulable a short time ago that some node would admit: while room is "
-    "short, nothing is marked.",
-    "wait; or set `cooldown.afterPending` shorter",
-    "no pod has turned unschedulable for `cooldown.afterPending`",
-)
 
 
 def _pods_pending(brakes: Brakes, _: Node) -> str | None:
@@ -187,29 +196,10 @@ def _pods_pending(brakes: Brakes, _: Node) -> str | None:
     return f"a pod turned unschedulable: nothing is marked for {left} s more" if left else None
 
 
-BACKOFF: Final = Reason(
-    "backoff",
-    "The node was marked before and did not empty before its deadline, so it is left alone "
-    "for a time that doubles with each such failure.",
-    "see what kept pods on it: ebb explain node {node}; to try again at once: "
-    "kubectl annotate node {node} kube-ebb.io/backoff-",
-    "the time in its annotation kube-ebb.io/backoff has passed",
-)
-
-
 def _backoff(brakes: Brakes, node: Node) -> str | None:
     until = brakes.pace.backing_off.get(node.name)
-    if not until:
-        return None
-    return f"it did not empty in time: it is left alone until {until} (unix seconds)"
-
-
-BUDGET_MARKED: Final = Reason(
-    "budget-marked",
-    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
-    "wait for marked nodes to empty and go; or raise `maxMarked`",
-    "fewer nodes are marked than `maxMarked`",
-)
+    told = f"it did not empty in time: it is left alone until {until} (unix seconds)"
+    return told if until else None
 
 
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
@@ -217,14 +207,6 @@ def _budget_marked(scope: _Scope, count: _Count) -> str | None:
     if limit is None or count.marked < limit.of(count.nodes):
         return None
     return f"{scope.name} has {count.marked} marked nodes, maxMarked is {limit}"
-
-
-BUDGET_WINDOW: Final = Reason(
-    "budget-window",
-    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
-    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
-    "fewer marks than `maxInWindow` are younger than `budgets.window`",
-)
 
 
 def _budget_window(scope: _Scope, count: _Count) -> str | None:
@@ -242,9 +224,9 @@ class _Rules(NamedTuple):
     """Asked of the cluster, then of the node's pool."""
 
 
-LASTING: Final = _Rules(((NO_POOL, _no_pool),), ((MIN_NODES, _min_nodes),))
+LASTING: Final = _Rules(((NO_POOL, Brakes.no_pool),), ((MIN_NODES, _min_nodes),))
 """At all times, and for marked nodes too."""
-ENTERING: Final = _Rules(((ZONE_BALANCE, _zone_balance),))
+ENTERING: Final = _Rules(((ZONE_BALANCE, Brakes.zone_balance),))
 """At all times, for nodes without a mark."""
 PACING: Final = _Rules(((COOLDOWN, _cooldown), (PODS_PENDING, _pods_pending), (BACKOFF, _backoff)))
 """In the running engine, for nodes without a mark."""

@@ -13,7 +13,7 @@ from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, deri
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.census import Alike, Census
-from core.guards.lingering import sticky_pods
+from core.guards.disruption import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
 from core.marks.standing import standing_marks
@@ -124,7 +124,7 @@ class Survey:
 
     @cached_property
     def sticky(self) -> Mapping[str, int]:
-        """Count by node the pods that rarely leave by themselves (guards.lingering); 0: no key."""
+        """Count by node the pods that rarely leave by themselves; 0: no key."""
         return sticky_pods(self.cluster.pods, self.now_seconds)
 
     def reaches_node(self, node: str) -> bool:

@@ -17,8 +17,7 @@ from core.engine.step import against_hard, trial
 from core.engine.survey import Survey
 from core.engine.work import Work
 from core.fit.rules import refusal
-from core.guards.disruption import findings
-from core.guards.lingering import stickiness
+from core.guards.disruption import findings, stickiness
 from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
 from core.guards.pods import pod_blockers
 from core.marks.mark import Mark, mark_of

@@ -1,16 +1,19 @@
 """May a pod be disturbed, and will it leave by itself: an ordered tuple of named rules.
 
-What follows from it for a node stands in core.guards.lingering. Pods that have ended are in no
-Cluster, and what a pod's volumes ask stands in core.model.volumes.
+Pods that may not be disturbed block nothing, as nothing is evicted, and nobody touches them; but
+their node empties late, so others go first. Pods that have ended are in no Cluster, and what a
+pod's volumes ask stands in core.model.volumes.
 Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
 descheduler's DefaultEvictor.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from core.model.constraints import UNTIED
 from core.model.pod import Pod
 from core.reason import Blocker, Reason
 
@@ -24,14 +27,13 @@ SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on are the classes system-cluster-critical and system-node-critical."""
 STATEFUL_SET: Final = "StatefulSet"
-KNOWN_OWNERS: Final = frozenset({"ReplicaSet", "ReplicationController", "Job", STATEFUL_SET})
+PLAIN_OWNER: Final = "ReplicaSet"
+"""The commonest by far."""
+KNOWN_OWNERS: Final = frozenset({PLAIN_OWNER, "ReplicationController", "Job", STATEFUL_SET})
 """Controllers that are known to replace a pod elsewhere."""
 DURATION_CHARS_MAX: Final = 64
 DURATION_NANOS_MAX: Final = 2**63 - 1
 """Of Go's durations; what is longer is none."""
-
-
-_LEAVE_IT: Final = "nothing to do: Ebb evicts nothing, and the pod is waited for"
 
 
 class Verdict(StrEnum):
@@ -54,97 +56,112 @@ class Rule(NamedTuple):
     verdict: Verdict
 
 
-def _note(pod: Pod, key: str) -> str | None:
-    return (
-        next((value for name, value in pod.ties.notes if name == key), None)
-        if pod.ties.notes
-        else None
-    )
-
-
+_LEAVE_IT: Final = "nothing to do: Ebb evicts nothing, and the pod is waited for"
 MIRROR: Final = Reason(
     "pod-mirror",
     "The pod is a static pod's image: it lives and goes with its node.",
     "nothing to do",
     "the static pod's file is gone from the node",
 )
-
-
-def _mirror(pod: Pod, _: int | None) -> str | None:
-    return "a static pod" if pod.mirror else None
-
-
 DAEMON: Final = Reason(
     "pod-daemon",
     "The pod is a DaemonSet's: it lives and goes with its node.",
     "nothing to do",
     "the DaemonSet does not want it on the node any more",
 )
-
-
-def _daemon(pod: Pod, _: int | None) -> str | None:
-    return "a DaemonSet's pod" if pod.daemon else None
-
-
 LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
     "The pod should have ended long ago, so it counts for nothing.",
     "see what holds it: kubectl -n {namespace} get pod {name} -o yaml (finalizers)",
     "the pod is gone",
 )
-
-
-def _long_terminating(pod: Pod, now: int | None) -> str | None:
-    due = pod.ties.overdue_seconds
-    if due is None or now is None or now <= due:
-        return None
-    return "should have been gone long ago"
-
-
 EXPENDABLE: Final = Reason(
     "pod-expendable",
     "The pod's priority is so low that autoscalers take its node without asking.",
     "nothing to do; or give it a higher priority class",
     "its priority is not below the autoscaler's cutoff",
 )
-
-
-def _expendable(pod: Pod, _: int | None) -> str | None:
-    return f"priority {pod.priority} is expendable" if pod.expendable else None
-
-
 TERMINATING: Final = Reason(
     "pod-terminating",
     "The pod is being deleted already and leaves by itself.",
     "nothing to do: it is waited for",
     "the pod is gone",
 )
-
-
-def _terminating(pod: Pod, _: int | None) -> str | None:
-    return "is being deleted" if pod.terminating else None
-
-
 ON_COMPLETION: Final = Reason(
     "pod-on-completion",
     "The pod's owner asks that its own end be waited for.",
     "nothing to do: it is waited for",
     "the pod has finished, or its annotation is gone",
 )
-
-
-def _on_completion(pod: Pod, _: int | None) -> str | None:
-    if _note(pod, SAFE_TO_EVICT) != "on-completion":
-        return None
-    return f"annotation {SAFE_TO_EVICT}: its end is waited for"
-
-
 NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
     "Karpenter's annotation forbids to disturb the pod, for good or for a time.",
     f"{_LEAVE_IT}; or take the annotation karpenter.sh/do-not-disrupt from its template",
     "the annotation is gone, or its time is over",
 )
+PREFERS_NO_EVICTION: Final = Reason(
+    "pod-prefer-no-eviction",
+    "The descheduler's annotation asks not to evict the pod; it leaves as any other.",
+    _LEAVE_IT,
+    "the annotation is gone",
+)
+SAFE: Final = Reason(
+    "pod-safe-to-evict",
+    "The pod's owner says that it may be evicted, whatever else speaks against it.",
+    "nothing to do",
+    "the annotation is gone",
+)
+BARE: Final = Reason(
+    "pod-bare",
+    "No controller owns the pod: nothing would bring it back, and nothing replaces it.",
+    f"{_LEAVE_IT}; or delete it if it is not needed: kubectl -n {{namespace}} delete pod {{name}}",
+    "the pod has finished, or is gone",
+)
+CUSTOM_CONTROLLER: Final = Reason(
+    "pod-custom-controller",
+    "The pod belongs to a controller of which Ebb does not know whether it replaces pods.",
+    _LEAVE_IT,
+    "the pod has finished, or its controller has replaced it",
+)
+OF_STATEFUL_SET: Final = Reason(
+    "pod-stateful-set",
+    "A StatefulSet keeps its pods: they leave at updates and scale-downs only.",
+    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset {owner}",
+    "the pod has been replaced on another node",
+)
+SYSTEM: Final = Reason(
+    "pod-system",
+    "The pod is of kube-system, or of a system-critical priority class.",
+    f"{_LEAVE_IT}; or restart its owner at a quiet time",
+    "the pod has been replaced on another node",
+)
+NOT_SAFE_TO_EVICT: Final = Reason(
+    "pod-not-safe-to-evict",
+    "Cluster Autoscaler's annotation says that the pod must not be evicted.",
+    f"{_LEAVE_IT}; or take the annotation {SAFE_TO_EVICT} from its template",
+    "the pod is gone, or its annotation does not say so any more",
+)
+LOCAL_STORAGE: Final = Reason(
+    "pod-local-storage",
+    "The pod has data on the node itself, which an eviction would lose.",
+    "name volumes that may be lost in its template's annotation "
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "the pod is gone, or all such volumes are named",
+)
+
+
+def _note(pod: Pod, key: str) -> str | None:
+    return dict(pod.ties.notes).get(key)
+
+
+def _long_terminating(pod: Pod, now: int | None) -> str | None:
+    due = pod.ties.overdue_seconds
+    late = due is not None and now is not None and now > due
+    return "should have been gone long ago" if late else None
+
+
+def _expendable(pod: Pod, _: int | None) -> str | None:
+    return f"priority {pod.priority} is expendable" if pod.expendable else None
 
 
 def _do_not_disrupt(pod: Pod, now: int | None) -> str | None:
@@ -162,54 +179,13 @@ def _do_not_disrupt(pod: Pod, now: int | None) -> str | None:
     return f"annotation {DO_NOT_DISRUPT}: {note!r}"
 
 
-PREFERS_NO_EVICTION: Final = Reason(
-    "pod-prefer-no-eviction",
-    "The descheduler's annotation asks not to evict the pod; it leaves as any other.",
-    _LEAVE_IT,
-    "the annotation is gone",
-)
-
-
 def _prefer_no_eviction(pod: Pod, _: int | None) -> str | None:
-    if _note(pod, PREFER_NO_EVICTION) is None:
-        return None
-    return f"annotation {PREFER_NO_EVICTION}"
-
-
-SAFE: Final = Reason(
-    "pod-safe-to-evict",
-    "The pod's owner says that it may be evicted, whatever else speaks against it.",
-    "nothing to do",
-    "the annotation is gone",
-)
-
-
-def _safe_to_evict(pod: Pod, _: int | None) -> str | None:
-    if _note(pod, SAFE_TO_EVICT) != "true":
-        return None
-    return f"annotation {SAFE_TO_EVICT}"
-
-
-BARE: Final = Reason(
-    "pod-bare",
-    "No controller owns the pod: nothing would bring it back, and nothing replaces it.",
-    f"{_LEAVE_IT}; or delete it if it is not needed: kubectl -n {{namespace}} delete pod {{name}}",
-    "the pod has finished, or is gone",
-)
+    asked = _note(pod, PREFER_NO_EVICTION) is not None
+    return f"annotation {PREFER_NO_EVICTION}" if asked else None
 
 
 def _bare(pod: Pod, _: int | None) -> str | None:
-    if pod.owner_kind:
-        return None
-    return "no controller owns it: nothing would bring it back"
-
-
-CUSTOM_CONTROLLER: Final = Reason(
-    "pod-custom-controller",
-    "The pod belongs to a controller of which Ebb does not know whether it replaces pods.",
-    _LEAVE_IT,
-    "the pod has finished, or its controller has replaced it",
-)
+    return None if pod.owner_kind else "no controller owns it: nothing would bring it back"
 
 
 def _custom_controller(pod: Pod, _: int | None) -> str | None:
@@ -218,26 +194,9 @@ def _custom_controller(pod: Pod, _: int | None) -> str | None:
     return f"who knows what {pod.owner_kind} {pod.owner_name} does"
 
 
-OF_STATEFUL_SET: Final = Reason(
-    "pod-stateful-set",
-    "A StatefulSet keeps its pods: they leave at updates and scale-downs only.",
-    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset {owner}",
-    "the pod has been replaced on another node",
-)
-
-
 def _stateful_set(pod: Pod, _: int | None) -> str | None:
-    if pod.owner_kind != STATEFUL_SET:
-        return None
-    return f"StatefulSet {pod.owner_name} keeps its pods"
-
-
-SYSTEM: Final = Reason(
-    "pod-system",
-    "The pod is of kube-system, or of a system-critical priority class.",
-    f"{_LEAVE_IT}; or restart its owner at a quiet time",
-    "the pod has been replaced on another node",
-)
+    kept = pod.owner_kind == STATEFUL_SET
+    return f"StatefulSet {pod.owner_name} keeps its pods" if kept else None
 
 
 def _system(pod: Pod, _: int | None) -> str | None:
@@ -248,27 +207,9 @@ def _system(pod: Pod, _: int | None) -> str | None:
     return None
 
 
-NOT_SAFE_TO_EVICT: Final = Reason(
-    "pod-not-safe-to-evict",
-    "Cluster Autoscaler's annotation says that the pod must not be evicted.",
-    f"{_LEAVE_IT}; or take the annotation {SAFE_TO_EVICT} from its template",
-    "the pod is gone, or its annotation does not say so any more",
-)
-
-
-def _not_safe_to_evict(pod: Pod, _: int | None) -> str | None:
-    if _note(pod, SAFE_TO_EVICT) != "false":
-        return None
-    return f"annotation {SAFE_TO_EVICT}: 'false'"
-
-
-LOCAL_STORAGE: Final = Reason(
-    "pod-local-storage",
-    "The pod has data on the node itself, which an eviction would lose.",
-    "name volumes that may be lost in its template's annotation "
-    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
-    "the pod is gone, or all such volumes are named",
-)
+def _noted(key: str, value: str, told: str) -> Callable[[Pod, int | None], str | None]:
+    """Return the rule that an annotation of that value makes apply."""
+    return lambda pod, _: f"annotation {key}{told}" if _note(pod, key) == value else None
 
 
 def _local_storage(pod: Pod, _: int | None) -> str | None:
@@ -277,26 +218,30 @@ def _local_storage(pod: Pod, _: int | None) -> str | None:
         return None
     safe = (_note(pod, SAFE_VOLUMES) or "").split(",")
     lost = [name for name in pod.ties.local_volumes if name not in safe]
-    if not lost:
-        return None
-    return f"data on the node itself: volumes {', '.join(lost)}"
+    return f"data on the node itself: volumes {', '.join(lost)}" if lost else None
 
 
 RULES: Final = (
-    Rule(MIRROR, _mirror, Verdict.LAST),
-    Rule(DAEMON, _daemon, Verdict.LAST),
+    Rule(MIRROR, lambda pod, _: "a static pod" if pod.mirror else None, Verdict.LAST),
+    Rule(DAEMON, lambda pod, _: "a DaemonSet's pod" if pod.daemon else None, Verdict.LAST),
     Rule(LONG_TERMINATING, _long_terminating, Verdict.LAST),
     Rule(EXPENDABLE, _expendable, Verdict.LAST),
-    Rule(TERMINATING, _terminating, Verdict.LAST),
-    Rule(ON_COMPLETION, _on_completion, Verdict.LAST),
+    Rule(
+        TERMINATING, lambda pod, _: "is being deleted" if pod.terminating else None, Verdict.LAST
+    ),
+    Rule(
+        ON_COMPLETION,
+        _noted(SAFE_TO_EVICT, "on-completion", ": its end is waited for"),
+        Verdict.LAST,
+    ),
     Rule(NOT_TO_DISRUPT, _do_not_disrupt, Verdict.STICKY),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.TOLD),
-    Rule(SAFE, _safe_to_evict, Verdict.TOLD),
+    Rule(SAFE, _noted(SAFE_TO_EVICT, "true", ""), Verdict.TOLD),
     Rule(BARE, _bare, Verdict.STICKY),
     Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.STICKY),
     Rule(OF_STATEFUL_SET, _stateful_set, Verdict.STICKY),
     Rule(SYSTEM, _system, Verdict.STICKY),
-    Rule(NOT_SAFE_TO_EVICT, _not_safe_to_evict, Verdict.STICKY),
+    Rule(NOT_SAFE_TO_EVICT, _noted(SAFE_TO_EVICT, "false", ": 'false'"), Verdict.STICKY),
     Rule(LOCAL_STORAGE, _local_storage, Verdict.STICKY),
 )
 """In the order in which they are asked."""
@@ -314,6 +259,48 @@ def findings(pod: Pod, now_seconds: int | None = None) -> list[tuple[Verdict, Bl
             if verdict is Verdict.LAST:
                 break
     return found
+
+
+def stickiness(pods: Iterable[Pod], now_seconds: int | None = None) -> list[Blocker]:
+    """Return every reason why one of the pods rarely leaves by itself; it blocks nothing."""
+    return [
+        blocker
+        for pod in pods
+        for verdict, blocker in findings(pod, now_seconds)
+        if verdict is Verdict.STICKY
+    ]
+
+
+def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[str]:
+    """Count by node the pods that have a stickiness: fewer empty sooner.
+
+    Pods that the rules cannot tell apart are judged once.
+    """
+    counts: Counter[str] = Counter()
+    judged: dict[object, bool] = {}
+    for pod in pods:
+        if pod.node is None or _ordinary(pod):
+            continue
+        own = pod.key if pod.terminating else None
+        ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
+        alike = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
+                 pod.priority, pod.stays_with_node, system, own)  # fmt: skip
+        sticky = judged.get(alike)
+        if sticky is None:
+            sticky = judged[alike] = bool(stickiness((pod,), now_seconds))
+        if sticky:
+            counts[pod.node] += 1
+    return counts
+
+
+def _ordinary(pod: Pod) -> bool:
+    """Say whether no rule about sticking applies, without asking them: so are most pods."""
+    return (
+        pod.owner_kind == PLAIN_OWNER
+        and pod.ties is UNTIED
+        and pod.priority < CRITICAL_PRIORITY
+        and pod.namespace != SYSTEM_NAMESPACE
+    )
 
 
 def turns_at(pod: Pod) -> Iterator[int]:

@@ -18,7 +18,6 @@ CONTROL_PLANE_LABELS: Final = (
     "node.kubernetes.io/microk8s-controlplane",
 )
 """The presence counts, whatever the value. Kubelets may not write those of node-role."""
-
 CONTROL_PLANE_ROLES: Final = (
     ("kubernetes.io/role", "master"),  # kOps, before 1.24
     ("node.k0sproject.io/role", "control-plane"),
@@ -33,12 +32,6 @@ UNREADABLE: Final = Reason(
     "restarted writes its status anew",
     "the field in the message is what the API says it must be",
 )
-
-
-def _unreadable(node: Node) -> str | None:
-    return f"it could not be read: {node.unreadable}" if node.unreadable else None
-
-
 VIRTUAL_NODE: Final = Reason(
     "virtual-node",
     "The node stands for no machine (a virtual kubelet, Fargate): there is nothing to save, "
@@ -46,12 +39,6 @@ VIRTUAL_NODE: Final = Reason(
     "nothing to do; if it is a machine, take away the label or taint that says otherwise",
     "neither its labels, nor its taints, nor its providerID say that it is virtual",
 )
-
-
-def _virtual(node: Node) -> str | None:
-    return "it is a virtual node: it stands for no machine" if node.virtual else None
-
-
 OPTED_OUT: Final = Reason(
     "opted-out",
     "An annotation keeps the node: Ebb's own, Karpenter's, or Cluster Autoscaler's "
@@ -59,37 +46,18 @@ OPTED_OUT: Final = Reason(
     "kubectl annotate node {node} {key}-",
     "the annotation is gone",
 )
-
-
-def _kept(node: Node) -> tuple[str, str] | None:
-    key = opted_out(node)
-    return (f"annotation {key}: {node.annotations[key]!r} keeps it", key) if key else None
-
-
 CORDONED: Final = Reason(
     "cordoned",
     "The node is unschedulable: somebody is working on it, and Ebb keeps its hands off.",
     "kubectl uncordon {node}",
     "the node is schedulable again",
 )
-
-
-def _cordoned(node: Node) -> str | None:
-    return "it is cordoned: somebody is working on it" if node.unschedulable else None
-
-
 NOT_READY: Final = Reason(
     "not-ready",
     "The node's condition Ready is not True, so nothing about it can be relied on.",
     "kubectl describe node {node} (see Conditions)",
     "the kubelet reports Ready",
 )
-
-
-def _not_ready(node: Node) -> str | None:
-    return None if node.ready else "it is not Ready"
-
-
 CONTROL_PLANE: Final = Reason(
     "control-plane",
     "The node carries a control-plane label, and such nodes never go.",
@@ -97,6 +65,19 @@ CONTROL_PLANE: Final = Reason(
     "node {node} {key}-",
     "the label is gone",
 )
+BEING_DELETED: Final = Reason(
+    "being-deleted",
+    "The node is leaving: its object is being deleted, or an autoscaler, a notice of the "
+    "cloud or a person has tainted it. Ebb counts it as gone and places its pods first.",
+    "nothing to do: somebody is at work; if it is stuck, whoever set the taint in the message "
+    "says why in its own log",
+    "the node is gone, or the taint has been taken back",
+)
+
+
+def _kept(node: Node) -> tuple[str, str] | None:
+    key = opted_out(node)
+    return (f"annotation {key}: {node.annotations[key]!r} keeps it", key) if key else None
 
 
 def _control_plane(node: Node) -> tuple[str, str] | None:
@@ -108,25 +89,25 @@ def _control_plane(node: Node) -> tuple[str, str] | None:
     return f"it belongs to the control plane (label {label})", label.partition("=")[0]
 
 
-BEING_DELETED: Final = Reason(
-    "being-deleted",
-    "The node is leaving: its object is being deleted, or an autoscaler, a notice of the "
-    "cloud or a person has tainted it. Ebb counts it as gone and places its pods first.",
-    "nothing to do: somebody is at work; if it is stuck, whoever set the taint in the message "
-    "says why in its own log",
-    "the node is gone, or the taint has been taken back",
-)
-
 Found = str | tuple[str, str] | None
 """Why not, alone or with the key that its fix names."""
 NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Found]], ...]] = (
-    (VIRTUAL_NODE, _virtual),
+    (
+        VIRTUAL_NODE,
+        lambda node: "it is a virtual node: it stands for no machine" if node.virtual else None,
+    ),
     (BEING_DELETED, why_leaving),
     (OPTED_OUT, _kept),
-    (CORDONED, _cordoned),
-    (NOT_READY, _not_ready),
+    (
+        CORDONED,
+        lambda node: "it is cordoned: somebody is working on it" if node.unschedulable else None,
+    ),
+    (NOT_READY, lambda node: None if node.ready else "it is not Ready"),
     (CONTROL_PLANE, _control_plane),
-    (UNREADABLE, _unreadable),
+    (
+        UNREADABLE,
+        lambda node: f"it could not be read: {node.unreadable}" if node.unreadable else None,
+    ),
 )
 REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in NODE_RULES))))
 """As they are told: what soon ends by itself comes first."""

@@ -15,8 +15,9 @@ from core.guards.disruption import (
     SAFE_VOLUMES,
     Verdict,
     findings,
+    stickiness,
+    sticky_pods,
 )
-from core.guards.lingering import stickiness, sticky_pods
 from core.model.constraints import Ties
 from core.model.pod import Pod
 from core.writes.emptiness import occupants
