@@ -12,10 +12,10 @@ from core.marks.mark import (
     Mark,
     backoff_of,
     decode_details,
+    guarded_by_us,
     mark_of,
     marked_since,
 )
-from core.marks.optouts import guarded_by_us
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import going

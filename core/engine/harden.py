@@ -12,8 +12,7 @@ from core.capacity.reaches import plain
 from core.engine.waiting import shape
 from core.fit.kinds import NodeKinds
 from core.fit.rules import tolerates
-from core.marks.mark import Mark
-from core.marks.standing import standing_marks
+from core.marks.mark import Mark, standing_marks
 from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Placing

@@ -16,7 +16,7 @@ from core.engine.census import Alike, Census
 from core.guards.disruption import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
-from core.marks.standing import standing_marks
+from core.marks.mark import standing_marks
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.leaving import going

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
-from core.marks.optouts import opted_out
+from core.marks.mark import opted_out
 from core.model.leaving import why_leaving
 from core.model.node import Node
 from core.reason import Blocker, Reason

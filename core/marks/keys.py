@@ -4,7 +4,6 @@ from typing import Final
 
 MARK_LABEL: Final = "kube-ebb.node-restriction.kubernetes.io/drain"
 """The truth. Kubelets may not write labels under this prefix (NodeRestriction)."""
-
 TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
 """The prefix keeps Cluster Autoscaler from copying the taint into templates of new nodes."""
 DETAILS_ANNOTATION: Final = "kube-ebb.io/drain"

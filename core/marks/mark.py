@@ -2,23 +2,28 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.keys import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+)
 from core.model.node import Effect, Node
 
 SECONDS_DIGITS_MAX: Final = 12
 """Of unix seconds that we read, from annotations and taints: below 10^12, the year 33658."""
-
 _WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
 DETAILS_CHARACTERS_MAX: Final = 4096
 """Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
-
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
-
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})")
 
 
@@ -75,18 +80,8 @@ def mark_of(labels: Mapping[str, str]) -> Mark | None:
 
 
 def encode_details(details: Details) -> str:
-    """Write the details as compact JSON with a fixed key order."""
-    return json.dumps(
-        {
-            "since": details.since,
-            "deadline": details.deadline,
-            "owner": details.owner,
-            "policy": details.policy,
-            "reason": details.reason,
-            "order": details.order,
-        },
-        separators=(",", ":"),
-    )
+    """Write the details as compact JSON, in the order of the fields."""
+    return json.dumps(asdict(details), separators=(",", ":"))
 
 
 def decode_details(annotations: Mapping[str, str]) -> Details | None:
@@ -141,3 +136,41 @@ def mark_order(node: Node, taint_key: str) -> tuple[int, int]:
     """Return what marked nodes are judged in the order of: the second, the place in its plan."""
     details = decode_details(node.annotations)
     return marked_since(node, taint_key), details.order if details is not None else 0
+
+
+class Standing(NamedTuple):
+    """A node's mark."""
+
+    mark: Mark
+    since: int
+    """Unix seconds, as it is written."""
+    order: int
+    """Place in the plan that marked it."""
+
+
+def standing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, Standing]:
+    """Return the marks by name of the node, in the order of *nodes*."""
+    marked = ((node, mark_of(node.labels)) for node in nodes)
+    return {
+        node.name: Standing(mark, *mark_order(node, taint_key)) for node, mark in marked if mark
+    }
+
+
+def guarded_by_us(node: Node) -> bool:
+    """Say whether the autoscaler's opt-out on the node was put there by Ebb."""
+    return (
+        node.annotations.get(GUARD_ANNOTATION) == "true"
+        and GUARD_OURS_ANNOTATION in node.annotations
+    )
+
+
+def opted_out(node: Node) -> str | None:
+    """Return the annotation by which a person or tool keeps the node, or None."""
+    for key in (KEEP_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
+        if node.annotations.get(key) == "true":
+            return key
+    # Any value of somebody else's counts: with "false" in place, Ebb could not guard the node
+    # without taking that person's word away.
+    if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
+        return GUARD_ANNOTATION
+    return None

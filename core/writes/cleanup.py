@@ -13,7 +13,7 @@ from core.marks.keys import (
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
 )
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import guarded_by_us
 from core.marks.taints import desired_taints, of_keys_before
 from core.model.leaving import being_deleted
 from core.model.node import Node

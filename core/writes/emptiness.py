@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
-from core.marks.mark import mark_of
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import guarded_by_us, mark_of
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 

@@ -8,8 +8,7 @@ from enum import Enum
 from typing import Final
 
 from core.marks.keys import BACKOFF_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
-from core.marks.mark import Mark, backoff_of, mark_of
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import Mark, backoff_of, guarded_by_us, mark_of
 from core.model.node import Node
 from core.writes.write import WriteKind
 

@@ -28,11 +28,11 @@ from core.marks.mark import (
     backoff_of,
     decode_details,
     encode_details,
+    guarded_by_us,
     mark_of,
     marked_since,
     seconds_of,
 )
-from core.marks.optouts import guarded_by_us
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving

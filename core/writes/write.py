@@ -6,11 +6,18 @@ from enum import StrEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from core.config.settings import Mode
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+)
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
-from core.marks.traces import traces
-from core.model.leaving import being_deleted
+from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 
@@ -44,6 +51,15 @@ PRESSING: Final = (WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD, WriteKi
 """What keeps pods from waiting or from being evicted, and what completes that; in this order."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """What mode observe only tells; all else takes away what another mode has left."""
+_ANNOTATIONS: Final = (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    BACKOFF_ANNOTATION,
+)
+"""What a decision rests on: if it has changed, nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +115,16 @@ class Write(Generic[Object]):
         if self.taints is not None:
             patch["spec"] = {"taints": [_taint_json(taint) for taint in self.taints]}
         return patch
+
+
+def traces(found: Node | Pod) -> tuple[str | None, ...]:
+    """Return everything that a decision about a mark, a guard or a cost rests on."""
+    if isinstance(found, Node):
+        leaving = "being deleted" if being_deleted(found) else why_leaving(found)
+        return (found.labels.get(MARK_LABEL), *map(found.annotations.get, _ANNOTATIONS), leaving)
+    going = "terminating" if found.terminating else None
+    costs = found.deletion_cost, found.deletion_cost_ours
+    return (found.uid, found.node, found.owner_kind, *costs, going)
 
 
 def _taint_json(taint: Taint) -> dict[str, str]:

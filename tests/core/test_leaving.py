@@ -9,10 +9,10 @@ from core.config.settings import Config, UsabilityMode
 from core.engine import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import TAINT_KEY
-from core.marks.traces import traces
 from core.model.cluster import Cluster
 from core.model.leaving import LEAVING_TAINTS, PASSING_TAINTS, going, why_leaving
 from core.model.node import Node, Taint
+from core.writes.write import traces
 from tests.support import kube_json
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.kube_json import MISSING

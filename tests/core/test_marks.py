@@ -22,9 +22,9 @@ from core.marks.mark import (
     encode_details,
     mark_order,
     marked_since,
+    opted_out,
     seconds_of,
 )
-from core.marks.optouts import opted_out
 from core.marks.taints import desired_taints
 from core.model.node import Node, Taint
 from tests.support.builders import node

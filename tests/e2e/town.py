@@ -16,8 +16,7 @@ from typing import Any, Final
 from core.config.settings import Mode
 from core.edge.decode.dump import cluster_from_dumps
 from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
-from core.marks.mark import decode_details, mark_of
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import decode_details, guarded_by_us, mark_of
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node

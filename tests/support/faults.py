@@ -15,8 +15,7 @@ from core.marks.keys import (
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.marks.mark import decode_details, mark_of
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import decode_details, guarded_by_us, mark_of
 from core.marks.taints import desired_taints, without_our_taint
 from core.model.leaving import going
 from core.model.node import Node

@@ -8,8 +8,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import PODS, Kind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
-from core.marks.mark import mark_of
-from core.marks.optouts import guarded_by_us
+from core.marks.mark import guarded_by_us, mark_of
 from core.model.pod import Pod
 
 TURNED_MAX: Final = 4096
