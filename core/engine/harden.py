@@ -6,6 +6,7 @@ which does not look at nodes with a taint that the pod does not tolerate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from core.capacity.reaches import plain
@@ -70,6 +71,10 @@ Spoken = Mapping[str, tuple[int, Blocker]]
 """By marked node: when something that comes and goes last spoke against a hard mark, and what."""
 
 
+_Found = tuple[str, Blocker]
+"""A node, and what speaks against a hard mark there."""
+
+
 class _Ground(NamedTuple):
     """What the rules that come and go rest on."""
 
@@ -92,17 +97,15 @@ def refusals(
     if not marked:
         return {}
     found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
-    for name, message, pod in _daemons(cluster, taint_key):
+    ground = _Ground(cluster, [without_our_taint(node, taint_key) for node in marked], unmarked)
+    for name, blocker in chain(
+        _daemons(cluster, taint_key),
+        _domains_closed(ground),
+        _kept_waiting(ground, stuck),
+        _preempting(ground),
+    ):
         if name in found:
-            found[name].append(Blocker(HARD_DAEMONSET, message, pod, taint_key))
-    for name, message in _domains_closed(cluster, marked, unmarked):
-        found[name].append(Blocker(HARD_SPREAD, message))
-    bare = [without_our_taint(node, taint_key) for node in marked]
-    ground = _Ground(cluster, bare, unmarked)
-    for name, message, key in _kept_waiting(ground, stuck):
-        found[name].append(Blocker(HARD_WAITING, message, key))
-    for name, message, key in _preempting(ground):
-        found[name].append(Blocker(HARD_PREEMPTION, message, key))
+            found[name].append(blocker)
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
@@ -134,47 +137,41 @@ def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tu
     return paused
 
 
-def _daemons(cluster: Cluster, taint_key: str) -> Iterable[tuple[str, str, str]]:
+def _daemons(cluster: Cluster, taint_key: str) -> Iterable[_Found]:
     taint = Taint(taint_key, "1", Effect.NO_SCHEDULE)
     for pod in cluster.pods:
         if pod.owner_kind != DAEMON_SET or pod.node is None:
             continue
         if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {taint_key}"
-            yield pod.node, message, pod.key
+            yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, taint_key)
 
 
-def _domains_closed(
-    cluster: Cluster, marked: Iterable[Node], unmarked: Sequence[Node]
-) -> Iterable[tuple[str, str]]:
+def _domains_closed(ground: _Ground) -> Iterable[_Found]:
+    """Yield the marked nodes whose domains have no open node without a mark.
+
+    A soft mark counts too: all of a domain's nodes may become hard in one pass.
+    """
     keys = {
         one.topology_key
-        for pod in cluster.pods
+        for pod in ground.cluster.pods
         for one in pod.company.spread
         if not one.honor_taints
     }
     for key in sorted(keys):
-        open_domains = _domains(unmarked, key)
-        for node in marked:
+        open_domains = {
+            node.labels[key]
+            for node in ground.unmarked
+            if key in node.labels and not node.unschedulable
+        }
+        for node in ground.marked:
             domain = node.labels.get(key)
             if domain is not None and domain not in open_domains:
                 message = f"pods spread over {key} would count {domain}, which no pod could enter"
-                yield node.name, message
+                yield node.name, Blocker(HARD_SPREAD, message)
 
 
-def _domains(unmarked: Iterable[Node], key: str) -> frozenset[str]:
-    """Return the domains that have a node without a mark: those stay open to all pods.
-
-    A soft mark counts too: all of a domain's nodes may become hard in one pass.
-    """
-    return frozenset(
-        node.labels[key] for node in unmarked if key in node.labels and not node.unschedulable
-    )
-
-
-def _kept_waiting(
-    ground: _Ground, stuck: Iterable[tuple[Pod, str]]
-) -> Iterable[tuple[str, str, str]]:
+def _kept_waiting(ground: _Ground, stuck: Iterable[tuple[Pod, str]]) -> Iterable[_Found]:
     """Yield the marked nodes that would take a pod that waits, one pod each."""
     shapes: dict[tuple[Placing, Resources], tuple[str, str]] = {}
     for pod, message in stuck:
@@ -185,7 +182,7 @@ def _kept_waiting(
     for alike, (message, key) in shapes.items():
         for number in sorted(left & _takers(ground, kinds, alike, count=len(shapes))):
             left.discard(number)
-            yield ground.marked[number].name, message, key
+            yield ground.marked[number].name, Blocker(HARD_WAITING, message, key)
 
 
 def _takers(
@@ -202,7 +199,7 @@ def _takers(
     }
 
 
-def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
+def _preempting(ground: _Ground) -> Iterable[_Found]:
     """Yield the marked nodes that a pod would have to do without that may preempt others instead.
 
     For each placing the largest pods of more than the lowest priority must find room on a node
@@ -230,8 +227,9 @@ def _preempting(ground: _Ground) -> Iterable[tuple[str, str, str]]:
             ):
                 continue
             message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
+            blocker = Blocker(HARD_PREEMPTION, message, pod.key)
             left -= found
-            yield from ((ground.marked[number].name, message, pod.key) for number in sorted(found))
+            yield from ((ground.marked[number].name, blocker) for number in sorted(found))
 
 
 def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:

@@ -101,16 +101,16 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     marks = standing_marks(cluster.nodes, taint_key)
     hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.HARD]
     known = Hosts(cluster, [pod for pod in turned if pod.evaluable], taint_key)
-    others = {pod.key: _as_judged(pod) for pod in turned if not pod.evaluable and hard}
+    others = {
+        pod.key: replace(pod, placing=plain(pod.placing))
+        for pod in turned
+        if hard and not pod.evaluable
+    }
     behind = Hosts(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
     return any(
         known.hold(pod) if pod.evaluable else bool(hard) and behind.hold(others[pod.key])
         for pod in in_turns(turned)
     )
-
-
-def _as_judged(pod: Pod) -> Pod:
-    return replace(pod, placing=shape(pod)[0])
 
 
 def look(

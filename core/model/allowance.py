@@ -39,14 +39,11 @@ def within_allowance(pods: Sequence[Pod]) -> list[Pod]:
             asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
     found = list(pods)
     for groups in asking.values():
-        if sum(_count(pods[alike[0]].company) for alike in groups.values()) > FOREIGN_MAX:
+        companies = (pods[alike[0]].company for alike in groups.values())
+        if sum(_weight(_entries(company, None)) for company in companies) > FOREIGN_MAX:
             for number in _beyond(pods, groups.values()):
                 found[number] = _too_much(pods[number])
     return found
-
-
-def _count(company: Company) -> int:
-    return _weight(_entries(company, None))
 
 
 def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:

@@ -107,11 +107,7 @@ def _larger(asked: Amounts, held: tuple[Amounts, ...], *, infeasible: bool) -> d
 
 
 def _read(amounts: Amounts) -> dict[str, int]:
-    return {name: _units(name, quantity) for name, quantity in amounts.items()}
-
-
-def _units(name: str, quantity: str | float) -> int:
-    return millis(quantity) if name == "cpu" else whole(quantity)
+    return {name: (millis if name == "cpu" else whole)(text) for name, text in amounts.items()}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
