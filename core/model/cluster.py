@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 from core.errors import InvalidInputError
-from core.model.constraints import (
-    NO_POD,
-    PodSelector,
-)
+from core.model.constraints import NO_POD, PodSelector
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources

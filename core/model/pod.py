@@ -4,14 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.constraints import (
-    ALONE,
-    ANYWHERE,
-    UNTIED,
-    Company,
-    Placing,
-    Ties,
-)
+from core.model.constraints import ALONE, ANYWHERE, UNTIED, Company, Placing, Ties
 from core.model.resources import Resources
 
 EXPENDABLE_BELOW: Final = -10

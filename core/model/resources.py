@@ -1,7 +1,4 @@
-"""Amounts of what pods ask for and nodes offer; whole numbers.
-
-Units: CPU in millicores, memory and storage in bytes.
-"""
+"""Amounts of what pods ask for and nodes offer: CPU in millicores, memory and storage in bytes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -116,16 +116,12 @@ def cluster_of(
     nodes, pods = list(nodes), list(pods)
     limits = {node.name: storage.csi_nodes[node.name].limits
               for node in nodes if node.name in storage.csi_nodes}  # fmt: skip
-    lookup = _Lookup(storage, _users(pods), _unlimited(nodes, limits))
-    found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
-    return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
-
-
-def _users(pods: Iterable[Pod]) -> Counter[str]:
-    """Count the pods of each claim."""
-    return Counter(
+    users = Counter(
         f"{pod.namespace}/{use.name}" for pod in pods if pod.unsupported for use in pod.ties.claims
     )
+    lookup = _Lookup(storage, users, _unlimited(nodes, limits))
+    found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
+    return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
 
 
 def _unlimited(

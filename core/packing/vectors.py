@@ -1,9 +1,8 @@
 """All amounts of one pod or node as one integer, so that one subtraction compares them all.
 
-All amounts of one pod or node travel in one Python integer, a lane of 64 bits for each resource,
-the lane's top bit being a guard. `left = free - request` then subtracts all resources at once,
-and a cleared guard tells that one of them did not suffice. A lane of an overcommitted node is 0,
-so that pods that ask nothing of that resource still fit, as kube-scheduler has it.
+Each resource has a lane of 64 bits, whose top bit is a guard: one that `free - request` clears
+tells that the resource did not suffice. A lane of an overcommitted node is 0, so that pods that
+ask nothing of that resource still fit, as kube-scheduler has it.
 """
 
 from collections.abc import Iterable

@@ -87,9 +87,8 @@ def _clear(pod: Pod) -> Write[Pod]:
 def _sets(pods: Iterable[Pod], costs: Mapping[str, int]) -> list[Write[Pod]]:
     found = ((costs[pod.node or ""], pod) for pod in pods)
     ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
-    return [_set(pod, cost) for cost, pod in ordered]
-
-
-def _set(pod: Pod, cost: int) -> Write[Pod]:
-    annotations = {COST_ANNOTATION: str(cost), COST_OURS_ANNOTATION: str(cost)}
-    return Write.of(CostKind.SET, pod, {}, annotations, "")
+    keys = COST_ANNOTATION, COST_OURS_ANNOTATION
+    return [
+        Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
+        for cost, pod in ordered
+    ]
