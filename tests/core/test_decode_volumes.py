@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.edge.decode import kinds
-from core.edge.decode.dump import cluster_from_dumps, objects
+from core.edge.decode.dump import objects
 from core.engine import step
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
@@ -20,7 +20,17 @@ from core.model.constraints import (
 )
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
 from tests.support.builders import thesis_config
-from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, pod
+from tests.support.kube_json import (
+    MISSING,
+    NODE,
+    POD,
+    Json,
+    changed,
+    cluster_from_dumps,
+    dump,
+    fault_of,
+    pod,
+)
 
 CLAIM: Json = {
     "apiVersion": "v1",

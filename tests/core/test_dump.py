@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.edge.decode import kinds
-from core.edge.decode.dump import cluster_from_dumps, objects
+from core.edge.decode.dump import objects
 from core.model.cluster import DisruptionBudget
-from tests.support.kube_json import MISSING, NODE, POD, Json, changed, dump, fault_of, node, pod
+from tests.support.kube_json import (
+    MISSING,
+    NODE,
+    POD,
+    Json,
+    changed,
+    cluster_from_dumps,
+    dump,
+    fault_of,
+    node,
+    pod,
+)
 
 
 class TestDump:

@@ -17,7 +17,6 @@ import pytest
 
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.decode.dump import cluster_from_dumps
 from core.engine.plan import Plan
 from core.engine.step import plan
 from core.engine.survey import Survey
@@ -37,6 +36,7 @@ from tests.e2e.random_cluster import draw
 from tests.e2e.random_terms import NAMESPACES, REQUIRED
 from tests.e2e.world import DifferenceError, World
 from tests.support.builders import UNLIMITED
+from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference_fit import PASSING
 
 SEEDS = range(18)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from core.config.settings import Mode
-from core.edge.decode.dump import cluster_from_dumps
 from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import decode_details, guarded_by_us, mark_of
 from core.marks.taints import desired_taints
@@ -33,6 +32,7 @@ from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
 from tests.e2e.plane import LOOPBACK, Plane, free_port, until
 from tests.e2e.replica import Replica, leads
 from tests.e2e.test_scheduling import stanza
+from tests.support.kube_json import cluster_from_dumps
 
 NODE_COUNT: Final = 8
 PASSES: Final = "ebb_engine_pass_duration_seconds_count"

@@ -5,7 +5,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.edge.decode.dump import cluster_from_dumps
 from core.fit.rules import refusal
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster
@@ -16,6 +15,7 @@ from tests.e2e.drawn import Drawn, name_of
 from tests.e2e.objects import NODES, TAINT, mark
 from tests.e2e.oracle import ALL_PODS, Choice, Oracle, Verdict, key_of, nowhere, only, pods_of
 from tests.e2e.random_terms import NAMESPACES
+from tests.support.kube_json import cluster_from_dumps
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"

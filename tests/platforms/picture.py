@@ -6,12 +6,12 @@ from typing import Final
 
 from core.capacity.sums import percent
 from core.config.settings import Config
-from core.edge.decode.dump import cluster_from_dumps
 from core.engine import step
 from core.engine.plan import Plan, ReachSums
 from core.model.cluster import Cluster
 from tests.platforms import dump
 from tests.platforms.kubeadm import CPS, GPUS, WORKERS
+from tests.support.kube_json import cluster_from_dumps
 
 WIDTH, HEIGHT = 880, 392
 NODE_WIDTH, STEP, FLOOR = 44, 58, 236

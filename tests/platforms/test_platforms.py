@@ -11,11 +11,11 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import Config
-from core.edge.decode.dump import cluster_from_dumps
 from core.engine import step
 from tests.platforms import PLATFORMS, dump
 from tests.platforms.expected import CPU, STAYS
 from tests.platforms.picture import picture
+from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference import Reference
 
 EXPECTED = Path(__file__).parent / "expected"

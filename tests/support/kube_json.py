@@ -1,13 +1,15 @@
 """Kubernetes objects as JSON, and how to change them."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 import orjson
 
 from core.edge.decode import kinds
-from core.edge.decode.dump import cluster_from_dumps
+from core.edge.decode.dump import from_dumps
 from core.errors import InvalidInputError
+from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 
@@ -89,11 +91,15 @@ def dump(*items: Json | bytes) -> bytes:
     return b'{"apiVersion":"v1","kind":"List","items":[' + b",".join(parts) + b"]}"
 
 
+def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
+    return from_dumps(dumps, [])[0]
+
+
 def fault_of(raw: bytes) -> str:
     """Return why the dump, or the first object that is bad, was refused."""
     refused: list[str] = []
     try:
-        cluster_from_dumps([("f.json", raw)], refused)
+        from_dumps([("f.json", raw)], refused)
     except InvalidInputError as fault:
         refused.insert(0, str(fault))
     (text, *_) = refused

@@ -18,13 +18,6 @@ LIST: Final = "List"
 """What the kind of a list ends in: its items do not name theirs, unless that is all of it."""
 
 
-def cluster_from_dumps(
-    dumps: Sequence[tuple[str, bytes]], refused: list[str] | None = None
-) -> Cluster:
-    """Merge dumps, each (source, bytes), into one Cluster. Raises: as `from_dumps`."""
-    return from_dumps(dumps, [] if refused is None else refused)[0]
-
-
 def from_dumps(
     dumps: Sequence[tuple[str, bytes]], refused: list[str]
 ) -> tuple[Cluster, frozenset[str]]:
