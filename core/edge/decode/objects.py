@@ -32,37 +32,31 @@ class Owner(Struct):
     controller: bool | None = None
 
 
-class Meta(Struct):
-    """Object metadata."""
-
-    name: str = ""
-    namespace: str | None = None
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
-class PodMeta(Struct):
-    """A pod's metadata."""
-
-    name: str = ""
-    namespace: str | None = None
-    uid: str = ""
-    resource_version: str = ""
-    labels: msgspec.Raw = NULL
-    annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
-    deletion_timestamp: str | None = None
-
-
 class Name(Struct):
     """Who an object is: the least of its metadata, so that hardly anything can be wrong there."""
 
     name: str = ""
     namespace: str | None = None
     resource_version: str = ""
+
+
+class Meta(Name):
+    """Object metadata."""
+
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class PodMeta(Name):
+    """A pod's metadata."""
+
+    uid: str = ""
+    labels: msgspec.Raw = NULL
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+    deletion_timestamp: str | None = None
 
 
 class Requests(Struct):
