@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS
 from core.errors import InvalidInputError
 
 EMPTY: Final = b"[]"
@@ -82,7 +83,7 @@ def node_names(body: bytes) -> list[str]:
     """
     try:
         args = decoded(_args, body, STEPS_MAX)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+    except FAULTS as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     for names in (args.NodeNames, args.nodeNames, args.nodenames):
         if names is not None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS
 from core.edge.kube.client import ApiError, Client
 from core.errors import UnavailableError
 
@@ -114,7 +115,7 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 def _decoded(raw: bytes) -> Lease:
     try:
         found = decoded(_DECODER.decode, raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+    except FAULTS as fault:
         raise UnavailableError(f"API server: not a Lease: {fault}") from fault
     spec = found.spec
     return Lease(
