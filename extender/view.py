@@ -57,9 +57,7 @@ class View(Inventory):
         if self._compact:
             return (self._short if known else wire.EMPTY), known
         names = wire.node_names(body)
-        if not known:
-            return wire.answer(names, self._neutral), False
-        return wire.answer(names, self._fragments), True
+        return wire.answer(names, self._fragments if known else self._neutral), known
 
     def relisted(self, kind: Kind[Any, Any]) -> None:
         """Work out all scores anew."""

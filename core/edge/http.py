@@ -159,8 +159,8 @@ async def until_signal(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
+async def drain(health: Health) -> None:
     """Say not ready, and go on serving while callers notice."""
     health.leaving = True
-    log.info("leaving", extra=fields(drain_seconds=seconds))
-    await asyncio.sleep(seconds)
+    log.info("leaving", extra=fields(drain_seconds=DRAIN_SECONDS))
+    await asyncio.sleep(DRAIN_SECONDS)

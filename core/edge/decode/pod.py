@@ -87,17 +87,21 @@ Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
 
 
 def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
-    template = _resident_template(obj.spec) if resident else _template(obj.spec)
+    spec = obj.spec
+    selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
+    if resident:  # its tolerations alone say whether its like may come after a hard mark
+        selector = affinity = _NULL
+    template = templates.template(selector, affinity, bytes(spec.tolerations))
     asked = _asked(obj, namespace, template, resident=resident)
     too_much = template.too_much or asked.too_much
     if labels is templates.TOO_MANY_LABELS:
         too_much = f"more than {caps.LABELS_MAX} labels, or very long ones"
-    if obj.spec.volumes and len(obj.spec.volumes) > caps.VOLUMES_MAX:
-        too_much = caps.over("volumes", len(obj.spec.volumes), caps.VOLUMES_MAX)
+    if spec.volumes and len(spec.volumes) > caps.VOLUMES_MAX:
+        too_much = caps.over("volumes", len(spec.volumes), caps.VOLUMES_MAX)
     if too_much:
         return ANYWHERE, ALONE, (), UNTIED, too_much
     ties, inline = ties_of(obj, obj.metadata.annotations or {})
-    unsupported = _unsupported(obj.spec, asked.unsupported, ties, inline=inline)
+    unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
     return template.placing, asked.company, unsupported, ties, ""
 
 
@@ -116,17 +120,6 @@ def _unschedulable(obj: PodObject) -> bool:
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in conditions
-    )
-
-
-def _resident_template(spec: PodSpec) -> templates.Template:
-    """Return the tolerations alone: they say whether its like may come after a hard mark."""
-    return templates.template(bytes(NULL), bytes(NULL), bytes(spec.tolerations))
-
-
-def _template(spec: PodSpec) -> templates.Template:
-    return templates.template(
-        bytes(spec.node_selector), bytes(spec.affinity), bytes(spec.tolerations)
     )
 
 

@@ -70,12 +70,11 @@ def _of_data(volumes: tuple[str, ...]) -> Ties:
     """Return one object for all pods with data in volumes of these names, and no other ties."""
     if not volumes:
         return UNTIED
-    size = sum(map(len, volumes))
-    return _SAME[volumes] or _SAME.made(volumes, size, lambda: _made_of(volumes))
-
-
-def _made_of(volumes: tuple[str, ...]) -> Ties:
-    return Ties(local_volumes=tuple(sorted(map(intern, volumes))))
+    return _SAME[volumes] or _SAME.made(
+        volumes,
+        sum(map(len, volumes)),
+        lambda: Ties(local_volumes=tuple(sorted(map(intern, volumes)))),
+    )
 
 
 def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

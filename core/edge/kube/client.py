@@ -7,7 +7,6 @@ are not used, because they cost seconds and gigabytes in a large cluster.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import aiohttp
@@ -100,12 +99,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
     async def page(
