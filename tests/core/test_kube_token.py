@@ -10,8 +10,7 @@ from kubernetes.aio import client as package
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from core.edge import tls
-from core.edge.kube import token
-from core.edge.kube.client import BEARER, Client
+from core.edge.kube.client import BEARER, Client, follow_token
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving
@@ -53,7 +52,7 @@ async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_pat
 def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) -> None:
     (tmp_path / "token").write_bytes(found)
     settings = package.Configuration(api_key={BEARER: "before"})
-    token.follow(tmp_path / "token", BEARER, settings)
+    follow_token(tmp_path / "token", settings)
     settings.refresh_api_key_hook(settings)  # type: ignore[misc]
     assert settings.api_key == {BEARER: "before"}
 
@@ -92,7 +91,7 @@ async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:
     )
     settings = package.Configuration()
     loader.load_and_set(settings)  # type: ignore[no-untyped-call]
-    token.follow(tmp_path / "token", BEARER, settings)
+    follow_token(tmp_path / "token", settings)
     async with Client(package.ApiClient(settings)) as client:
         await nodes(client).get("n")
         (tmp_path / "token").write_text("second")

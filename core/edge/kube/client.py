@@ -19,7 +19,7 @@ from kubernetes.aio.config import ConfigException, incluster_config
 from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.kinds import Kind
-from core.edge.kube import kubeconfig, token
+from core.edge.kube import kubeconfig
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -38,6 +38,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 BEARER: Final = "BearerToken"
 """How the package calls a token that goes with every call, if the configuration has one."""
 USER_AGENT: Final = "kube-ebb"
+TOKEN_CHARACTERS_MAX: Final = 100_000
 
 Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
@@ -90,7 +91,7 @@ class Client:
                     document, client_configuration=settings
                 )
             if file is not None:
-                token.follow(file, BEARER, settings)
+                follow_token(file, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:
             where = paths or "in-cluster configuration"
@@ -185,6 +186,26 @@ class Client:
         if response.status == 409:
             raise ConflictError(f"API server answered 409: {one_line(problem)}")
         raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+
+
+def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
+    """Let the package give every call the token that stands in *file* then.
+
+    The package reads the one of a kubeconfig once, and that of a pod by the wall clock, which may
+    jump. Both live for about an hour. While the file is missing, empty or not text, the token
+    before goes on.
+    """
+
+    def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
+        try:
+            with file.open(encoding="utf-8") as opened:
+                found = opened.read(TOKEN_CHARACTERS_MAX).strip()
+        except (OSError, ValueError):
+            return
+        if found and found.isprintable():
+            settings.api_key[BEARER] = f"Bearer {found}"
+
+    settings.refresh_api_key_hook = refresh
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
