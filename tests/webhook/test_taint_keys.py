@@ -175,6 +175,8 @@ async def test_the_leader_waits_for_a_view_and_ends_when_it_is_told_to() -> None
     bench, stale = Bench(node("n", taint(OLD))), ["not synced"]
     bench.keys._clock = virtual_clock()
     task = asyncio.create_task(bench.keys.clean(lambda: stale[0] if stale else None))
+    await asyncio.sleep(1)
+    assert bench.noted == [OLD, NEW], "so that a leader that ends now has said which it used"
     await asyncio.sleep(60)
     assert bench.api.log == []
     stale.clear()

@@ -53,8 +53,8 @@ class TaintKeys:
         self._last_seen, self._refused = {}, set()
 
         async def turn() -> None:
-            if stale() is None:
-                await self.sweep()
+            # Who leads first has made the Lease: the key stands there before nodes carry it long.
+            await (self.sweep() if stale() is None else self.note())
 
         await _every_round(turn)
 
