@@ -36,7 +36,7 @@ from webhook.engine.taint_keys import TaintKeys
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 """How long a pass goes on, at most, each time that the loop wants the interpreter: a review wants
 it several times, and Python's own 5 ms each would be felt."""
 
