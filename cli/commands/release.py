@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import click
 
 from cli.look import source
-from core.config.settings import Config
 from core.edge import files
 from core.errors import InvalidInputError
 
@@ -34,7 +33,7 @@ def command(  # noqa: PLR0913 one for each option
     """
     if bool(nodes) == everything:
         raise InvalidInputError("release", "name nodes, or say --all")
-    judged_by = files.read_config(config) if config else Config()
+    judged_by = files.read_config(config)
     path = source.kubeconfig_of(kubeconfig, environment)
     # The client's packages take long.
     import asyncio  # noqa: PLC0415

@@ -64,7 +64,7 @@ def read(
                  (("kubeconfig", kubeconfig), ("context", context)) if given]  # fmt: skip
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
-    judged_by = files.read_config(config) if config else Config()
+    judged_by = files.read_config(config)
     if from_file:
         return _dumped(from_file, judged_by, config)
     path = kubeconfig_of(kubeconfig, environment)

@@ -70,9 +70,13 @@ class Sums:
             or (row[1] + change[1] + reserve[1]) * limit[3] > limit[2] * memory
         )
 
+    def thresholds(self, *, marked: bool) -> Share:
+        """Return those that hold for a node that carries a mark, or for one without."""
+        return self.leave if marked else self.enter
+
     def limit(self, *, marked: bool) -> Limit:
-        """Return the thresholds that hold for a node that carries a mark, or for one without."""
-        cpu, memory = self.leave if marked else self.enter
+        """Return them as whole numbers."""
+        cpu, memory = self.thresholds(marked=marked)
         return cpu.numerator, cpu.denominator, memory.numerator, memory.denominator
 
 

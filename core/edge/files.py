@@ -21,8 +21,13 @@ GZIP_DEFLATE: Final = b"\x08"
 STDIN: Final = 0
 
 
-def read_config(path: str) -> Config:
-    """Read a configuration file. Raises: ConfigError with the file and every fault."""
+def read_config(path: str | None) -> Config:
+    """Read a configuration file; None or empty: what is built in.
+
+    Raises: ConfigError with the file and every fault.
+    """
+    if not path:
+        return Config()
     try:
         with Path(path).open("rb") as file:
             raw = file.read(CONFIG_BYTES_MAX + 1)

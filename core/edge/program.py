@@ -37,7 +37,7 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
     arguments = parser.parse_args(argv)
     logs.start()
     try:
-        config = files.read_config(arguments.config) if arguments.config else Config()
+        config = files.read_config(arguments.config)
         asyncio.run(serve(Start(config, arguments.config, arguments.kubeconfig)))
     except (EbbError, OSError) as fault:
         for line in str(fault).splitlines():

@@ -78,7 +78,7 @@ class ClusterThreshold:
             return not account.is_last(node)
         requests, capacity = account.without(node)
         whole = account.whole
-        thresholds = whole.leave if marked else whole.enter
+        thresholds = whole.thresholds(marked=marked)
         return requests.plus(whole.reserve).within(thresholds, capacity)
 
     def why_not(self, node: int, *, marked: bool) -> Blocker:
@@ -87,7 +87,7 @@ class ClusterThreshold:
             return Blocker(LAST_NODE, "no other node would be left")
         whole = self._account.whole
         requests, capacity = self._account.without(node)
-        thresholds = whole.leave if marked else whole.enter
+        thresholds = whole.thresholds(marked=marked)
         if over := excess(requests, capacity, thresholds):
             return Blocker(THRESHOLD, f"without it the cluster would have {over}")
         over = excess(requests.plus(whole.reserve), capacity, thresholds)
@@ -103,7 +103,7 @@ class ClusterThreshold:
         sums, change, _ = found
         requests = sums.requests.plus(Amount(change[0], change[1]))
         usable = sums.usable.plus(Amount(change[2], change[3]))
-        thresholds = sums.leave if marked else sums.enter
+        thresholds = sums.thresholds(marked=marked)
         where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
         over = excess(requests, usable, thresholds)
         if not over:
