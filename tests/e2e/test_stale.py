@@ -16,10 +16,13 @@ from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane
 from tests.e2e.replica import Replica
 from tests.e2e.test_safety import mark
-from webhook.engine.writers import WRITERS_MAX
 
 BUSY_SECONDS = 3.0
-"""The budget is one second; a busy machine, or a Node that somebody else changes, takes longer."""
+"""Until the last mark, and until all are taken back: far less than marking all would take.
+
+The budget is one second. A busy machine, or a Node that somebody else changes, takes longer: what
+had begun before the news came is still carried out.
+"""
 AFTER_SECONDS = 6.0
 """How long it is looked at what is still marked and released."""
 NUMBERS = itertools.count()
@@ -119,7 +122,7 @@ def test_pods_that_turn_unschedulable_end_the_marking_and_get_their_nodes(
             f"\ncalls of {SLOW_SECONDS} s: {len(marks.before)} of 130 nodes were marked when 120 "
             f"pods turned; marked after that: {got} s; released: {lost} s"
         )
-    assert len(got) <= WRITERS_MAX
+    assert max(got, default=0.0) < BUSY_SECONDS
     assert len(lost) == len(marks.before) + len(got)
     assert lost[-1] < BUSY_SECONDS
     assert not any(mark(one) for one in api.get(NODES)["items"])
