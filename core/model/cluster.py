@@ -13,13 +13,27 @@ from core.model.resources import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget, as far as the engine reads it."""
+    """A PodDisruptionBudget, as far as it is read; what its status says, others have counted."""
 
     namespace: str
     name: str
     disruptions_allowed: int
     selector: PodSelector = NO_POD
     """The pods that it protects."""
+    healthy: int = 0
+    """Pods of it that are Ready, and how many of them there must be."""
+    healthy_min: int = 0
+    expected: int = 0
+    """Pods of it that their controllers want."""
+    outdated: bool = False
+    """Its status is about an earlier spec: the API server evicts none of its pods until then."""
+    unhealthy_free: bool = False
+    """Its pods that are not Ready may be evicted, whatever its status says (AlwaysAllow)."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,9 @@ class Pod:
     """Pending, and the scheduler has said that no node takes it."""
     terminating: bool = False
     """It is being deleted: topology spread does not count it any more."""
+    ready: bool = field(default=False, compare=False)
+    """It says that it serves. No plan rests on it, so that pods are equal whether they do or not:
+    what comes and goes so often must not make the engine judge anew."""
     deletion_cost: str | None = None
     """What its ReplicaSet's scale-in goes by, as written; and what of it Ebb has written."""
     deletion_cost_ours: str | None = None

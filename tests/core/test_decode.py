@@ -137,3 +137,43 @@ class TestPod:
     def test_who_goes_with_the_node(self, changes: Json, daemon: bool, mirror: bool) -> None:
         found = pod(**changes)
         assert (found.daemon, found.mirror) == (daemon, mirror)
+
+
+READY = {"type": "Ready", "status": "True"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ([READY], True),
+        ([{"type": "PodScheduled", "status": "True"}, READY], True),
+        ([{**READY, "status": "False"}], False),
+        ([{"type": "ContainersReady", "status": "True"}], False),
+        ([{"type": "PodScheduled", "status": "True", "reason": "Ready"}], False),
+        ([{"type": 7}, READY], False),
+        ("Ready", False),
+        (None, False),
+    ],
+)
+def test_a_bound_pod_is_ready_once_its_kubelet_says_so(conditions: object, ready: bool) -> None:
+    assert pod(status__conditions=conditions).ready is ready
+    assert not pod(spec__nodeName=MISSING, status__conditions=[READY]).ready
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"status__currentHealthy": 3}, "healthy", 3),
+        ({"status__desiredHealthy": 2}, "healthy_min", 2),
+        ({"status__expectedPods": 4}, "expected", 4),
+        ({"metadata__generation": 2, "status__observedGeneration": 1}, "outdated", True),
+        ({"metadata__generation": 2, "status__observedGeneration": 2}, "outdated", False),
+        ({"metadata__generation": 1, "status": MISSING}, "outdated", True),
+        ({"spec__unhealthyPodEvictionPolicy": "AlwaysAllow"}, "unhealthy_free", True),
+        ({"spec__unhealthyPodEvictionPolicy": "IfHealthyBudget"}, "unhealthy_free", False),
+    ],
+)
+def test_what_is_read_of_a_budget(changes: dict[str, object], field: str, value: object) -> None:
+    raw = {"metadata": {"namespace": "d", "name": "b"}, "spec": {}, "status": {}}
+    found = kinds.BUDGETS.read(changed(raw, **changes))
+    assert getattr(found, field) == value

@@ -105,3 +105,15 @@ def test_why_objects_cannot_be_read_is_news_once() -> None:
     inventory.deleted(PODS, "d/b")
     assert inventory.unreadable[PODS] == {}
     assert list(inventory.changed(PODS, odd)) == [("d/a", "bad")], "it was well meanwhile"
+
+
+def test_a_pod_that_turned_ready_is_news_that_makes_no_cluster_another() -> None:
+    """Plans do not rest on it, so that readiness that comes and goes makes no pass judge anew."""
+    inventory, pod = Inventory(), Pod(namespace="d", name="a", node="n")
+    inventory.changed(PODS, pod)
+    before, version = inventory.snapshot()(), inventory.versions[PODS]
+    inventory.changed(PODS, replace(pod, ready=True))
+    after = inventory.snapshot()()
+    assert inventory.versions[PODS] == version + 1
+    assert after == before
+    assert [pod.ready for pod in after.pods] == [True]

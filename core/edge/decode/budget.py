@@ -9,23 +9,37 @@ from core.edge.decode.fields import checked
 from core.edge.decode.objects import NULL, Meta, Struct
 from core.model.cluster import DisruptionBudget
 
+ALWAYS_ALLOW: Final = "AlwaysAllow"
+"""The policy by which pods that are not Ready may always be evicted."""
+
 
 class BudgetStatus(Struct):
     """A PodDisruptionBudget's status."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
 
 
 class BudgetSpec(Struct):
     """A PodDisruptionBudget's spec."""
 
     selector: msgspec.Raw = NULL
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class BudgetMeta(Meta):
+    """Its metadata."""
+
+    generation: int = 0
 
 
 class BudgetObject(Struct):
     """A PodDisruptionBudget."""
 
-    metadata: Meta
+    metadata: BudgetMeta
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
 
@@ -36,11 +50,15 @@ BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
 def budget(obj: BudgetObject) -> DisruptionBudget:
     """Make a DisruptionBudget. Raises: InvalidInputError with the field."""
     namespace = obj.metadata.namespace or "default"
+    spec, status = obj.spec or BudgetSpec(), obj.status or BudgetStatus()
     return DisruptionBudget(
         namespace=namespace,
         name=checked(obj.metadata.name, "metadata.name"),
-        disruptions_allowed=obj.status.disruptions_allowed if obj.status else 0,
-        selector=templates.budget_selector(
-            bytes(obj.spec.selector if obj.spec else NULL), namespace
-        ),
+        disruptions_allowed=status.disruptions_allowed,
+        selector=templates.budget_selector(bytes(spec.selector), namespace),
+        healthy=status.current_healthy,
+        healthy_min=status.desired_healthy,
+        expected=status.expected_pods,
+        outdated=status.observed_generation < obj.metadata.generation,
+        unhealthy_free=spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW,
     )

@@ -65,7 +65,7 @@ class Inventory:
         """Take a new or changed object."""
         key, known = kind.key(one), self._known[kind]
         before = known.get(key)
-        if kind is not NODES and before == one:  # equal Nodes may be of different versions
+        if before is not None and _alike(kind, before, one):
             return ()  # as with most events of pods: they are about what is not read
         known[key] = one
         self.versions[kind] += 1
@@ -128,6 +128,13 @@ def cluster(
 ) -> Cluster:
     """Make a Cluster; its arguments are the fields of the kinds. Raises: as Cluster.of."""
     return cluster_of(nodes, pods, budgets, Storage.of(**storage))
+
+
+def _alike(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
+    """Say whether nothing has changed; equal Nodes are of different versions perhaps."""
+    if kind is NODES or before != one:
+        return False
+    return kind is not PODS or before.ready == one.ready
 
 
 def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:

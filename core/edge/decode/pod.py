@@ -6,7 +6,7 @@ from sys import intern
 from typing import Final
 
 from core.edge.decode import caps, templates
-from core.edge.decode.fields import checked, read_field, shared
+from core.edge.decode.fields import FAULTS, checked, read_field, shared
 from core.edge.decode.kept import Kept
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
@@ -40,6 +40,7 @@ COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
 _NULL: Final = bytes(NULL)
+_READY: Final = b'"Ready"'
 
 
 def pod(obj: PodObject) -> Pod | None:
@@ -76,6 +77,7 @@ def pod(obj: PodObject) -> Pod | None:
         company=company,
         ties=ties,
         unschedulable=not spec.node_name and _unschedulable(obj),
+        ready=bool(spec.node_name) and _ready(obj),
         terminating=meta.deletion_timestamp is not None,
         deletion_cost=_cost(annotations, COST_ANNOTATION),
         deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
@@ -121,6 +123,18 @@ def _unschedulable(obj: PodObject) -> bool:
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in conditions
     )
+
+
+def _ready(obj: PodObject) -> bool:
+    """Read the kubelet's word on a bound pod; one that cannot be read says nothing."""
+    raw = bytes(obj.status.conditions) if obj.status is not None else _NULL
+    if _READY not in raw:
+        return False
+    try:
+        conditions = CONDITIONS_DECODER.decode(raw) or ()
+    except FAULTS:
+        return False
+    return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
 def _for_system(placing: Placing, spec: PodSpec, name: str) -> Placing:
