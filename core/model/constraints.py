@@ -102,8 +102,7 @@ class SpreadConstraint:
     """nodeTaintsPolicy: only nodes whose taints the pod tolerates are counted."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HostPort:
+class HostPort(NamedTuple):
     """A port of the host that a pod takes."""
 
     port: int

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.quantity import millis, whole
 from core.model.resources import Resources
 
-Amounts = Mapping[str, str | int | float]
-"""A resource list as it stands in the API: name to quantity."""
+Amounts = Mapping[str, int]
+"""By resource: CPU in millicores, everything else in ones."""
 POD_LEVEL: Final = ("cpu", "memory")
 """Resources that `spec.resources` may set for the pod as a whole, besides huge pages."""
 HUGE_PAGES: Final = "hugepages-"
@@ -49,7 +48,6 @@ def pod_requests(asking: Asking) -> Resources:
     Main containers and sidecars run together; an ordinary init container runs beside the
     sidecars that were started before it; the larger of the two counts, resource by resource.
     A resource that is set for the whole pod replaces that sum. Overhead is added to all.
-    Raises: InvalidQuantityError.
     """
     total = _containers(asking)
     if asking.pod_level:
@@ -57,9 +55,7 @@ def pod_requests(asking: Asking) -> Resources:
         for name in asking.pod_level:
             if name in POD_LEVEL or name.startswith(HUGE_PAGES):
                 total[name] = whole_pod.get(name, 0)
-    if asking.overhead:
-        total = _sum((total, _read(asking.overhead)))
-    return resources(total, pods=1)
+    return resources(_sum((total, asking.overhead)), pods=1)
 
 
 def _containers(asking: Asking) -> dict[str, int]:
@@ -78,7 +74,7 @@ def _containers(asking: Asking) -> dict[str, int]:
             sidecars = _sum((sidecars, held))
             starting = _max(starting, sidecars)
         else:
-            starting = _max(starting, _sum((sidecars, _read(container.requests))))
+            starting = _max(starting, _sum((sidecars, container.requests)))
     return _max(_sum((running, sidecars)), starting)
 
 
@@ -97,17 +93,10 @@ def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
 
 def _larger(asked: Amounts, held: tuple[Amounts, ...], *, infeasible: bool) -> dict[str, int]:
     """Return the most that is asked or held, resource by resource."""
-    if not held:
-        return _read(asked)
-    parts = held if infeasible else (asked, *(part for part in held if part != asked))
-    amounts = _read(parts[0])
-    for part in parts[1:]:
-        amounts = _max(amounts, _read(part))
-    return amounts
-
-
-def _read(amounts: Amounts) -> dict[str, int]:
-    return {name: (millis if name == "cpu" else whole)(text) for name, text in amounts.items()}
+    largest: dict[str, int] = {}
+    for part in held if held and infeasible else (asked, *held):
+        largest = _max(largest, part)
+    return largest
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -238,12 +238,12 @@ class TestKept:
 
         for turn in range(100):
             for key in (-1, turn):
-                assert (kept[key] or kept.made(key, 0, make)) == 7
+                assert (kept[key] or kept.made(key, make, 0)) == 7
             assert len(kept) <= 10
         assert made == 101, "the key that was asked for every time was made once"
 
     def test_what_is_large_is_not_kept(self) -> None:
         kept = Kept[int, int]()
-        assert kept.made(1, KEY_BYTES_MAX + 1, lambda: 7) == 7
+        assert kept.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
         assert kept[1] is None
         assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2

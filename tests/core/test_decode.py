@@ -3,6 +3,7 @@
 import pytest
 
 from core.edge.decode import kinds
+from core.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -86,6 +87,12 @@ class TestPod:
     def test_without_spec_or_status_it_is_pending(self) -> None:
         found = kinds.PODS.read(b'{"metadata":{"name":"a"}}')
         assert found == Pod(namespace="default", name="a")
+
+    @pytest.mark.parametrize("bad", ["-1", "abc", "", "1 Gi", "1e9999"])
+    def test_bad_quantities_are_refused_by_their_field(self, bad: str) -> None:
+        containers = [{"resources": {"requests": {"memory": bad}}}]
+        with pytest.raises(InvalidInputError, match=r"containers\[0\]\.resources\.requests\.mem"):
+            pod(spec__containers=containers)
 
     def test_requests_follow_the_status_of_a_resize(self) -> None:
         allocated = {"name": "main", "allocatedResources": {"cpu": "2"}}

@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from core.edge.decode import templates
 from core.edge.decode.fields import checked
-from core.edge.decode.objects import NULL, Meta, Struct
+from core.edge.decode.objects import LabelSelector, Meta, Struct
+from core.edge.decode.selectors import pods_of
 from core.model.cluster import DisruptionBudget
 
 ALWAYS_ALLOW: Final = "AlwaysAllow"
@@ -14,8 +14,6 @@ ALWAYS_ALLOW: Final = "AlwaysAllow"
 
 
 class BudgetStatus(Struct):
-    """A PodDisruptionBudget's status."""
-
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
@@ -24,21 +22,15 @@ class BudgetStatus(Struct):
 
 
 class BudgetSpec(Struct):
-    """A PodDisruptionBudget's spec."""
-
-    selector: msgspec.Raw = NULL
+    selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
 class BudgetMeta(Meta):
-    """Its metadata."""
-
     generation: int = 0
 
 
 class BudgetObject(Struct):
-    """A PodDisruptionBudget."""
-
     metadata: BudgetMeta
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
@@ -55,7 +47,7 @@ def budget(obj: BudgetObject) -> DisruptionBudget:
         namespace=namespace,
         name=checked(obj.metadata.name, "metadata.name"),
         disruptions_allowed=status.disruptions_allowed,
-        selector=templates.budget_selector(bytes(spec.selector), namespace),
+        selector=pods_of(spec.selector, (namespace,)),
         healthy=status.current_healthy,
         healthy_min=status.desired_healthy,
         expected=status.expected_pods,

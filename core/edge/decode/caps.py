@@ -7,7 +7,7 @@ and anybody who may create a pod writes it. Real pods stay far below.
 from collections.abc import Iterable
 from typing import Final
 
-from core.edge.decode.terms import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
+from core.edge.decode.objects import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
 
 BLOCK_BYTES_MAX: Final = 16 * 1024
 """Of labels, nodeSelector, affinity, tolerations and topologySpreadConstraints, each, as JSON."""
@@ -38,16 +38,12 @@ def too_large(**blocks: bytes) -> str:
 
 def too_many_terms(asked: Affinity) -> str:
     """Say what of an affinity is too much; empty: nothing."""
-    nodes = asked.node_affinity.required if asked.node_affinity else None
-    node_terms = (nodes and nodes.node_selector_terms) or []
-    near = (asked.pod_affinity and asked.pod_affinity.required) or []
-    apart = (asked.pod_anti_affinity and asked.pod_anti_affinity.required) or []
-    values = sum(map(_values_of_node_term, node_terms)) + sum(
-        map(_values_of_pod_term, (*near, *apart))
-    )
+    node_terms = (asked.nodes and asked.nodes.node_selector_terms) or ()
+    pod_terms = (*asked.near, *asked.apart)
+    values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))
     return (
         over("node affinity terms", len(node_terms), NODE_TERMS_MAX)
-        or over("pod affinity terms", len(near) + len(apart), POD_TERMS_MAX)
+        or over("pod affinity terms", len(pod_terms), POD_TERMS_MAX)
         or over("values in affinity terms", values, VALUES_MAX)
     )
 

@@ -1,6 +1,6 @@
 """Reading bytes, fields and names; a fault says where in what it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from sys import intern
 from typing import Final, TypeVar
@@ -27,18 +27,33 @@ def strictly(decode: Callable[[bytes], Value_], raw: Bytes, where: str, hint: st
     """Decode, or raise InvalidInputError with the field or the position."""
     try:
         return decoded(decode, bytes(raw))
-    except msgspec.ValidationError as fault:
+    except FAULTS as fault:
+        problem, path = _told(fault)
+        if isinstance(fault, msgspec.DecodeError) and not isinstance(
+            fault, msgspec.ValidationError
+        ):
+            # Only this one comes without a position.
+            cut = f" after {len(bytes(raw))} bytes" if "truncated" in problem else ""
+            problem = f"is not whole JSON: {problem}{cut}"
+        told = f"{problem}; {hint}" if hint else problem
+        raise InvalidInputError(join(where, path.lstrip(".")), told) from fault
+
+
+def read_field(decode: Callable[[bytes], Value_], raw: bytes, field: str) -> Value_:
+    """Decode the field's bytes. Raises: InvalidInputError with the path of the faulty part."""
+    try:
+        return decode(raw)
+    except FAULTS as fault:
+        problem, path = _told(fault)
+        raise InvalidInputError(f"{field}{path}", problem) from fault
+
+
+def _told(fault: Exception) -> tuple[str, str]:
+    """Return what is wrong, and the path of the part where it is."""
+    if isinstance(fault, msgspec.DecodeError):
         problem, _, path = str(fault).partition(" - at `$")
-        field = path.rstrip("`").lstrip(".")
-        raise InvalidInputError(join(where, field), _hinted(problem, hint)) from fault
-    except UnicodeDecodeError as fault:
-        raise InvalidInputError(where, _hinted("is not UTF-8", hint)) from fault
-    except RecursionError as fault:
-        raise InvalidInputError(where, _hinted("is nested too deeply", hint)) from fault
-    except msgspec.DecodeError as fault:
-        # Only this one comes without a position.
-        cut = f"{fault} after {len(bytes(raw))} bytes" if "truncated" in str(fault) else str(fault)
-        raise InvalidInputError(where, _hinted(f"is not whole JSON: {cut}", hint)) from fault
+        return problem, path.rstrip("`")
+    return "is not UTF-8" if isinstance(fault, UnicodeDecodeError) else "is nested too deeply", ""
 
 
 def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
@@ -52,29 +67,20 @@ def join(where: str, what: str) -> str:
     return f"{where}: {what}" if where and what else where or what
 
 
-def _hinted(problem: str, hint: str) -> str:
-    return f"{problem}; {hint}" if hint else problem
-
-
-def read_field(decode: Callable[[bytes], Value_], raw: bytes, field: str) -> Value_:
-    """Decode the field's bytes. Raises: InvalidInputError with the path of the faulty part."""
-    try:
-        return decode(raw)
-    except msgspec.DecodeError as fault:
-        problem, _, place = str(fault).partition(" - at `$")
-        raise InvalidInputError(f"{field}{place.rstrip('`')}", problem) from fault
-    except UnicodeDecodeError as fault:
-        raise InvalidInputError(field, "is not UTF-8") from fault
-    except RecursionError as fault:
-        raise InvalidInputError(field, "is nested too deeply") from fault
-
-
 def read_quantity(name: str, written: str | float, field: str) -> int:
     """Return cpu in millicores, everything else in ones. Raises: InvalidInputError."""
     try:
         return millis(written) if name == "cpu" else whole(written)
     except InvalidQuantityError as fault:
         raise InvalidInputError(field, fault.problem) from fault
+
+
+def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, int]:
+    """Return quantities by resource, as `read_quantity`. Raises: InvalidInputError."""
+    return {
+        intern(name): read_quantity(name, written, f"{field}.{name}")
+        for name, written in amounts.items()
+    }
 
 
 def checked(text: str, field: str) -> str:

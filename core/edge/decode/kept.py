@@ -11,6 +11,8 @@ ENTRY_BYTES: Final = 512
 """What an entry is charged for beside its bytes: dict, tuples, and the objects' own heads."""
 MADE_OF_BYTE: Final = 12
 """What is made of one byte of JSON takes about so many, the byte itself among them."""
+PART_BYTES: Final = 8
+"""Of a tuple in a key, or of anything else there that is no text, beside what it holds."""
 
 Key_ = TypeVar("Key_", bound=Hashable)
 Value_ = TypeVar("Value_")
@@ -33,10 +35,14 @@ class Kept(dict[Key_, Value_ | None]):
     def __missing__(self, key: Key_) -> None:
         return None
 
-    def made(self, key: Key_, size: int, make: Callable[[], Value_]) -> Value_:
-        """Return the old entry, or a new one that is made of so many bytes; it is young again."""
+    def made(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
+        """Return the old entry, or a new one; it is young again.
+
+        *size*: of how many bytes it is made; None: of those in the key.
+        """
         found = self._old.get(key)
         value = make() if found is None else found
+        size = bytes_in(key) if size is None else size
         if size > KEY_BYTES_MAX:
             return value
         charge = ENTRY_BYTES + size * MADE_OF_BYTE
@@ -47,3 +53,14 @@ class Kept(dict[Key_, Value_ | None]):
         self._charged += charge
         self[key] = value
         return value
+
+    def same(self: "Kept[Key_, Key_]", value: Key_, size: int) -> Key_:
+        """Return one object for equal ones, which were made of so many bytes."""
+        return self[value] or self.made(value, lambda: value, size)
+
+
+def bytes_in(key: object) -> int:
+    """Return about how many bytes of JSON a key is made of."""
+    if isinstance(key, bytes | str):
+        return len(key)
+    return PART_BYTES + (sum(map(bytes_in, key)) if isinstance(key, tuple) else 0)

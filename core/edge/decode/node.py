@@ -1,11 +1,10 @@
 """Nodes: from the wire to core.model.node. Faults name the field alone."""
 
-from sys import intern
 from typing import Final
 
 import msgspec
 
-from core.edge.decode.fields import read_quantity, shared
+from core.edge.decode.fields import read_amounts, shared
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
 from core.errors import InvalidInputError
 from core.model.node import Node, Taint
@@ -17,8 +16,6 @@ ATTACHABLE: Final = "attachable-volumes-"
 
 
 class TaintObject(Struct):
-    """A taint."""
-
     key: str = ""
     value: str | None = None
     effect: str = ""
@@ -26,24 +23,18 @@ class TaintObject(Struct):
 
 
 class NodeSpec(Struct):
-    """A node's spec."""
-
     provider_id: str | None = msgspec.field(default=None, name="providerID")
     taints: list[TaintObject] | None = None
     unschedulable: bool | None = None
 
 
 class NodeStatus(Struct):
-    """A node's status."""
-
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
     conditions: list[Condition] | None = None
 
 
 class NodeObject(Struct):
-    """A v1 Node, as far as it is read."""
-
     metadata: Meta
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
@@ -95,8 +86,5 @@ def _allocatable(obj: NodeObject) -> dict[str, int]:
     if not found:
         problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
         raise InvalidInputError("status.allocatable", problem)
-    return {
-        intern(name): read_quantity(name, written, f"{field}.{name}")
-        for name, written in found.items()
-        if not name.startswith(ATTACHABLE)
-    }
+    counted = {name: one for name, one in found.items() if not name.startswith(ATTACHABLE)}
+    return read_amounts(counted, field)

@@ -2,9 +2,11 @@
 
 Typed decoding skips every field that is not named here. What all pods of a template share
 (labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once
-(core.edge.decode.terms).
+(core.edge.decode.templates). Structs and fields mean what the API's reference says of them:
+https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -25,8 +27,6 @@ class Present(Struct):
 
 
 class Owner(Struct):
-    """An owner reference."""
-
     kind: str = ""
     name: str = ""
     controller: bool | None = None
@@ -41,8 +41,6 @@ class Name(Struct):
 
 
 class Meta(Name):
-    """Object metadata."""
-
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -50,8 +48,6 @@ class Meta(Name):
 
 
 class PodMeta(Name):
-    """A pod's metadata."""
-
     uid: str = ""
     labels: msgspec.Raw = NULL
     annotations: dict[str, str] | None = None
@@ -60,14 +56,10 @@ class PodMeta(Name):
 
 
 class Requests(Struct):
-    """The requests of a resources block."""
-
     requests: Amounts | None = None
 
 
 class Port(Struct):
-    """A container port."""
-
     host_port: int | None = None
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
     container_port: int | None = None
@@ -75,8 +67,6 @@ class Port(Struct):
 
 
 class Container(Struct):
-    """A container of a pod."""
-
     resources: msgspec.Raw = NULL
     ports: list[Port] | None = None
     restart_policy: str | None = None
@@ -84,14 +74,10 @@ class Container(Struct):
 
 
 class ClaimSource(Struct):
-    """The claim behind a volume."""
-
     claim_name: str = ""
 
 
 class EmptyDir(Struct):
-    """A directory that is made with the pod."""
-
     medium: str | None = None
 
 
@@ -118,8 +104,6 @@ class System(Struct):
 
 
 class PodSpec(Struct):
-    """A pod's spec."""
-
     node_name: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -139,24 +123,18 @@ class PodSpec(Struct):
 
 
 class ContainerStatus(Struct):
-    """What a container has been given."""
-
     name: str = ""
     allocated_resources: msgspec.Raw = NULL
     resources: msgspec.Raw = NULL
 
 
 class Condition(Struct):
-    """A condition of a node or a pod."""
-
     type: str = ""
     status: str = ""
     reason: str | None = None
 
 
 class PodStatus(Struct):
-    """A pod's status."""
-
     phase: str = ""
     start_time: str | None = None
     conditions: msgspec.Raw = NULL
@@ -167,11 +145,91 @@ class PodStatus(Struct):
 
 
 class PodObject(Struct):
-    """A v1 Pod, as far as it is read."""
-
     metadata: PodMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus | None = None
+
+
+class Toleration(Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class Expression(Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeTerm(Struct):
+    match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
+
+
+class NodeSelector(Struct):
+    """Node selector terms, any of which suffices."""
+
+    node_selector_terms: list[NodeTerm] | None = None
+
+
+class NodeAffinity(Struct):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class LabelSelector(Struct):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class PodTerm(Struct):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class PodAffinity(Struct):
+    required: list[PodTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+    @property
+    def nodes(self) -> NodeSelector | None:
+        """What is required of the node."""
+        return self.node_affinity.required if self.node_affinity else None
+
+    @property
+    def near(self) -> Sequence[PodTerm]:
+        """The pods that are required near."""
+        return (self.pod_affinity and self.pod_affinity.required) or ()
+
+    @property
+    def apart(self) -> Sequence[PodTerm]:
+        """The pods that must not be near."""
+        return (self.pod_anti_affinity and self.pod_anti_affinity.required) or ()
+
+
+class Spread(Struct):
+    max_skew: int | None = None
+    topology_key: str = ""
+    when_unsatisfiable: str | None = None
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 class AnyObject(Struct):
@@ -194,5 +252,8 @@ NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
 AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
 CONDITIONS_DECODER: Final = msgspec.json.Decoder(list[Condition] | None)
+AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
+TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
+SPREADS_DECODER: Final = msgspec.json.Decoder(list[Spread] | None)
 TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
 """Labels and selectors."""

@@ -140,11 +140,8 @@ def _ready(obj: PodObject) -> bool:
 def _for_system(placing: Placing, spec: PodSpec, name: str) -> Placing:
     """Return one object for equal ones, with what the pod's operating system asks."""
     key = placing, name
-    found = _SYSTEMS[key]
-    if found is None:
-        size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(name)
-        found = _SYSTEMS.made(key, size, lambda: _on_system(placing, name))
-    return found
+    size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(name)
+    return _SYSTEMS[key] or _SYSTEMS.made(key, lambda: _on_system(placing, name), size)
 
 
 def _on_system(placing: Placing, name: str) -> Placing:

@@ -4,11 +4,10 @@ The key is the resource blocks as they were sent, so most pods cost a look-up.
 """
 
 from collections.abc import Iterable
-from sys import intern
 from typing import Final
 
-from core.edge.decode.fields import read_field, read_quantity
-from core.edge.decode.kept import Kept
+from core.edge.decode.fields import read_amounts, read_field
+from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
     AMOUNTS_DECODER,
     CONDITIONS_DECODER,
@@ -24,7 +23,6 @@ from core.model.resources import Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
 INFEASIBLE: Final = "Infeasible"
-NOTHING: Final[Amounts] = {}
 _NULL: Final = bytes(NULL)
 _NO_STATUS: Final = PodStatus()
 
@@ -40,7 +38,6 @@ Shape = tuple[
     bool,
 ]
 """What `_counted` takes."""
-TUPLE_BYTES: Final = 8
 _SHAPES: Final = Kept[Shape, Resources]()
 _SAME_AMOUNTS: Final = Kept[Resources, Resources]()
 
@@ -55,18 +52,9 @@ def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
         (bytes(status.resources), bytes(status.allocated_resources)),
         _infeasible(bytes(status.conditions)),
     )
-    found = _SHAPES[key]
-    if found is None:
-        size = _size(key)
-        found = _SHAPES.made(key, size, lambda: _same(_counted(*key), size))
-    return found
-
-
-def _size(key: object) -> int:
-    """Return about how many bytes of JSON a key is made of."""
-    if isinstance(key, tuple):
-        return TUPLE_BYTES + sum(map(_size, key))
-    return len(key) if isinstance(key, bytes | str) else 0
+    return _SHAPES[key] or _SHAPES.made(
+        key, lambda: _SAME_AMOUNTS.same(_counted(*key), bytes_in(key))
+    )
 
 
 def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
@@ -110,11 +98,6 @@ def _counted(
     return pod_requests(asking)
 
 
-def _same(amount: Resources, size: int) -> Resources:
-    """Return one object for equal requests, which were made of so many bytes."""
-    return _SAME_AMOUNTS[amount] or _SAME_AMOUNTS.made(amount, size, lambda: amount)
-
-
 def _containers(
     blocks: tuple[Block, ...], statuses: dict[str, tuple[Amounts, ...]], field: str
 ) -> list[Container]:
@@ -146,18 +129,9 @@ def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
 
 
 def _requests(raw: bytes, field: str) -> Amounts:
-    if raw == _NULL:
-        return NOTHING
     found = read_field(REQUESTS_DECODER.decode, raw, field)
-    return _checked(found.requests if found else None, f"{field}.requests")
+    return read_amounts((found and found.requests) or {}, f"{field}.requests")
 
 
 def _amounts(raw: bytes, field: str) -> Amounts:
-    return _checked(read_field(AMOUNTS_DECODER.decode, raw, field), field)
-
-
-def _checked(amounts: Amounts | None, field: str) -> Amounts:
-    """Read every quantity once here, where its field is known."""
-    for name, written in (amounts or NOTHING).items():
-        read_quantity(name, written, f"{field}.{name}")
-    return {intern(name): written for name, written in (amounts or NOTHING).items()}
+    return read_amounts(read_field(AMOUNTS_DECODER.decode, raw, field) or {}, field)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from core.edge.decode.terms import Expression, LabelSelector, NodeSelector, NodeTerm
+from core.edge.decode.objects import Expression, LabelSelector, NodeSelector, NodeTerm
 from core.model.constraints import PodSelector, Requirement, SelectorTerm
 
 Entry_ = TypeVar("Entry_")

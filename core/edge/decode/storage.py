@@ -10,9 +10,8 @@ from typing import Final
 import msgspec
 
 from core.edge.decode.fields import checked
-from core.edge.decode.objects import Meta, Owner, Present, Struct
+from core.edge.decode.objects import Meta, NodeSelector, Owner, Present, Struct
 from core.edge.decode.selectors import node_terms
-from core.edge.decode.terms import NodeSelector
 from core.fit.rules import ZONE_LABELS
 from core.model.constraints import EVERYWHERE, Disk, VolumeReach
 from core.model.volumes import Claim, CsiNode, Volume
@@ -27,48 +26,34 @@ REACHES_MAX: Final = 4096
 
 
 class ClaimOwner(Owner):
-    """An owner of a claim."""
-
     uid: str = ""
 
 
 class ClaimMeta(Meta):
-    """A claim's metadata."""
-
     owner_references: list[ClaimOwner] | None = None
 
 
 class ClaimSpec(Struct):
-    """A claim's spec."""
-
     access_modes: list[str] | None = None
     volume_name: str | None = None
 
 
 class ClaimStatus(Struct):
-    """A claim's status."""
-
     phase: str = ""
 
 
 class ClaimObject(Struct):
-    """A v1 PersistentVolumeClaim, as far as it is read."""
-
     metadata: ClaimMeta
     spec: ClaimSpec | None = None
     status: ClaimStatus | None = None
 
 
 class CsiSource(Struct):
-    """A volume of a CSI driver."""
-
     driver: str = ""
     volume_handle: str = ""
 
 
 class VolumeAffinity(Struct):
-    """A volume's node affinity."""
-
     required: NodeSelector | None = None
 
 
@@ -85,8 +70,6 @@ class VolumeSpec(Struct):
 
 
 class VolumeObject(Struct):
-    """A v1 PersistentVolume, as far as it is read."""
-
     metadata: Meta
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
 
@@ -98,21 +81,15 @@ class Allocatable(Struct):
 
 
 class Driver(Struct):
-    """A CSI driver on a node."""
-
     name: str = ""
     allocatable: Allocatable | None = None
 
 
 class CsiNodeSpec(Struct):
-    """A CSINode's spec."""
-
     drivers: list[Driver] | None = None
 
 
 class CsiNodeObject(Struct):
-    """A storage.k8s.io/v1 CSINode, as far as it is read."""
-
     metadata: Meta
     spec: CsiNodeSpec | None = None
 

@@ -5,26 +5,26 @@ into canonical order, so that templates which differ in the order of their entri
 too.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Final, NamedTuple
 
 from core.edge.decode import caps
 from core.edge.decode.fields import read_field
-from core.edge.decode.kept import Kept
-from core.edge.decode.objects import NULL, TEXTS_DECODER
-from core.edge.decode.selectors import known, node_terms, ordered, pods_of
-from core.edge.decode.terms import (
+from core.edge.decode.kept import Kept, bytes_in
+from core.edge.decode.objects import (
     AFFINITY_DECODER,
-    LABELS_DECODER,
+    NULL,
     SPREADS_DECODER,
+    TEXTS_DECODER,
     TOLERATIONS_DECODER,
     Affinity,
     LabelSelector,
     PodTerm,
     Spread,
 )
-from core.edge.decode.terms import Toleration as WireToleration
+from core.edge.decode.objects import Toleration as WireToleration
+from core.edge.decode.selectors import known, node_terms, ordered, pods_of
 from core.model.constraints import (
     ALONE,
     ANYWHERE,
@@ -33,7 +33,6 @@ from core.model.constraints import (
     HostPort,
     Placing,
     PodAffinityTerm,
-    PodSelector,
     SpreadConstraint,
     Toleration,
 )
@@ -64,8 +63,6 @@ NO_AFFINITY: Final = Affinity()
 TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
 """What is read of labels that are too many."""
 _NULL: Final = bytes(NULL)
-PORT_BYTES: Final = 64
-"""Of a host port in JSON."""
 NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
@@ -80,11 +77,7 @@ _SAME_COMPANIES: Final = Kept[Company, Company]()
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
     key = selector, affinity, tolerations
-    found = _TEMPLATES[key]
-    if found is None:
-        size = len(selector) + len(affinity) + len(tolerations)
-        found = _TEMPLATES.made(key, size, lambda: _template(*key))
-    return found
+    return _TEMPLATES[key] or _TEMPLATES.made(key, lambda: _template(*key))
 
 
 def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
@@ -92,7 +85,6 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     if too_much:
         return Template(ANYWHERE, social=False, too_much=too_much)
     asked = _affinity(affinity)
-    nodes = asked.node_affinity.required if asked.node_affinity else None
     texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
     too_much = (
@@ -104,11 +96,11 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
         return Template(ANYWHERE, social=False, too_much=too_much)
     placing = Placing(
         node_selector=tuple(sorted(texts.items())),
-        affinity=None if nodes is None else node_terms(nodes),
+        affinity=None if asked.nodes is None else node_terms(asked.nodes),
         tolerations=ordered(map(_toleration, tolerated)),
     )
     size = len(selector) + len(affinity) + len(tolerations)
-    return Template(_same(placing, size), social=bool(_attracted(asked) or _repelled(asked)))
+    return Template(_SAME_PLACINGS.same(placing, size), social=bool(asked.near or asked.apart))
 
 
 def company(
@@ -118,11 +110,7 @@ def company(
     if spreads == _NULL or b"matchLabelKeys" not in spreads:
         labels = _NULL  # so that pods which differ in their labels alone share the answer
     key = affinity, spreads, ports, namespace, labels
-    found = _COMPANIES[key]
-    if found is None:
-        size = len(affinity) + len(spreads) + len(labels) + PORT_BYTES * len(ports)
-        found = _COMPANIES.made(key, size, lambda: _company(*key))
-    return found
+    return _COMPANIES[key] or _COMPANIES.made(key, lambda: _company(*key))
 
 
 def _company(
@@ -138,8 +126,8 @@ def _company(
     if too_much:
         return Asked(ALONE, (), too_much)
     found = Company(
-        near=_pod_terms(_attracted(asked), namespace, "podAffinity", unsupported),
-        apart=_pod_terms(_repelled(asked), namespace, "podAntiAffinity", unsupported),
+        near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
+        apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
         spread=ordered(
             _constraint(one, namespace, labels(own), unsupported)
             for one in constraints
@@ -147,7 +135,7 @@ def _company(
         ),
         host_ports=ordered(ports),
     )
-    size = len(affinity) + len(spreads) + PORT_BYTES * len(ports)
+    size = len(affinity) + len(spreads) + bytes_in(ports)
     return Asked(_same_company(found, size), tuple(sorted(unsupported)))
 
 
@@ -158,16 +146,10 @@ def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace:
     pods, so only what comes out of them is kept.
     """
     asked = NO_AFFINITY if caps.too_large(affinity=affinity) else _affinity(affinity)
-    terms = () if caps.too_many_terms(asked) else _repelled(asked)
+    terms = () if caps.too_many_terms(asked) else asked.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
-    size = len(affinity) + PORT_BYTES * len(ports)
+    size = len(affinity) + bytes_in(ports)
     return _same_company(Company(apart=apart, host_ports=ordered(ports)), size)
-
-
-def budget_selector(raw: bytes, namespace: str) -> PodSelector:
-    """Decode what a budget is about. Raises: InvalidInputError with the field."""
-    found = read_field(LABELS_DECODER.decode, raw, "spec.selector")
-    return pods_of(found, (namespace,))
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
@@ -176,9 +158,7 @@ def labels(raw: bytes) -> Mapping[str, str]:
     Of too many none is read: TOO_MANY_LABELS.
     """
     found = _LABELS[raw]
-    if found is None:
-        found = _LABELS.made(raw, len(raw), lambda: _labels(raw))
-    return found
+    return _LABELS.made(raw, lambda: _labels(raw)) if found is None else found
 
 
 def _labels(raw: bytes) -> Mapping[str, str]:
@@ -192,14 +172,6 @@ def _labels(raw: bytes) -> Mapping[str, str]:
 
 def _affinity(raw: bytes) -> Affinity:
     return read_field(AFFINITY_DECODER.decode, raw, "spec.affinity") or NO_AFFINITY
-
-
-def _attracted(asked: Affinity) -> Sequence[PodTerm]:
-    return (asked.pod_affinity and asked.pod_affinity.required) or ()
-
-
-def _repelled(asked: Affinity) -> Sequence[PodTerm]:
-    return (asked.pod_anti_affinity and asked.pod_anti_affinity.required) or ()
 
 
 def _pod_terms(
@@ -268,13 +240,6 @@ def _toleration(found: WireToleration) -> Toleration:
     )
 
 
-def _same(placing: Placing, size: int) -> Placing:
-    """Return one object for equal placings, which were made of so many bytes."""
-    return _SAME_PLACINGS[placing] or _SAME_PLACINGS.made(placing, size, lambda: placing)
-
-
 def _same_company(found: Company, size: int) -> Company:
     """Return one object for equal companies, ALONE for those that ask nothing."""
-    if found == ALONE:
-        return ALONE
-    return _SAME_COMPANIES[found] or _SAME_COMPANIES.made(found, size, lambda: found)
+    return ALONE if found == ALONE else _SAME_COMPANIES.same(found, size)

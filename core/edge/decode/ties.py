@@ -71,9 +71,7 @@ def _of_data(volumes: tuple[str, ...]) -> Ties:
     if not volumes:
         return UNTIED
     return _SAME[volumes] or _SAME.made(
-        volumes,
-        sum(map(len, volumes)),
-        lambda: Ties(local_volumes=tuple(sorted(map(intern, volumes)))),
+        volumes, lambda: Ties(local_volumes=tuple(sorted(map(intern, volumes))))
     )
 
 
