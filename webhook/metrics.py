@@ -11,6 +11,7 @@ from core.edge import metrics
 from core.edge.metrics import Samples, Together, Told
 from core.engine.plan import ReachSums, tightest
 from core.engine.step import Pass
+from core.policies.all import POLICIES
 
 
 def _kept(found: Pass) -> Samples:
@@ -29,6 +30,13 @@ def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[Pass],
 def _shares(one: ReachSums) -> Iterable[float]:
     parts = zip(one.before.requests, one.before.usable, strict=True)
     return (used / whole if whole else 0 for used, whole in parts)
+
+
+def _figures(gauge: str) -> Callable[[Pass], Samples]:
+    """Return the values of a policy's gauge; none while another policy is in use."""
+    return lambda found: {
+        one.labels: float(one.value) for one in found.plan.figures if one.gauge == gauge
+    }
 
 
 OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
@@ -70,8 +78,13 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
         ("reach", "resource"),
         _by_resource(lambda one: map(float, one.enter)),
     ),
+    *(
+        Told(one.name, one.what, one.labels, _figures(one.name))
+        for policy in POLICIES.values()
+        for one in policy.gauges
+    ),
 )
-"""What each pass tells: another one is an entry here."""
+"""What each pass tells: another one is an entry here, or in its policy."""
 
 
 class Metrics(metrics.Metrics):

@@ -9,13 +9,15 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.look import source
-from core.config.forms import SHARE_ALLOWED, read_share
 from core.config.settings import Config
+from core.edge import files
 from core.edge.clock import SystemClock
 from core.engine import step
 from core.engine.plan import Plan
 from core.explain.caveats import caveats
+from core.forms import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
+from core.policies.all import POLICIES
 
 
 def _count(text: str) -> int:
@@ -36,6 +38,9 @@ AT_MOST = "requests over usable capacity afterwards, at most"
 
 @click.command("plan")
 @source.options
+@click.option(
+    "--policy", type=click.Choice([*POLICIES]), help="by another rule than the configuration's"
+)
 @click.option("--max-removals", type=_count, metavar="N", help="at most N nodes go")
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"cpu {AT_MOST}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {AT_MOST}")
@@ -44,6 +49,7 @@ AT_MOST = "requests over usable capacity afterwards, at most"
 def command(
     environment: source.Environment,
     /,
+    policy: str | None,
     max_removals: int | None,
     max_cpu: Fraction | None,
     max_memory: Fraction | None,
@@ -53,7 +59,8 @@ def command(
     """Tell which nodes could go, and why the others stay; nothing is written."""
     found = source.read(environment, **where)
     # The delay counts as elapsed: the engine alone knows it.
-    config = _limited(found.config, max_cpu, max_memory)
+    judged_by = files.read_config(where["config"], policy) if policy else found.config
+    config = _limited(judged_by, max_cpu, max_memory)
     now = SystemClock().unix_seconds()
     plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
     answer = Planned(

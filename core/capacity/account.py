@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from core.capacity.reaches import Reaches
 from core.capacity.sums import Changes, Exceeded, Sums
-from core.capacity.usable import Amount, Measure
+from core.capacity.usable import NOTHING, Amount, Measure
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
@@ -86,6 +86,11 @@ class Account:
         ]
         self.standing = 0
         """Open nodes, those that nobody reaches too."""
+        self.version = 0
+        """Grows with every change: what has been worked out on one state need not be again."""
+        self.adrift = NOTHING
+        """Asked for by the pods of nodes that count as gone, wherever these go."""
+        self._gone: set[int] = set()
         rows = {group: [0] * group.columns for group in groups.values()}
         for number, group in enumerate(self._groups):
             self.standing += is_open[number]
@@ -128,6 +133,22 @@ class Account:
     def reached(self, node: int) -> bool:
         """Say whether some movable pod reaches the node; it is in no sum otherwise."""
         return self._groups[node] is not None
+
+    def takes(self, node: int) -> bool:
+        """Say whether the node takes pods and has not gone."""
+        return self._open[node] and node not in self._gone
+
+    def has_gone(self, node: int) -> bool:
+        """Say whether it went, or counts as gone."""
+        return node in self._gone
+
+    def used(self, node: int) -> Amount:
+        """Return what is asked for on the node, with pods moved as far as it has been decided."""
+        return self._used[node]
+
+    def capacity(self, node: int) -> Amount:
+        """Return what the node has for pods."""
+        return self._capacity[node]
 
     def without(self, node: int) -> tuple[Amount, Amount]:
         """Return requests and capacity of the whole without the node."""
@@ -179,6 +200,7 @@ class Account:
         self._take(trial.after, trial.changes)
 
     def _take(self, after: Iterable[_After], changes: Changes) -> None:
+        self.version += 1
         for node, used, usable in after:
             self._used[node], self._usable[node] = used, usable
         for sums, change in changes.items():
@@ -188,6 +210,7 @@ class Account:
 
     def _drop(self, node: int) -> None:
         group = self._groups[node]
+        self._gone.add(node)
         self.standing -= 1
         for sums in group.sums if group else ():
             sums.nodes -= 1
@@ -201,6 +224,7 @@ class Account:
 
     def leave(self, node: int, amount: Amount) -> None:
         """Take away from a node what has found another place, or goes with it."""
+        self.version += 1
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
@@ -210,6 +234,7 @@ class Account:
         """Count the node as gone, wherever its pods go; for the checks of sums alone."""
         if self._open[node]:
             self._drop(node)
+            self.adrift = self.adrift.plus(self._used[node].minus(self._resident[node]))
             self.leave(node, self._resident[node])
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from core.config.forms import (
+from core.config.thresholds import Leave, PoolEnter, Told
+from core.forms import (
     INLINE,
     SHARE,
     Flag,
@@ -25,7 +26,6 @@ from core.config.forms import (
     read_share,
     text,
 )
-from core.config.thresholds import Leave, PoolEnter, Told
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000

@@ -8,25 +8,58 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from core.config.schema import Schema, adapter, allowed, fields_of, laid_out, nested, schema
-from core.config.settings import Config
+from core.config.settings import API_VERSION, KIND, Config
 from core.config.thresholds import Told
 from core.errors import ConfigError
+from core.forms import is_beside
+from core.policies.all import POLICIES
 
 _UNKNOWN: Final = "unexpected_keyword_argument"
 
 
-def parse(document: object, source: str) -> Config:
-    """Read a configuration.
+def parse(document: object, source: str, policy: str | None = None) -> Config:
+    """Read a configuration, with *policy* in place of the one that it names, if one is given.
+
+    What it does not say is as the policy has it by default, then as the settings have it.
 
     Raises: ConfigError with all faults.
     """
     if document is None:
         raise ConfigError(source, ["document: it is empty; allowed: a mapping of fields"])
+    if isinstance(document, dict):
+        document = _with_policy(document, policy)
     try:
         return adapter().validate_python(_nested(document, nested()), context=Told()).config
     except ValidationError as refused:
         faults = [_fault(one) for one in refused.errors(include_url=False)]
         raise ConfigError(source, faults) from None
+
+
+def built_in(policy: str | None = None) -> Config:
+    """Return the configuration of an empty file, under that policy if one is given."""
+    if policy is None:
+        return Config()
+    return parse({"apiVersion": API_VERSION, "kind": KIND}, "built in", policy)
+
+
+def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
+    """Fill in the policy, and what the file does not say of the policy's own defaults."""
+    given = dict(document) if policy is None else {**document, "policy": policy}
+    name = given.get("policy")
+    rule = POLICIES.get(name) if isinstance(name, str) else None
+    return _over(rule.defaults, given) if rule else given
+
+
+def _over(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAML holds anything
+    """Lay what a file says over defaults; null says nothing."""
+    if not isinstance(given, dict):
+        return given
+    said = {
+        name: _over(defaults[name], value) if isinstance(defaults.get(name), Mapping) else value
+        for name, value in given.items()
+        if not (value is None and name in defaults)
+    }
+    return {**defaults, **said}
 
 
 def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
@@ -46,7 +79,7 @@ def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
 
 def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
     """Take what is a field's out of what is left of the file's mapping."""
-    if not name:
+    if is_beside(name):
         return {own: left.pop(own) for own in fields_of(laid_out(one)) if own in left}
     section, _, last = name.rpartition(".")
     if not section:

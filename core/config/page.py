@@ -1,8 +1,10 @@
 """The page about the settings: docs/configuration.md."""
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from core.config.schema import Setting, allowed, settings
+from core.policies.all import POLICIES
 
 HEAD: Final = """# Configuration
 
@@ -19,9 +21,35 @@ in which such a setting of its own has changed.
 """
 
 
+POLICY_HEAD: Final = """
+## Under another policy
+
+`thresholds`, `leaveThresholds`, those of `pools`, `usability` and `prices` are ClusterThreshold's
+alone: under another policy they decide nothing. What a file does not say has these defaults then;
+what it says wins. docs/policies.md has the rules.
+
+| policy | setting | default |
+|---|---|---|
+"""
+
+
+def _policies() -> Iterator[str]:
+    for name, policy in POLICIES.items():
+        for path, default in _paths(policy.defaults):
+            yield f"| {name} | `{path}` | `{default}` |\n"
+
+
+def _paths(given: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
 def page() -> str:
     """Return the page as Markdown."""
-    return HEAD + "".join(_row(one) for one in settings())
+    return HEAD + "".join(_row(one) for one in settings()) + POLICY_HEAD + "".join(_policies())
 
 
 def _row(one: Setting) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.config.forms import AT_WEBHOOK_START, duration, not_allowed, refused, text, words
+from core.forms import AT_WEBHOOK_START, duration, not_allowed, refused, text, words
 from core.scores import SCORES
 
 Address = Annotated[

@@ -1,8 +1,8 @@
 """The settings as data: JSON Schema of the file, and a row for each setting.
 
-The settings nest a little differently than the file: a section named "" stands in the file
-beside what holds it (`INLINE`), and `a.b` in the section a. `nested` has the one form, `schema`
-the other.
+The settings nest a little differently than the file: the fields of a section whose alias begins
+with BESIDE stand in the file beside it, and `a.b` in the section a. `nested` has the one form,
+`schema` the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
-from core.config.forms import RESTART, WEBHOOK
 from core.config.settings import API_VERSION, KIND, Config, Document
+from core.forms import RESTART, WEBHOOK, is_beside
 
 Schema = dict[str, Any]
 
@@ -143,16 +143,16 @@ def laid_out(one: Schema) -> Schema:
     if "properties" not in one:
         return one
     fields: Schema = {}
-    required = [name for name in one.get("required", ()) if name]
+    required = [name for name in one.get("required", ()) if not is_beside(name)]
     for name, inner in sorted(one["properties"].items(), key=lambda item: "." in item[0]):
         laid, (section, _, last) = laid_out(inner), name.rpartition(".")
         if section:
             fields[section]["properties"][last] = laid
-        elif name:
-            fields[name] = laid
-        else:
+        elif is_beside(name):
             fields |= laid["properties"]
             required += laid.get("required", ())
+        else:
+            fields[name] = laid
     return one | {"properties": fields} | ({"required": required} if required else {})
 
 
@@ -176,7 +176,7 @@ def _unnested(given: Any, one: Schema) -> Any:  # noqa: ANN401 JSON
         value, (section, _, last) = given.get(name), name.rpartition(".")
         if section:
             found[section][last] = value
-        elif not name:
+        elif is_beside(name):
             found |= _unnested(value, inner)
         elif value is not None:
             found[name] = _unnested(value, inner)

@@ -6,10 +6,10 @@ are made of that. Names in the file are these without their unit, in camelCase.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, make_dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import (
     ConfigDict,
@@ -24,7 +24,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets
-from core.config.forms import (
+from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
+from core.config.thresholds import Enter, Leave, Thresholds
+from core.forms import (
+    BESIDE,
     EXTENDER,
     INLINE,
     RESTART,
@@ -39,8 +42,6 @@ from core.config.forms import (
     text,
     words,
 )
-from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
-from core.config.thresholds import Enter, Leave, Thresholds
 from core.marks.keys import TAINT_KEY
 from core.model.quantity import millis, whole
 from core.policies.all import POLICIES
@@ -135,6 +136,25 @@ class Price:
     """What such a node costs, in any unit; one without an entry costs 0."""
 
 
+PolicySettings: Final = make_dataclass(
+    "PolicySettings",
+    [
+        (
+            one.section,
+            Annotated[one.Settings, Field(description=one.Settings.__doc__)],
+            field(default_factory=one.Settings),
+        )
+        for one in POLICIES.values()
+        if one.Settings is not None
+    ],
+    namespace={"__module__": __name__},
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""Those of every policy, each in the section that it names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be configured; the defaults are those of an empty file."""
@@ -154,6 +174,12 @@ class Config:
     budgets: Annotated[Budgets, INLINE] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
     """What nodes cost: the dearest go first; the first entry that matches counts."""
+    policies: Annotated[
+        Any,
+        GetPydanticSchema(lambda _, handler: handler.generate_schema(PolicySettings)),
+        Field(alias=f"{BESIDE}policies"),
+    ] = field(default_factory=PolicySettings)
+    """What each policy reads, that of the others too."""
     taint_key: Annotated[
         str,
         text(_QUALIFIED, "a qualified label key"),
@@ -183,6 +209,10 @@ class Config:
         field(default_factory=WebhookConfig)
     )
     """What `ebb-webhook` reads beside."""
+
+    def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
+        """Return what the configured policy reads."""
+        return getattr(self.policies, POLICIES[self.policy].section, None)
 
     def leave(self) -> Thresholds:
         """Return the thresholds over which a marked node is released."""

@@ -11,7 +11,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.config.forms import SHARE, filled, percent, refused
+from core.forms import SHARE, filled, percent, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import yaml
 
-from core.config.document import parse
+from core.config.document import built_in, parse
 from core.config.settings import Config
 from core.errors import ConfigError, InvalidInputError
 
@@ -21,13 +21,15 @@ GZIP_DEFLATE: Final = b"\x08"
 STDIN: Final = 0
 
 
-def read_config(path: str | None) -> Config:
+def read_config(path: str | None, policy: str | None = None) -> Config:
     """Read a configuration file; None or empty: what is built in.
+
+    *policy*: in place of the one that it names, None: that one.
 
     Raises: ConfigError with the file and every fault.
     """
     if not path:
-        return Config()
+        return built_in(policy)
     try:
         with Path(path).open("rb") as file:
             raw = file.read(CONFIG_BYTES_MAX + 1)
@@ -44,7 +46,7 @@ def read_config(path: str | None) -> Config:
         raise ConfigError(path, [f"{line}{fault.problem or 'not YAML'}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise ConfigError(path, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
-    return parse(document, path)
+    return parse(document, path, policy)
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:

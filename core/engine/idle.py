@@ -18,7 +18,10 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
     if _is_counting(memory, survey, held, now_seconds):
         return now_seconds
     config, budgets = survey.config, survey.config.budgets
-    moments = [since + config.delay_seconds + 1 for since in memory.candidates.values()]
+    delay = config.delay_seconds + (
+        not survey.rule.waited(config.delay_seconds, config.delay_seconds)
+    )
+    moments = [since + delay for since in memory.candidates.values()]
     moments += (one.since + budgets.window_seconds for one in memory.marked.values())
     moments += held.backing_off.values()
     for looks in memory.demand.values():

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from core.capacity.usable import Share, Totals, Usability
+from core.policies.policy import Figure
 from core.reason import Blocker
 
 REACHES_SHOWN: Final = 12
@@ -73,6 +74,8 @@ class Plan:
     """Pending pods, packed first; their room is not spare."""
     marked_infeasible: tuple[str, ...]
     """Nodes that carry a mark and can not go any more, by name."""
+    figures: tuple[Figure, ...] = ()
+    """What the policy tells, of the state before any node goes."""
     complete: bool = True
     """Every node was tried: there was time."""
 

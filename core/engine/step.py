@@ -4,7 +4,7 @@ Pure: same cluster, same configuration, same answer. The steps are those of thes
 4.7, extended to a joint plan: what one removal moves is committed before the next is judged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.capacity.account import Account
@@ -64,8 +64,9 @@ def step(
 ) -> Pass:
     """Judge the cluster as it stands at *now_seconds* (unix), given what has been seen before.
 
-    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`). Where
-    the *last* pass says all that this one would, its answer is given once more.
+    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`), or as
+    the policy has it. Where the *last* pass says all that this one would, its answer is given once
+    more.
     """
     if last is not None and last.holds(cluster, config, memory, now_seconds):
         seen = looked_again(memory, now_seconds)
@@ -75,9 +76,11 @@ def step(
     seen = replace(remember(memory, survey, now_seconds), candidates=candidates)
     held = pace(seen, survey, now_seconds)
     due = frozenset(
-        name for name, since in candidates.items() if now_seconds - since > config.delay_seconds
+        name
+        for name, since in candidates.items()
+        if survey.rule.waited(now_seconds - since, config.delay_seconds)
     )
-    found = judge(survey, due=due, pace=held, in_time=in_time)
+    found = judge(survey, due=due, pace=held, in_time=in_time, listed=candidates.keys())
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
     asked = config.hard_after_seconds is not None
     against = against_hard(survey, placed, now_seconds) if asked else {}
@@ -122,6 +125,7 @@ def judge(
     removals_max: int | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
+    listed: Collection[str] | None = None,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go.
 
@@ -129,7 +133,8 @@ def judge(
     due. *due* names the others whose delay has elapsed; None: all. At most *removals_max* nodes
     go, the marked ones among them; None: no limit. *pace* is what holds back at this moment; None:
     what could go in the long run, under the lasting limits alone. Once *in_time* says that there
-    is no time left, no further node is tried that carries no mark.
+    is no time left, no further node is tried that carries no mark. *listed* names the candidates
+    of this moment, for a policy that counts them; None: time plays no part.
 
     A node that is not marked goes if every reach stays within the thresholds without it; one that
     is marked, if it stays within the leave thresholds: a load that moves a little changes nothing.
@@ -137,22 +142,23 @@ def judge(
     Candidates are tried in order (price, pods to move, utilization, name) until none of those
     that are left can go. Raises: nothing; "no" stands in Plan.kept.
     """
-    work, pending = trial(survey, due=due, pace=pace, in_time=in_time)
-    before = _totals(work.account)
+    work, pending = trial(survey, due=due, pace=pace, in_time=in_time, listed=listed)
+    before, figures = _totals(work.account), work.figures()
     removals = work.remove_all(removals_max)
     gone = {removal.node for removal in removals}
     after = _totals(work.account)
     return Plan(
         policy=survey.config.policy,
         usability=work.account.whole.usability,
-        usability_derived=survey.config.usability is UsabilityMode.AUTO,
+        usability_derived=survey.rule.thresholds and survey.config.usability is UsabilityMode.AUTO,
         before=before[0],
         after=after[0],
-        reaches=_reaches(work.account, before[1:], after[1:]),
+        reaches=_reaches(work.account, before[1:], after[1:]) if survey.rule.thresholds else (),
         removals=removals,
         kept=work.kept(gone),
         pending=pending,
         marked_infeasible=tuple(sorted(work.marked - gone)),
+        figures=figures,
         complete=not work.out_of_time,
     )
 
@@ -163,9 +169,10 @@ def trial(
     due: frozenset[str] | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
+    listed: Collection[str] | None = None,
 ) -> tuple[Work, tuple[Placement, ...]]:
     """Return a plan's work before any node went, and where the pods go that look for a place."""
-    work = Work(survey, due=due, pace=pace, in_time=in_time)
+    work = Work(survey, due=due, pace=pace, in_time=in_time, listed=listed)
     return work, work.settle()
 
 
@@ -210,5 +217,5 @@ def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> 
         for number, node in sorted(enumerate(nodes), key=lambda entry: entry[1].name)
         if number not in marked
         and node.name not in survey.gone
-        and policy.nominated(number, marked=False)
+        and policy.listed(number, was=node.name in before)
     }

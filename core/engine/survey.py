@@ -1,7 +1,7 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -157,17 +157,42 @@ class Survey:
             is_open=[node.name not in self.closed and not node.virtual for node in nodes],
         )
 
-    def policy(self, account: Account, to_move: Callable[[int], int] = lambda _: 0) -> Policy:
+    @property
+    def rule(self) -> type[Policy]:
+        """Return the configured policy."""
+        return POLICIES[self.config.policy]
+
+    def policy(
+        self,
+        account: Account,
+        to_move: Callable[[int], int] = lambda _: 0,
+        listed: Collection[str] | None = None,
+    ) -> Policy:
         """Return the configured policy, to be asked along with *account*; see Look."""
+        ids, nodes = self.ground.ids, self.ground.nodes
         look = Look(
-            nodes=self.ground.nodes,
+            nodes=nodes,
             account=account,
+            settings=self.config.policy_settings(),
+            marked=frozenset(ids[name] for name in self.marks.keys() - self.gone),
+            listed=None if listed is None else frozenset(ids[name] for name in listed),
+            blocked=lambda node: bool(self.blockers[nodes[node].name]),
+            pods=lambda node: self._bound.get(nodes[node].name, ()),
             price=self.config.price_of,
             sticky=self.sticky,
             to_move=to_move,
             share=self.ground.share,
         )
-        return POLICIES[self.config.policy](look)
+        return self.rule(look)
+
+    @cached_property
+    def _bound(self) -> Mapping[str, Sequence[Pod]]:
+        """Return by node the pods that are bound to it."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.cluster.pods:
+            if pod.node is not None:
+                found.setdefault(pod.node, []).append(pod)
+        return found
 
     @cached_property
     def _loads(self) -> list[Load]:
@@ -187,6 +212,8 @@ class Survey:
         )
 
     def _usability(self, reach: Reach | None) -> Usability | None:
+        if not self.rule.thresholds:
+            return None
         match self.config.usability:
             case UsabilityMode.AUTO:
                 return self._derived.get(reach.key if reach else WHOLE)

@@ -16,7 +16,7 @@ from core.engine.memory import Pace
 from core.engine.plan import Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.packing.packer import Attempt
-from core.policies.policy import Order
+from core.policies.policy import Figure, Order
 from core.reason import Blocker, Reason
 
 REROUTES_MAX: Final = 3
@@ -88,13 +88,14 @@ class Work:
         due: frozenset[str] | None = None,
         pace: Pace | None = None,
         in_time: InTime = always,
+        listed: Collection[str] | None = None,
     ) -> None:
         self.survey = survey
         config = survey.config
         self.packer = packer = survey.packer(survey.headroom(config.budgets.headroom))
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
-        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]))
+        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]), listed)
         self.marked = survey.marks.keys() - survey.gone
         self._due, self._in_time = due, in_time
         self.out_of_time = False
@@ -178,11 +179,23 @@ class Work:
                     removals.append(self._remove(node, *found, len(removals) + 1))
                     del waiting[place]
                     places = [0] * level + [place] + places[level + 1 :]
+                    if self._policy.live_order:
+                        places = self._order_anew()
                     level = 0
                     break
             else:
                 level += 1
         return tuple(removals)
+
+    def _order_anew(self) -> list[int]:
+        """Put each level in order on the state as it is; return where to begin in each."""
+        for waiting in self._levels:
+            waiting.sort(key=self.rank)
+        return [0] * len(self._levels)
+
+    def figures(self) -> tuple[Figure, ...]:
+        """Return what the policy tells of the state as it is."""
+        return tuple(self._policy.figures())
 
     def _try(self, node: int) -> tuple[Attempt, Trial] | None:
         """Return where the node's pods would go, or None if it can not go; cheapest checks first.

@@ -11,6 +11,7 @@ from typing import Final
 from core.engine import brakes, harden, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
+from core.policies.all import POLICIES
 from core.reason import Blocker, Reason
 
 STAYS: Final = (
@@ -25,6 +26,7 @@ STAYS: Final = (
     cluster_threshold.LAST_NODE,
     cluster_threshold.PEAK_DEMAND,
     work.HEADROOM,
+    *(reason for policy in POLICIES.values() for reason in policy.reasons),
     *brakes.REASONS,
     work.TIME_BOX,
     work.LIMIT,

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.policies.cluster_threshold import ClusterThreshold
+from core.policies.excess_nodes import ExcessNodes
 from core.policies.policy import Policy
 
-POLICIES: Final[Mapping[str, type[Policy]]] = {one.name: one for one in (ClusterThreshold,)}
+POLICIES: Final[Mapping[str, type[Policy]]] = {
+    one.name: one for one in (ClusterThreshold, ExcessNodes)
+}
 """By the name that stands in the configuration."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from core.capacity.account import Trial
 from core.capacity.sums import Exceeded, excess
 from core.capacity.usable import Amount
-from core.policies.policy import Look, Order
+from core.policies.policy import Look, Order, Policy
 from core.reason import Blocker, Reason
 
 LAST_NODE: Final = Reason(
@@ -49,10 +49,11 @@ REACH_THRESHOLD: Final = Reason(
 )
 
 
-class ClusterThreshold:
+class ClusterThreshold(Policy):
     """Nodes that pods reach first, dear before cheap; then those that empty soonest."""
 
     name: ClassVar[str] = "ClusterThreshold"
+    thresholds: ClassVar[bool] = True
 
     def __init__(self, look: Look) -> None:
         self._look, self._account = look, look.account
@@ -80,6 +81,10 @@ class ClusterThreshold:
         whole = account.whole
         thresholds = whole.thresholds(marked=marked)
         return requests.plus(whole.reserve).within(thresholds, capacity)
+
+    def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
+        """Ask the same."""
+        return self.nominated(node, marked=False)
 
     def why_not(self, node: int, *, marked: bool) -> Blocker:
         """Say what the cluster would be over."""

@@ -1,26 +1,56 @@
-"""What a policy is asked while a plan is made."""
+"""What a policy is: its word and settings in the file, and what a plan in the making asks it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from core.capacity.account import Account, Trial
 from core.capacity.sums import Exceeded
 from core.model.node import Node
-from core.reason import Blocker
+from core.model.pod import Pod
+from core.reason import Blocker, Reason
 
 Order = tuple[object, ...]
 """Comes out of one policy alone, and ends, together with the level's, in a unique key."""
 
 
+class Gauge(NamedTuple):
+    """A series that a policy tells."""
+
+    name: str
+    what: str
+    labels: tuple[str, ...] = ()
+
+
+class Figure(NamedTuple):
+    """One value of a gauge."""
+
+    gauge: str
+    """Its name."""
+    labels: tuple[str, ...]
+    """The values of its labels; there is a bound to how many a policy tells."""
+    value: Fraction | int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a policy sees; nodes by their ids of the Ground."""
+    """What a policy sees; nodes by their ids of the Ground, whose taints are without Ebb's own."""
 
     nodes: Sequence[Node]
     account: Account
-    """Changes as nodes go."""
+    """Changes as nodes go; its `used` of a node, and whether it has gone, are those of the state
+    with pods moved."""
+    settings: Any = None
+    """The policy's own, of its type Settings."""
+    marked: Collection[int] = ()
+    """Nodes that carry a mark and are not leaving."""
+    listed: Collection[int] | None = None
+    """Nodes that are candidates at this moment (`listed` said so); None: time plays no part."""
+    blocked: Callable[[int], bool] = lambda _: False
+    """Whether the node, or a pod of it, says of itself that it stays, whatever a policy says."""
+    pods: Callable[[int], Sequence[Pod]] = lambda _: ()
+    """All that are bound to the node at the start, DaemonSets' too, by namespace and name."""
     price: Callable[[Mapping[str, str]], Fraction]
     """Of a node with these labels."""
     sticky: Mapping[str, int]
@@ -37,15 +67,34 @@ class Policy(Protocol):
     All else is common: fit, packing, guards, budgets, brakes, marks. Marked nodes are tried before
     others and in the order of their marks, whatever the policy; *marked* says of a question that
     it is about one of them, which may be held to less.
+
+    Another policy is a class that inherits from this one, in a file of its own, and an entry in
+    core.policies.all; what it does not say is as it stands here.
     """
 
     name: ClassVar[str]
+    """The word in the file."""
+    Settings: ClassVar[type[Any] | None] = None
+    """A frozen dataclass in the forms of core.forms whose fields all have defaults; None: none."""
+    section: ClassVar[str] = ""
+    """Under which name the file has them, in this language's words: `excess_nodes`."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """What the file need not say under this policy, in the file's own words."""
+    thresholds: ClassVar[bool] = False
+    """Whether it goes by `thresholds`, `leaveThresholds` and `usability`."""
+    live_order: ClassVar[bool] = False
+    """Whether `rank` changes as nodes go: all are put in order anew after each."""
+    reasons: ClassVar[Sequence[Reason]] = ()
+    """With which it says no; ClusterThreshold's stand where they always stood among the others."""
+    gauges: ClassVar[Sequence[Gauge]] = ()
+    """What `figures` are of."""
 
     def __init__(self, look: Look) -> None:
         """Look at the cluster."""
 
-    def level(self, node: int) -> Order:
+    def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
         """Return what nodes are tried in the order of, those of one level until none can go."""
+        return ()
 
     def rank(self, node: int) -> Order:
         """Return what the nodes of one level are tried in the order of."""
@@ -56,8 +105,26 @@ class Policy(Protocol):
     def why_not(self, node: int, *, marked: bool) -> Blocker:
         """Say why a node is not nominated."""
 
-    def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:
-        """Return what would not hold any more after the packing."""
+    def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
+        """Say whether an unmarked node is a candidate, whose delay runs; *was*: it was one.
 
-    def why_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
+        Asked on the state in which all marked nodes have gone.
+        """
+        return self.nominated(node, marked=False)
+
+    @staticmethod
+    def waited(seconds: int, delay_seconds: int) -> bool:
+        """Say whether a node that has been a candidate for so long may go."""
+        return seconds > delay_seconds
+
+    def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
+        """Return what would not hold any more after the packing."""
+        return ()
+
+    def why_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
         """Say what would not hold."""
+        raise AssertionError("it says of no packing that something would not hold")
+
+    def figures(self) -> Iterable[Figure]:
+        """Tell how it stands before any node goes."""
+        return ()

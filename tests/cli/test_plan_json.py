@@ -26,6 +26,29 @@ def bold(tmp_path: Path) -> str:
     return str(file)
 
 
+class TestPolicy:
+    def test_another_policy_can_be_tried_with_its_own_defaults(
+        self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for given in ((), ("--config", bold)):
+            plan = plan_of(capsys, "--from-file", path, "--policy", "ExcessNodes", *given)
+            assert (plan["policy"], plan["thresholds"], plan["reaches"]) == (
+                "ExcessNodes",
+                None,
+                [],
+            )
+            assert [one["name"] for one in plan["figures"]] == ["ebb_excess_nodes"]
+            codes = {reason["code"] for kept in plan["kept"] for reason in kept["reasons"]}
+            assert "no-excess" in codes
+            assert "threshold" not in codes
+
+    def test_the_configured_one_may_be_named_too(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        named = plan_of(capsys, "--from-file", path, "--policy", "ClusterThreshold")
+        assert named == plan_of(capsys, "--from-file", path)
+
+
 class TestJson:
     def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         plan = plan_of(capsys, "--from-file", path)

@@ -8,8 +8,7 @@ import pytest
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
-from core.config.document import parse
-from core.config.forms import read_share
+from core.config.document import built_in, parse
 from core.config.programs import AnswersMode
 from core.config.schema import restart_needed
 from core.config.settings import (
@@ -19,6 +18,8 @@ from core.config.settings import (
 )
 from core.edge import files
 from core.errors import ConfigError, InvalidInputError
+from core.forms import read_share
+from core.policies.all import POLICIES
 from tests.support.configurations import BEYOND, FAULTY, HEAD
 
 README = Path(__file__).parents[2] / "README.md"
@@ -28,6 +29,31 @@ def test_an_empty_file_with_a_head_is_the_defaults() -> None:
     assert parse(HEAD, "x") == Config()
     assert Config().mode is Mode.OBSERVE
     assert Config().usability is UsabilityMode.AUTO
+
+
+def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
+    found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
+    assert (found.delay_seconds, found.webhook.interval_seconds) == (0, 60)
+    assert found.budgets.cluster == replace(Budgets().cluster, max_marked=Limit(3), min_nodes=2)
+    assert found.budgets.cooldown.after_node_add_seconds == 3600
+    assert found.budgets.cooldown.after_pending_seconds == 600
+    said = {"delay": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
+    found = parse({**HEAD, "policy": "ExcessNodes", **said}, "x")
+    assert (found.delay_seconds, found.budgets.cluster.min_nodes) == (60, 0)
+    assert found.budgets.cooldown.after_node_add_seconds == 3600  # null says nothing
+
+
+def test_another_policy_can_be_asked_of_a_file() -> None:
+    said = {**HEAD, "policy": "ClusterThreshold", "delay": "7m"}
+    found = parse(said, "x", "ExcessNodes")
+    assert (found.policy, found.delay_seconds) == ("ExcessNodes", 420)
+    assert found.webhook.interval_seconds == 60
+    assert parse(HEAD, "x", "ClusterThreshold") == built_in("ClusterThreshold") == Config()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_policy_has_by_default_can_be_read(policy: str) -> None:
+    assert built_in(policy).policy == policy
 
 
 def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 
 from core.config import schema as config_schema
 from core.config.document import parse
-from core.config.forms import EXTENDER, WEBHOOK
 from core.config.page import page
 from core.config.schema import Schema, restart_needed, schema, written
 from core.config.settings import Config
 from core.errors import ConfigError
+from core.forms import EXTENDER, WEBHOOK
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,7 @@ UNSAID = (
     re.compile(r"allowed: (never, or )?a duration"),  # its bounds: the form is a pattern
     re.compile(r"allowed: at least thresholds\."),  # two fields are compared
     re.compile(r"allowed: a text that no other pool has$"),  # so are entries of a list
+    re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number
 )

@@ -11,6 +11,7 @@ Change = dict[str, Any]
 GOOD: Sequence[Change] = (
     {},
     {"mode": "enforce", "policy": "ClusterThreshold", "scaleInOrder": "enabled"},
+    {"policy": "ExcessNodes", "excessNodes": {"threshold": 1.5, "weights": {"cpu": "0"}}},
     {"delay": "0s", "hardAfter": "never", "peakWindow": "2000ms", "deadline": "1h30m"},
     {"hardAfter": "30m", "balanceZones": False, "headroom": 0},
     {"thresholds": {"cpu": "62.5%"}, "leaveThresholds": {"memory": "100%"}},
@@ -73,6 +74,9 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"hardAfter": "soon"}, "hardAfter"),
     ({"handOver": {"utilization": 50}}, "handOver.utilization"),
     ({"thresholdz": {}}, "thresholdz"),
+    ({"excessNodes": {"threshold": -1}}, "excessNodes.threshold"),
+    ({"excessNodes": {"weights": {"cpu": "-0.1"}}}, "excessNodes.weights.cpu"),
+    ({"excessNodes": {"weights": {"disk": 1}}}, "excessNodes.weights.disk"),
 )  # fmt: skip
 """What a schema can refuse, and the path that the reader names."""
 
@@ -83,5 +87,6 @@ BEYOND: Sequence[tuple[Change, str]] = (
     ({"thresholds": {"cpu": "90%"}, "leaveThresholds": {"cpu": "85%"}}, "leaveThresholds.cpu"),
     ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "pools[1].name"),
     ({"backoff": {"first": "0s"}}, "backoff.first"),
+    ({"excessNodes": {"weights": {"cpu": 0, "memory": "0.0"}}}, "excessNodes.weights"),
 )
 """What no schema can refuse: bounds of a duration, one field beside another, names that differ."""

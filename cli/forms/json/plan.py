@@ -10,6 +10,7 @@ from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
 from core.engine.plan import Plan, ReachSums
 from core.explain.caveats import Caveat
+from core.policies.all import POLICIES
 from core.reason import Blocker
 
 DIGITS: Final = 6
@@ -27,7 +28,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "kind": "Plan",
         "mode": "offline",
         "policy": plan.policy,
-        "thresholds": _limits(answer.config.thresholds),
+        **_rule(answer),
         "usability": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
@@ -49,6 +50,18 @@ def document(answer: Planned) -> dict[str, Any]:
         "warnings": warnings(answer.minded),
         "prices": _money(answer.money) if answer.money else None,
     }
+
+
+def _rule(answer: Planned) -> dict[str, Any]:
+    """Return what was gone by: the thresholds, or what the policy tells."""
+    plan = answer.plan
+    if POLICIES[plan.policy].thresholds:
+        return {"thresholds": _limits(answer.config.thresholds)}
+    told = [
+        {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
+        for one in plan.figures
+    ]
+    return {"thresholds": None, "figures": told}
 
 
 def _money(money: Money) -> dict[str, float]:

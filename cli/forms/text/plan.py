@@ -14,21 +14,22 @@ from cli.terminal import Table, say
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
+from core.policies.all import POLICIES
+from core.policies.policy import Figure
 
 TARGETS_SHOWN: Final = 3
 
 
 def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
-    plan, limits = answer.plan, answer.config.thresholds
+    plan = answer.plan
     write_minded(answer.minded, out)
     say(out, summary(plan))
     say(out, "")
     if plan.reaches:
         reaches.write(plan.reaches, out)
         say(out, "")
-    at_most = f"cpu {reaches.in_percent(limits.cpu)}, memory {reaches.in_percent(limits.memory)}"
-    say(out, f"At most {at_most} of usable capacity may be requested. {_usability(plan)}")
+    say(out, _rule(answer))
     if plan.pending:
         pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
         say(out, f"Waiting for a node, or on one that leaves, placed first: {pods}.")
@@ -39,6 +40,21 @@ def write(answer: Planned, out: Console) -> None:
     say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
     if plan.kept:
         say(out, "", _kept(plan.kept))
+
+
+def _rule(answer: Planned) -> str:
+    """Say what was gone by: the thresholds, or the policy and what it tells."""
+    plan, limits = answer.plan, answer.config.thresholds
+    if POLICIES[plan.policy].thresholds:
+        cpu, memory = map(reaches.in_percent, (limits.cpu, limits.memory))
+        at_most = f"At most cpu {cpu}, memory {memory} of usable capacity may be requested."
+        return f"{at_most} {_usability(plan)}"
+    return f"By policy {plan.policy}. {'; '.join(map(_figure, plan.figures))}".strip()
+
+
+def _figure(one: Figure) -> str:
+    about = f" ({', '.join(one.labels)})" if one.labels else ""
+    return f"{one.gauge}{about}: {float(one.value):.4g}"
 
 
 def write_minded(minded: Sequence[Caveat], out: Console) -> None:

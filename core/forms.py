@@ -11,7 +11,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict, ValidationError
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    ValidationError,
+)
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from core.errors import InvalidQuantityError
@@ -62,8 +69,16 @@ RESTART: Final = "x-restart"
 """The keyword of the schema that names the programs which read a setting once, at their start."""
 WEBHOOK: Final = "ebb-webhook"
 EXTENDER: Final = "ebb-extender"
-INLINE: Final = Field(alias="")
-"""The fields of such a section stand in the file beside it."""
+BESIDE: Final = "*"
+"""What the alias of a section begins with whose fields stand in the file beside it."""
+INLINE: Final = Field(alias=BESIDE)
+
+
+def is_beside(alias: str) -> bool:
+    """Say whether the fields of the section with this alias stand in the file beside it."""
+    return alias.startswith(BESIDE)
+
+
 AT_WEBHOOK_START: Final = Field(json_schema_extra={RESTART: [WEBHOOK]})
 
 
@@ -113,6 +128,17 @@ def filled(given: object, new: "DataclassInstance") -> object:
 def not_allowed(allowed: str) -> PydanticCustomError:
     """Make the fault of a value that would be allowed beside others."""
     return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
+
+
+def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
+    """Refuse what has been read and does not hold, for settings whose fields are good alone."""
+
+    def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
+        if holds(found):
+            return found
+        raise not_allowed(allowed)
+
+    return AfterValidator(check)
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:

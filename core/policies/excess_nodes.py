@@ -1,0 +1,196 @@
+"""Node Refiner's rule: nodes go while the free capacity is worth more than so many nodes.
+
+Excess is the smaller, by CPU and memory, of what is free on all nodes that count over what the
+candidate has. A node counts that takes pods, carries no taint of others and has CPU and memory.
+Source: Node Refiner's README; the weights of its source (pkg/types). Requests are those of the
+plan in the making, so what one removal moves is counted before the next is judged.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Final
+
+from core.capacity.usable import NOTHING, Amount
+from core.forms import number, where
+from core.model.leaving import PASSING_TAINTS
+from core.model.node import Node
+from core.policies.policy import Figure, Gauge, Look, Order, Policy
+from core.reason import Blocker, Reason
+
+SLACK: Final = Fraction(1, 2)
+"""Nodes: so much less excess than it takes to go still lets a marked one stay marked."""
+SCORE_SCALE: Final = 2**128
+"""Scores are compared as whole parts of this; finer differences count as ties."""
+_GAUGE: Final = Gauge(
+    "ebb_excess_nodes", "Free capacity of nodes that count, in nodes like the candidate."
+)
+
+NO_EXCESS: Final = Reason(
+    "no-excess",
+    "What is free on all nodes is not worth more nodes like the candidate than the threshold.",
+    "wait for requests to fall, lower what pods ask for beyond their use, or set "
+    "`excessNodes.threshold` lower",
+    "what is free is worth more nodes like the candidate than `excessNodes.threshold`",
+)
+NOT_COUNTED: Final = Reason(
+    "not-counted",
+    "Policy ExcessNodes leaves the node out: a taint of others keeps it for some pods, it takes "
+    "none now, or it has no CPU or no memory.",
+    "nothing to do; to let such nodes go, use another policy",
+    "it takes pods, has CPU and memory, and no taint but Ebb's and those that pass by themselves",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """How much each share counts; their sum need not be 1."""
+
+    cpu: Annotated[Fraction, number(positive=False)] = Fraction(4, 5)
+    """Of the share of CPU that is asked for."""
+    memory: Annotated[Fraction, number(positive=False)] = Fraction(1, 5)
+    """Of the share of memory that is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What policy ExcessNodes reads."""
+
+    threshold: Annotated[Fraction, number(positive=False)] = Fraction(2)
+    """Nodes go while the excess is above this; a marked one stays marked down to 0.5 less."""
+    weights: Annotated[
+        Weights,
+        where(lambda found: found.cpu + found.memory > 0, "weights of which one is above 0"),
+    ] = Weights()
+    """The candidate is the node with the least weighted sum of CPU's and memory's shares."""
+
+
+class ExcessNodes(Policy):
+    """The least utilized node goes while there are more nodes than enough."""
+
+    name: ClassVar[str] = "ExcessNodes"
+    Settings: ClassVar[type[Any] | None] = Settings
+    section: ClassVar[str] = "excess_nodes"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "delay": "0s",
+        "budgets": {"minNodes": 2},
+        "cooldown": {"afterNodeAdd": "60m"},
+        "webhook": {"interval": "1m"},
+    }
+    live_order: ClassVar[bool] = True
+    reasons = (NO_EXCESS, NOT_COUNTED)
+    gauges = (_GAUGE,)
+
+    def __init__(self, look: Look) -> None:
+        self._look, self._account = look, look.account
+        self._settings: Settings = look.settings
+        self._counted = [n for n in range(len(look.nodes)) if self._counts(n)]
+        self._which = frozenset(self._counted)
+        self._scores: dict[int, tuple[Amount, int]] = {}
+        self._seen = -1
+        """The account's version that the next two are of."""
+        self._free = NOTHING
+        self._last: Order | None = None
+        """The rank of the first node, in order, that there is too little excess for."""
+
+    def _counts(self, node: int) -> bool:
+        """Say whether the node counts; whether it has gone, the account says."""
+        cpu, memory = self._account.capacity(node)
+        taken = others_taint(self._look.nodes[node]) is None
+        return taken and cpu > 0 and memory > 0 and self._account.takes(node)
+
+    def rank(self, node: int) -> Order:
+        """Return how little is asked for on the node now."""
+        return self._score(node), self._look.nodes[node].name
+
+    def _score(self, node: int) -> int:
+        """Return the weighted shares in parts of SCORE_SCALE; of what is not there, none."""
+        used, known = self._account.used(node), self._scores.get(node)
+        if known is None or known[0] != used:
+            weights, whole = self._settings.weights, self._account.capacity(node)
+            parts = zip((weights.cpu, weights.memory), used, whole, strict=True)
+            share = sum(
+                (one * Fraction(part, of) for one, part, of in parts if of > 0), Fraction()
+            )
+            known = self._scores[node] = used, int(share * SCORE_SCALE)
+        return known[1]
+
+    def nominated(self, node: int, *, marked: bool) -> bool:
+        """Say whether there is more excess than the threshold with the node as the candidate.
+
+        So must there be for each before it in order that nothing else keeps: it is the candidate
+        first. A marked node is judged with itself counted back, which it is until it goes.
+        """
+        if node not in self._which:
+            return False
+        self._look_again()
+        if marked:
+            return self._excess(node) >= self._settings.threshold - SLACK
+        return self._last is None or self.rank(node) < self._last
+
+    def _look_again(self) -> None:
+        if self._seen == self._account.version:
+            return
+        self._seen = self._account.version
+        self._free = self._free_on(self._standing())
+        failing = (
+            self.rank(node)
+            for node in self._standing()
+            if not self._look.blocked(node) and self._excess(node) <= self._settings.threshold
+        )
+        self._last = min(failing, default=None)
+
+    def _standing(self) -> Iterable[int]:
+        return (node for node in self._counted if not self._account.has_gone(node))
+
+    def _free_on(self, nodes: Iterable[int]) -> Amount:
+        free = NOTHING
+        for node in nodes:
+            free = free.plus(self._account.capacity(node)).minus(self._account.used(node))
+        return free.minus(self._account.adrift)
+
+    def _excess(self, node: int) -> Fraction:
+        return _worth(self._free, self._account.capacity(node))
+
+    def why_not(self, node: int, *, marked: bool) -> Blocker:
+        """Say how much excess there is, or that the node does not count."""
+        if node not in self._which:
+            key = others_taint(self._look.nodes[node])
+            why = f"it has the taint {key}" if key else "it takes no pods, or has no CPU or memory"
+            return Blocker(NOT_COUNTED, why)
+        self._look_again()
+        excess, least = self._excess(node), self._settings.threshold
+        told = f"the excess is {_decimal(excess)} nodes"
+        if marked:
+            return Blocker(NO_EXCESS, f"{told}, under {_decimal(least - SLACK)} with it")
+        if excess > least:
+            return Blocker(NO_EXCESS, "there is too little for a node that would go before it")
+        return Blocker(NO_EXCESS, f"{told}, not above {_decimal(least)}")
+
+    @staticmethod
+    def waited(seconds: int, delay_seconds: int) -> bool:
+        """Say whether the delay has passed."""
+        return seconds >= delay_seconds
+
+    def figures(self) -> Iterable[Figure]:
+        """Tell the excess over unmarked nodes, with the first of them as the candidate."""
+        nodes = [node for node in self._standing() if node not in self._look.marked]
+        if nodes:
+            first = min(nodes, key=self.rank)
+            excess = _worth(self._free_on(nodes), self._account.capacity(first))
+            yield Figure(_GAUGE.name, (), excess)
+
+
+def others_taint(node: Node) -> str | None:
+    """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
+    return next((taint.key for taint in node.taints if taint.key not in PASSING_TAINTS), None)
+
+
+def _worth(free: Amount, whole: Amount) -> Fraction:
+    """Return how many nodes that have so much the free capacity is worth."""
+    return min(Fraction(part, total) for part, total in zip(free, whole, strict=True))
+
+
+def _decimal(value: Fraction) -> str:
+    """Write a number of nodes for people, rounded to 0.01."""
+    return f"{float(round(value, 2)):g}"

@@ -1,0 +1,152 @@
+"""Policy ExcessNodes: its table, and a plain plan of it that starts from the objects."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
+from core.engine import step
+from core.marks.keys import MARK_LABEL
+from core.model.cluster import Cluster
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from tests.support.builders import node, pod
+
+HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
+FREELY = {
+    "budgets": {"minNodes": 0, "maxMarked": "100%", "maxInWindow": "100%"},
+    "headroom": 0,
+    "balanceZones": False,
+}
+
+
+def config(**said: Any) -> Config:
+    return parse({**HEAD, **FREELY, **said}, "x")
+
+
+def even(nodes: int, cpu: int, memory: int = 0, pods: int = 10) -> Cluster:
+    """Return nodes of 4,000m and 8,000 MB, each with small pods that sum up to so many percent."""
+    return Cluster.of(
+        [node(f"n{number}") for number in range(nodes)],
+        [
+            pod(f"p{number}-{each}", f"n{number}", 40 * cpu // pods, 80 * memory // pods)
+            for number in range(nodes)
+            for each in range(pods)
+        ],
+    )
+
+
+def goes(cluster: Cluster, one: Config) -> list[str]:
+    return [removal.node for removal in step.plan(cluster, one).removals]
+
+
+def excess(cluster: Cluster, one: Config | None = None) -> Fraction | int:
+    (figure,) = step.plan(cluster, one or config()).figures
+    assert figure.gauge == "ebb_excess_nodes"
+    return figure.value
+
+
+def codes(cluster: Cluster, one: Config) -> Mapping[str, set[str]]:
+    plan = step.plan(cluster, one)
+    return {kept.node: {blocker.code for blocker in kept.blockers} for kept in plan.kept}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "worth", "gone"),
+    [
+        pytest.param(even(5, 55), "9/4", ["n0"], id="five at 55 %: one goes, then 1.25: stop"),
+        pytest.param(even(4, 55), "9/5", [], id="four at 55 %"),
+        pytest.param(even(5, 60), "2", [], id="exactly the threshold"),
+        pytest.param(even(5, 30, 65), "7/4", [], id="memory is the scarcer"),
+        pytest.param(even(5, 65, 30), "7/4", [], id="CPU is the scarcer"),
+    ],
+)
+def test_nodes_go_while_the_excess_exceeds_the_threshold(
+    cluster: Cluster, worth: str, gone: list[str]
+) -> None:
+    assert excess(cluster) == Fraction(worth)
+    assert goes(cluster, config()) == gone
+
+
+def test_four_nodes_at_what_is_left_are_worth_less() -> None:
+    cluster = Cluster.of(
+        [node(f"n{number}") for number in range(4)],
+        [pod(f"p{number}", f"n{number}", 2750, 0) for number in range(4)],
+    )
+    assert excess(cluster) == Fraction(5, 4)
+
+
+def test_the_least_utilized_goes_first_by_weighted_shares_then_by_name() -> None:
+    nodes = [node(name) for name in "abcdef"]
+    cluster = Cluster.of(nodes, [pod("c", "c", 100, 2000), pod("m", "b", 500, 0)])
+    assert goes(cluster, config(excessNodes={"threshold": "4"})) == ["a", "d"]
+    light = Cluster.of(nodes[1:3], [pod("c", "c", 400, 0), pod("m", "b", 0, 2400)])
+    # 0.8 * 10 % is more than 0.2 * 30 %, and with equal weights it is less.
+    some = {"threshold": "1"}
+    assert goes(light, config(excessNodes=some)) == ["b"]
+    assert goes(light, config(excessNodes={**some, "weights": {"cpu": 1, "memory": 1}})) == ["c"]
+
+
+def marked(one: Node) -> Node:
+    return node(one.name, labels={MARK_LABEL: "soft"})
+
+
+@pytest.mark.parametrize(
+    ("share", "stays_marked"),
+    [(62, True), (70, True), (71, False)],
+)
+def test_a_marked_node_stays_so_with_itself_counted_back_down_to_half_a_node_less(
+    share: int, stays_marked: bool
+) -> None:
+    """Five nodes: free is worth 5 * (100 - share) / 100 of one, and 1.5 is enough."""
+    plain = even(5, share)
+    cluster = Cluster.of([marked(plain.nodes[0]), *plain.nodes[1:]], plain.pods)
+    assert goes(plain, config()) == []
+    assert goes(cluster, config()) == (["n0"] if stays_marked else [])
+
+
+@pytest.mark.parametrize(
+    ("odd", "code"),
+    [
+        pytest.param(node("x", cpu=0), "not-counted", id="without CPU"),
+        pytest.param(node("x", memory=0), "not-counted", id="without memory"),
+        pytest.param(node("x", unschedulable=True), "not-counted", id="cordoned"),
+        pytest.param(node("x", ready=False), "not-counted", id="not Ready"),
+        pytest.param(
+            node("x", taints=(Taint("gpu", "", "NoSchedule"),)), "not-counted", id="of others"
+        ),
+    ],
+)
+def test_a_node_that_does_not_count_neither_goes_nor_is_worth_anything(
+    odd: Node, code: str
+) -> None:
+    cluster = even(5, 60)
+    with_it = Cluster.of([*cluster.nodes, odd], cluster.pods)
+    assert excess(with_it) == 2
+    assert goes(with_it, config()) == []
+    assert code in codes(with_it, config())["x"]
+
+
+def test_taints_that_pass_by_themselves_and_our_own_are_nobodys() -> None:
+    cluster = even(5, 60)
+    for key in ("node.kubernetes.io/memory-pressure", config().taint_key):
+        empty = node("x", taints=(Taint(key, "", "PreferNoSchedule"),))
+        assert excess(Cluster.of([*cluster.nodes, empty], cluster.pods)) == 3
+
+
+def test_a_marked_node_is_not_counted_in_what_is_told() -> None:
+    cluster = even(5, 55)
+    with_it = Cluster.of([marked(cluster.nodes[0]), *cluster.nodes[1:]], cluster.pods)
+    assert excess(with_it) == Fraction(9, 5)
+
+
+def test_the_first_in_order_that_nothing_else_keeps_is_the_candidate() -> None:
+    """What is free is worth 1.5 of the large node, the least utilized, and 3 of the others."""
+    large, others = node("large", cpu=8000, memory=16000), [node(name) for name in "abc"]
+    pods: list[Pod] = [pod(f"p-{name}", name, 2700, 0) for name in "abc"]
+    assert goes(Cluster.of([large, *others], pods), config()) == []
+    kept = node("large", 8000, 16000, annotations={"kube-ebb.io/keep": "true"})
+    assert goes(Cluster.of([kept, *others], pods), config()) == ["a"]
