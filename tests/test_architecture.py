@@ -40,7 +40,7 @@ OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|extender)/.+\.py)")
 FILES_MAX = 18
 """An event that crosses more of them is followed by nobody."""
 EVENT_ENDS: Final = {
-    ("core/edge/kube/lines.py", "lines"),
+    ("core/edge/kube/watch.py", "lines"),
     ("core/edge/decode/kinds.py", "made"),
     ("webhook/view/view.py", "became"),
     ("core/engine/survey.py", "__init__"),

@@ -23,7 +23,7 @@ from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
 from core.edge.kube.news import Feed
-from core.edge.kube.watch import Handler, _Follower, follow
+from core.edge.kube.watch import _Follower, follow
 from core.marks.keys import TAINT_KEY
 from extender.metrics import Metrics
 from extender.view import View
@@ -201,7 +201,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
             ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
-        cases: dict[str, tuple[Kind[Any, Any], Handler, list[bytes]]] = {
+        cases: dict[str, tuple[Kind[Any, Any], Feed, list[bytes]]] = {
             "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
             "one node event": (
                 NODES,

@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from core.edge.kube.client import PAGE_OBJECTS
-from core.edge.kube.lines import LINE_BYTES_MAX
 from core.edge.kube.watch import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
+    LINE_BYTES_MAX,
     RELIST_AFTER_FAILURES,
     RETRY_AFTER_SECONDS_MAX,
 )

@@ -6,21 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.edge.kube.lines import lines
+from core.edge.kube.watch import lines
 from core.errors import UnavailableError
 
 
-class Chunks:
-    def __init__(self, chunks: list[bytes]) -> None:
-        self._chunks = iter([chunk for chunk in chunks if chunk])
-
-    async def readany(self) -> bytes:
-        return next(self._chunks, b"")
-
-
 async def read_lines(chunks: list[bytes], bytes_max: int = 100) -> list[bytes]:
-    found = lines(Chunks(chunks), silence_seconds_max=20, bytes_max=bytes_max)
-    return [line async for line in found]
+    left = iter([chunk for chunk in chunks if chunk])
+
+    async def read() -> bytes:
+        return next(left, b"")
+
+    return [line async for line in lines(read, silence_seconds_max=20, bytes_max=bytes_max)]
 
 
 @given(st.lists(st.text("ab\r\n", max_size=8).map(str.encode), max_size=12))

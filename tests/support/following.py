@@ -1,54 +1,61 @@
 """A follower of the fake API server, its view, and how to wait for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from kubernetes.aio import client as package
 
+from core.edge.clock import SystemClock
+from core.edge.decode.inventory import Inventory, Odd
 from core.edge.decode.kinds import KINDS
 from core.edge.kube.client import Client
+from core.edge.kube.news import AnyKind, Feed, News
 from core.edge.kube.watch import follow
-from core.model.node import Node
-from core.model.pod import Pod
+from core.edge.metrics import Metrics
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
 
 
-class Seen:
-    """A handler that keeps a view and every call, and can be waited for."""
+class Seen(Feed):
+    """A feed that notes every call, and can be waited for."""
 
-    def __init__(self) -> None:
-        self.view: dict[str, Node | Pod] = {}
+    def __init__(self, kind: AnyKind) -> None:
+        inventory = Inventory()
+        super().__init__(inventory, kind, News(), SystemClock(), Metrics())
+        self.view = inventory.of(kind)
         self.calls: list[tuple[str, str]] = []
         self.lives = 0
-        self._news = asyncio.Event()
+        self._news_came = asyncio.Event()
+        self._key = kind.key
 
-    def replaced(self, objects: list[Any], refused: list[tuple[str, str]]) -> None:
-        self.view = {self._key(found): found for found in objects}
+    def replaced(self, objects: list[Any], refused: Sequence[Odd] = ()) -> None:
+        super().replaced(objects, refused)
         assert len(self.view) == len(objects), "an object was listed twice"
         self._note("replaced", str(len(objects)))
-        for key, reason in refused:
-            self.refused(key, reason)
+        for _, reason in refused:
+            self._note("refused", reason)
 
     def changed(self, obj: Any) -> None:
-        self.view[self._key(obj)] = obj
+        super().changed(obj)
         self._note("changed", self._key(obj))
 
     def deleted(self, key: str) -> None:
-        self.view.pop(key, None)
+        super().deleted(key)
         self._note("deleted", key)
 
     def alive(self) -> None:
+        super().alive()
         self.lives += 1
-        self._news.set()
+        self._news_came.set()
 
     def refused(self, key: str, reason: str) -> None:
-        self.view.pop(key, None)
+        super().refused(key, reason)
         self._note("refused", reason)
 
     def restarted(self, reason: str) -> None:
+        super().restarted(reason)
         self._note("restarted", reason)
 
     def count(self, kind: str, what: str | None = None) -> int:
@@ -57,15 +64,12 @@ class Seen:
     async def until(self, reached: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
             while not reached():
-                self._news.clear()
-                await self._news.wait()
-
-    def _key(self, obj: Node | Pod) -> str:
-        return obj.name if isinstance(obj, Node) else obj.key
+                self._news_came.clear()
+                await self._news_came.wait()
 
     def _note(self, kind: str, what: str) -> None:
         self.calls.append((kind, what))
-        self._news.set()
+        self._news_came.set()
 
 
 class Waits:
@@ -82,9 +86,9 @@ class Waits:
 class Bench:
     """One fake API server, one client, and one follower of one resource."""
 
-    def __init__(self, api: FakeApi, client: Client, resource: str, waits: Waits) -> None:
-        self.api, self.client, self.resource, self.waits = api, client, resource, waits
-        self.seen = Seen()
+    def __init__(self, api: FakeApi, client: Client, kind: AnyKind, waits: Waits) -> None:
+        self.api, self.client, self.resource, self.waits = api, client, kind.resource, waits
+        self.seen = Seen(kind)
 
     async def settled(self) -> None:
         """Wait until the view is what the server holds, and it is being watched."""
@@ -123,10 +127,11 @@ async def following(
 ) -> AsyncIterator[Bench]:
     waits = Waits()
     async with opened(api, silence_seconds_max=silence_seconds_max) as client:
-        bench = Bench(api, client, resource, waits)
+        kind = next(kind for kind in KINDS if kind.resource == resource)
+        bench = Bench(api, client, kind, waits)
         following = follow(
             client,
-            next(kind for kind in KINDS if kind.resource == resource),
+            kind,
             bench.seen,
             label_selector=label_selector,
             sleep=waits,

@@ -155,6 +155,17 @@ class Client:
                 await self._sleep(min(max(asked, CALL_RETRY_SECONDS_MIN), CALL_RETRY_SECONDS_MAX))
         raise AssertionError("the last try returns or raises")
 
+    async def find(
+        self, path: str, *, seconds_max: float = CALL_SECONDS_MAX, tries_max: int = CALL_TRIES_MAX
+    ) -> bytes | None:
+        """Return an object as it came, None when there is none; as `ask`."""
+        try:
+            return await self.ask("GET", path, seconds_max=seconds_max, tries_max=tries_max)
+        except ApiError as fault:
+            if fault.status == 404:
+                return None
+            raise
+
     async def _call(
         self,
         method: str,

@@ -6,19 +6,18 @@ Source: the API server's rules for list and watch (bookmarks, 410, 429) and clie
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
 import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
-from core.edge.decode.kinds import Kind
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, strictly
-from core.edge.kube.lines import lines
 from core.edge.kube.listing import ABOUT, Listed
+from core.edge.kube.news import AnyKind, Feed
 from core.edge.logs import fields
 from core.errors import GarbledError, InvalidInputError, UnavailableError
 
@@ -32,53 +31,29 @@ comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
 
+LINE_BYTES_MAX: Final = 16 * 1024**2
+"""etcd takes no object over some megabytes; aiohttp's own readline stops far earlier."""
 CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
 
 log = logging.getLogger("ebb.watch")
 
-AnyKind = Kind[Any, Any]
 Object_ = TypeVar("Object_")
 
 Jitter = Callable[[], float]
 """Returns what to add to a wait, as a share of it: 0 to 1."""
 
 
-class Handler(Protocol):
-    """What wants to know."""
-
-    def replaced(self, objects: list[Any], refused: list[tuple[str, str]]) -> None:
-        """Take the whole list: what is not in it is gone.
-
-        *refused*: by key why an object could not be read, and that nothing stands for it.
-        """
-
-    def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
-        """Take a new or changed object."""
-
-    def deleted(self, key: str) -> None:
-        """Forget one by name, or namespace/name."""
-
-    def alive(self) -> None:
-        """Note that what has been told is up to date."""
-
-    def refused(self, key: str, reason: str) -> None:
-        """Note that an object could not be read, and that nothing stands for it."""
-
-    def restarted(self, reason: str) -> None:
-        """Note that the watch ended other than by its time: expired, throttled, error, timeout."""
-
-
 async def follow(
     client: Client,
     kind: AnyKind,
-    handler: Handler,
+    feed: Feed,
     *,
     label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
-    """Tell *handler* of every change of *kind* until cancelled; never ends by itself."""
-    follower = _Follower(client, kind, handler, label_selector)
+    """Tell *feed* of every change of *kind* until cancelled; never ends by itself."""
+    follower = _Follower(client, kind, feed, label_selector)
     while True:
         wait = await follower.round(jitter)
         if wait:
@@ -87,10 +62,10 @@ async def follow(
 
 class _Follower:
     def __init__(
-        self, client: Client, kind: AnyKind, handler: Handler, label_selector: str | None
+        self, client: Client, kind: AnyKind, feed: Feed, label_selector: str | None
     ) -> None:
         self._client, self._kind = client, kind
-        self._handler, self._selector = handler, label_selector
+        self._feed, self._selector = feed, label_selector
         self._decoder = kind.within(_Event)
         self._version = ""
         self._told = False
@@ -119,7 +94,7 @@ class _Follower:
     def _after(self, fault: Exception, jitter: Jitter) -> float:
         """Log and count why the watch ended; forget the version when the server has."""
         reason = _reason(fault)
-        self._handler.restarted(reason)
+        self._feed.restarted(reason)
         found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
         log.warning("watch ended", extra=found)
         wait = _backoff(self._failures, jitter)
@@ -143,8 +118,8 @@ class _Follower:
         listed = Listed()
         with growing():
             await listed.read(self._client, self._kind, label_selector=self._selector)
-            self._handler.replaced(listed.objects, listed.refused)
-        self._handler.alive()
+            self._feed.replaced(listed.objects, listed.refused)
+        self._feed.alive()
         self._version = listed.version
 
     async def _watch(self) -> None:
@@ -155,7 +130,7 @@ class _Follower:
         silence = self._client.silence_seconds_max
         settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settled)
         try:
-            async for line in lines(response.content, silence_seconds_max=silence):
+            async for line in lines(response.content.readany, silence):
                 self._event(line)
         finally:
             settled.cancel()
@@ -164,7 +139,7 @@ class _Follower:
     def _settled(self) -> None:
         """Begin to count failures anew: where nothing changes, no event would ever do that."""
         self._failures = 0
-        self._handler.alive()
+        self._feed.alive()
 
     def _event(self, line: bytes) -> None:
         """Decode an event in one pass, or piece by piece where that cannot be done."""
@@ -177,7 +152,7 @@ class _Follower:
                 self._odd_event(line)
             self._take(event, event.object.metadata)
         self._told = True
-        self._handler.alive()
+        self._feed.alive()
 
     def _odd_event(self, line: bytes) -> None:
         """Take an event that is an ERROR, or whose object is not what it should be.
@@ -192,7 +167,7 @@ class _Follower:
 
     def _take(self, event: "_Event[Any]", meta: Any) -> None:  # noqa: ANN401 any metadata
         if event.type == "DELETED":
-            self._handler.deleted(self._kind.key(meta))
+            self._feed.deleted(self._kind.key(meta))
         elif event.type in CHANGES:
             self._changed(event.object, meta)
         self._version = meta.resource_version or self._version
@@ -202,12 +177,45 @@ class _Follower:
         try:
             found = self._kind.taken(item)
         except InvalidInputError as fault:
-            self._handler.refused(self._kind.key(meta), str(fault))
+            self._feed.refused(self._kind.key(meta), str(fault))
             return
         if found is None:
-            self._handler.deleted(self._kind.key(meta))
+            self._feed.deleted(self._kind.key(meta))
         else:
-            self._handler.changed(found)
+            self._feed.changed(found)
+
+
+async def lines(
+    read: Callable[[], Awaitable[bytes]],
+    silence_seconds_max: float,
+    bytes_max: int = LINE_BYTES_MAX,
+) -> AsyncIterator[bytes]:
+    """Yield lines without their ends, empty ones not; *read* returns nothing at the end.
+
+    Raises: TimeoutError when nothing comes for *silence_seconds_max*: the connection is half
+    open. GarbledError when a line is over *bytes_max*, UnavailableError when the stream ends
+    within one.
+    """
+    parts: list[bytes] = []  # of a line whose end has not come: joined once, however many
+    size = 0
+    while True:
+        async with asyncio.timeout(silence_seconds_max):
+            chunk = await read()
+        if not chunk:
+            break
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if others:
+            for line in (b"".join(parts), *others[:-1]):
+                if line.strip():
+                    yield line
+            parts = [others[-1]]
+            size = len(others[-1])
+        if size > bytes_max:
+            raise GarbledError(f"API server: a line is over {bytes_max} bytes")
+    if b"".join(parts).strip():
+        raise UnavailableError("API server: the stream ended within a line")
 
 
 class _Event(msgspec.Struct, Generic[Object_]):

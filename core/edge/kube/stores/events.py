@@ -48,8 +48,8 @@ class Events:
 
     def tell(self, node: Node, reason: str, note: str) -> None:
         """Say in the cluster what was done to a Node; when the queue is full, nothing."""
-        self._put({"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
-                  reason, note)  # fmt: skip
+        regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+        self._put(regarding, reason, note, EventType.NORMAL)
 
     def tell_of(
         self, namespace: str, reason: str, note: str, type_: EventType = EventType.NORMAL
@@ -58,13 +58,7 @@ class Events:
         regarding = {"apiVersion": "v1", "kind": "Namespace", "name": namespace}
         self._put(regarding, reason, note, type_)
 
-    def _put(
-        self,
-        regarding: dict[str, str],
-        reason: str,
-        note: str,
-        type_: EventType = EventType.NORMAL,
-    ) -> None:
+    def _put(self, regarding: dict[str, str], reason: str, note: str, type_: EventType) -> None:
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",

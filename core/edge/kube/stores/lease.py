@@ -12,7 +12,7 @@ import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
-from core.edge.kube.client import ApiError, Client
+from core.edge.kube.client import Client
 from core.errors import UnavailableError
 
 API_VERSION: Final = "coordination.k8s.io/v1"
@@ -49,12 +49,8 @@ class LeaseStore:
     async def read(self) -> Lease | None:
         """Return the record, None when there is none. Raises: UnavailableError."""
         path = f"{self._path}/{self._name}"
-        try:
-            return _decoded(await self._ask("GET", path))
-        except ApiError as fault:
-            if fault.status == 404:
-                return None
-            raise
+        raw = await self._client.find(path, seconds_max=self._seconds, tries_max=1)
+        return None if raw is None else _decoded(raw)
 
     async def write(self, lease: Lease) -> Lease:
         """Create, or replace the version that was read; return it as stored.
@@ -79,10 +75,8 @@ class LeaseStore:
             "leaseTransitions": lease.transitions,
         }
         body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
-        return _decoded(await self._ask(method, path, body))
-
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        return await self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
+        ask = self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
+        return _decoded(await ask)
 
 
 def micro_time(unix_seconds: int) -> str:

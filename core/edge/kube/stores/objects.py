@@ -49,13 +49,8 @@ class Store(Generic[Object]):
 
     async def get(self, key: str) -> Versioned[Object] | None:
         """Return an object as stored; None when it is gone, or a Pod has finished."""
-        try:
-            raw = await self._client.ask("GET", self._kind.path_of(key))
-        except ApiError as fault:
-            if fault.status == 404:
-                return None
-            raise
-        return self._read(raw)
+        raw = await self._client.find(self._kind.path_of(key))
+        return None if raw is None else self._read(raw)
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
         """Write on a resourceVersion; return the object as stored."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from core.edge.kube.client import ApiError, Client
+from core.edge.kube.client import Client
 from core.errors import ConflictError, UnavailableError
 
 REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -33,13 +33,11 @@ class SecretStore:
 
     async def read(self) -> Secret:
         """Return it. Raises: UnavailableError, with what to do when there is none."""
-        try:
-            return _secret(await self._client.ask("GET", self._path))
-        except ApiError as fault:
-            if fault.status != 404:
-                raise
+        raw = await self._client.find(self._path)
+        if raw is None:
             problem = "is not there: apply manifests/, or set webhook.certFile and keyFile"
-            raise UnavailableError(f"Secret {self._name} {problem}") from fault
+            raise UnavailableError(f"Secret {self._name} {problem}")
+        return _secret(raw)
 
     async def write(
         self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
@@ -79,12 +77,8 @@ class Registration:
         await self._client.ask("PATCH", self._path, {"metadata": metadata, "webhooks": webhooks})
 
     async def _read(self) -> dict[str, Any] | None:
-        try:
-            return _object(await self._client.ask("GET", self._path))
-        except ApiError as fault:
-            if fault.status == 404:
-                return None
-            raise
+        raw = await self._client.find(self._path)
+        return None if raw is None else _object(raw)
 
 
 def _webhooks(found: Mapping[str, Any]) -> list[dict[str, Any]]:
