@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 
-from core.errors import InvalidInputError
 from core.model.constraints import NO_POD, PodSelector
 from core.model.node import Node
 from core.model.pod import Pod
@@ -51,20 +50,12 @@ class Cluster:
     def of(
         nodes: Iterable[Node], pods: Iterable[Pod], budgets: Iterable[DisruptionBudget] = ()
     ) -> "Cluster":
-        """Sort by name and refuse doubles.
-
-        Raises: InvalidInputError when two nodes or two pods have one name.
-        """
-        ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
-        ordered_pods = _by_name(pods)
-        for one, other in pairwise(ordered_nodes):
-            if one.name == other.name:
-                raise InvalidInputError(f"node {one.name}", "stands in the input twice")
-        for first, second in pairwise(ordered_pods):
-            if first.name == second.name and first.namespace == second.namespace:
-                raise InvalidInputError(f"pod {first.key}", "stands in the input twice")
-        ordered_budgets = tuple(sorted(budgets, key=lambda one: (one.namespace, one.name)))
-        return Cluster(ordered_nodes, ordered_pods, ordered_budgets)
+        """Sort by name; whoever gives them has each name once."""
+        return Cluster(
+            tuple(sorted(nodes, key=lambda node: node.name)),
+            _by_name(pods),
+            tuple(sorted(budgets, key=lambda one: (one.namespace, one.name))),
+        )
 
     def used(self) -> dict[str, Resources]:
         """Sum up the requests on every node, all resources."""

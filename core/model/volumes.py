@@ -78,48 +78,33 @@ class CsiNode:
     """By driver: volumes it takes at the same time; None: any number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """All claims (by namespace/name), volumes and CSINodes (by name) that are known."""
-
-    claims: Mapping[str, Claim] = field(default_factory=dict, hash=False)
-    volumes: Mapping[str, Volume] = field(default_factory=dict, hash=False)
-    csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict, hash=False)
-
-    @staticmethod
-    def of(
-        claims: Iterable[Claim] = (),
-        volumes: Iterable[Volume] = (),
-        csi_nodes: Iterable[CsiNode] = (),
-    ) -> "Storage":
-        """Put each in its place."""
-        return Storage(
-            {one.key: one for one in claims},
-            {one.name: one for one in volumes},
-            {one.name: one for one in csi_nodes},
-        )
-
-
-NO_STORAGE: Final = Storage()
-
-
 def cluster_of(
     nodes: Iterable[Node],
     pods: Iterable[Pod],
     budgets: Iterable[DisruptionBudget] = (),
-    storage: Storage = NO_STORAGE,
+    claims: Iterable[Claim] = (),
+    volumes: Iterable[Volume] = (),
+    csi_nodes: Iterable[CsiNode] = (),
 ) -> Cluster:
-    """Make a Cluster whose pods know what stands behind their claims. Raises: as Cluster.of.
+    """Make a Cluster whose pods know what stands behind their claims.
 
     What they ask of other pods stays within the allowance of their namespace.
     """
     nodes, pods = list(nodes), list(pods)
-    limits = {node.name: storage.csi_nodes[node.name].limits
-              for node in nodes if node.name in storage.csi_nodes}  # fmt: skip
-    users = Counter(
-        f"{pod.namespace}/{use.name}" for pod in pods if pod.unsupported for use in pod.ties.claims
+    drivers = {one.name: one.limits for one in csi_nodes}
+    limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
+    lookup = _Lookup(
+        claims={one.key: one for one in claims},
+        volumes={one.name: one for one in volumes},
+        users=Counter(
+            f"{pod.namespace}/{one.name}"
+            for pod in pods
+            if pod.unsupported
+            for one in pod.ties.claims
+        ),
+        limits_known=bool(drivers),
+        unlimited=_unlimited(nodes, limits),
     )
-    lookup = _Lookup(storage, users, _unlimited(nodes, limits))
     found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
     return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
 
@@ -142,14 +127,17 @@ def _company(company: Company, sole: tuple[str, ...], disks: tuple[Disk, ...]) -
     return replace(company, sole=sole, disks=disks)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Lookup:
     """Looks up the claims of pods."""
 
-    def __init__(
-        self, storage: Storage, users: Mapping[str, int], unlimited: frozenset[str]
-    ) -> None:
-        self._storage, self._users, self._unlimited = storage, users, unlimited
-        self._placings: dict[tuple[Placing, tuple[VolumeReach, ...]], Placing] = {}
+    claims: Mapping[str, Claim]
+    volumes: Mapping[str, Volume]
+    users: Mapping[str, int]
+    """By claim: how many pods use it."""
+    limits_known: bool
+    unlimited: frozenset[str]
+    placings: dict[tuple[Placing, tuple[VolumeReach, ...]], Placing] = field(default_factory=dict)
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with what stands behind its claims, as far as it is known."""
@@ -165,14 +153,14 @@ class _Lookup:
                 unknown.add(Disk(ANY_DRIVER, key))
             else:
                 volumes.append(found)
-            if key in self._storage.claims and SOLE_MODE in self._storage.claims[key].modes:
+            if key in self.claims and SOLE_MODE in self.claims[key].modes:
                 sole.append(key)
         if VOLUMES_FIELD in pod.unsupported:
             unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
         if not volumes and not unknown:
             return pod
         known = {one.disk for one in volumes if one.disk is not None}
-        disks = unknown | {disk for disk in known if disk.driver not in self._unlimited}
+        disks = unknown | {disk for disk in known if disk.driver not in self.unlimited}
         kept = (field for field in pod.unsupported if faults or field != CLAIMS_FIELD)
         return replace(
             pod,
@@ -184,16 +172,16 @@ class _Lookup:
 
     def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
         """Return the volume behind a claim, or why it is not known well enough."""
-        claim = self._storage.claims.get(key)
+        claim = self.claims.get(key)
         fault = "it is not known" if claim is None else self._claim_fault(claim, pod, use, key)
         if claim is None or fault:
             return fault
-        volume = self._storage.volumes.get(claim.volume)
+        volume = self.volumes.get(claim.volume)
         if volume is None:
             return f"its volume {claim.volume} is not known"
         if volume.fault:
             return f"its volume {volume.name} {volume.fault}"
-        if volume.disk is not None and not self._storage.csi_nodes:
+        if volume.disk is not None and not self.limits_known:
             return f"no CSINode is known, so how many volumes of {volume.disk.driver} a node takes"
         return volume
 
@@ -204,7 +192,7 @@ class _Lookup:
             return "it was not made for this pod"
         if not claim.volume:
             return "it is not bound to a volume"
-        users = self._users[key]
+        users = self.users[key]
         shared = (
             users > 1 and SOLE_MODE not in claim.modes and ONE_NODE_MODES.issuperset(claim.modes)
         )
@@ -216,7 +204,7 @@ class _Lookup:
         if not reaches:
             return placing
         ordered = tuple(sorted(reaches, key=repr)) if len(reaches) > 1 else tuple(reaches)
-        found = self._placings.get((placing, ordered))
+        found = self.placings.get((placing, ordered))
         if found is None:
-            found = self._placings[placing, ordered] = replace(placing, volumes=ordered)
+            found = self.placings[placing, ordered] = replace(placing, volumes=ordered)
         return found

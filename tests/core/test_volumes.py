@@ -1,6 +1,8 @@
 """What stands behind claims: looked up, and held against nodes as kube-scheduler does."""
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import TypedDict
 
 import pytest
 
@@ -28,7 +30,6 @@ from core.model.volumes import (
     VOLUMES_FIELD,
     Claim,
     CsiNode,
-    Storage,
     Volume,
     cluster_of,
 )
@@ -51,16 +52,24 @@ def claim(name: str = "c", volume: str = "pv", *modes: str, **changes: object) -
     return Claim(namespace="d", name=name, volume=volume, modes=modes, **changes)  # type: ignore[arg-type]
 
 
+class Storage(TypedDict, total=False):
+    """What is known of storage, as `cluster_of` takes it."""
+
+    claims: list[Claim]
+    volumes: list[Volume]
+    csi_nodes: Collection[CsiNode]
+
+
 def stored(*found: Claim | Volume, csi_nodes: dict[str, CsiNode] | None = None) -> Storage:
-    return Storage(
-        {one.key: one for one in found if isinstance(one, Claim)},
-        {one.name: one for one in found if isinstance(one, Volume)},
-        LIMITS if csi_nodes is None else csi_nodes,
-    )
+    return {
+        "claims": [one for one in found if isinstance(one, Claim)],
+        "volumes": [one for one in found if isinstance(one, Volume)],
+        "csi_nodes": (LIMITS if csi_nodes is None else csi_nodes).values(),
+    }
 
 
 def looked_up(asking: Pod, storage: Storage, *others: Pod) -> Pod:
-    cluster = cluster_of([node("n1"), node("n2")], [asking, *others], (), storage)
+    cluster = cluster_of([node("n1"), node("n2")], [asking, *others], **storage)
     return next(one for one in cluster.pods if one.key == asking.key)
 
 
@@ -161,7 +170,7 @@ class TestLookUp:
             Volume(name="y", reach=VolumeReach(affinity=IN_A.affinity)),
         )
         cluster = cluster_of(
-            [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], (), storage
+            [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], (), **storage
         )
         assert cluster.pods[0].placing is cluster.pods[1].placing
 
@@ -243,7 +252,7 @@ class TestPlan:
         keep = {"kube-ebb.io/keep": "true"}
         standing = nodes or (node("n2", annotations=keep), node("n3", annotations=keep))
         load = [pod(f"load-{one.name}", one.name, 1000 - i, 10) for i, one in enumerate(standing)]
-        return cluster_of([node("n1"), *standing], [*pods, *load], (), storage)
+        return cluster_of([node("n1"), *standing], [*pods, *load], **storage)
 
     def test_a_volume_goes_where_it_can_be_reached(self) -> None:
         keep = {"kube-ebb.io/keep": "true"}

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import msgspec
-
 from core.edge.decode.fields import checked
 from core.edge.decode.objects import LabelSelector, Meta, Struct
 from core.edge.decode.selectors import pods_of
@@ -34,9 +32,6 @@ class BudgetObject(Struct):
     metadata: BudgetMeta
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
-
-
-BUDGET_DECODER: Final = msgspec.json.Decoder(BudgetObject)
 
 
 def budget(obj: BudgetObject) -> DisruptionBudget:

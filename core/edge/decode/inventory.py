@@ -6,10 +6,10 @@ from operator import is_
 from typing import Any
 
 from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
-from core.model.cluster import Cluster, DisruptionBudget
+from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.volumes import Storage, cluster_of
+from core.model.volumes import cluster_of
 
 AnyKind = Kind[Any, Any]
 Odd = tuple[str, str]
@@ -106,7 +106,7 @@ class Inventory:
         """Hold on to what is known now; the call makes a Cluster of it, in any thread.
 
         With 150,000 pods that takes a good part of a second: too long for a loop that answers
-        reviews meanwhile. The call raises InvalidInputError as Cluster.of.
+        reviews meanwhile.
         """
         parts = {kind.field: list(known.values()) for kind, known in self._known.items()}
         return partial(self._made_of, parts)
@@ -115,19 +115,9 @@ class Inventory:
         """Return the same Cluster as the last time where all in it is the same."""
         before, made = self._made
         if made is None or not all(_same(before[field], now) for field, now in parts.items()):
-            made = cluster(**parts)
+            made = cluster_of(**parts)
             self._made = parts, made
         return made
-
-
-def cluster(
-    nodes: Iterable[Node],
-    pods: Iterable[Pod],
-    budgets: Iterable[DisruptionBudget] = (),
-    **storage: Iterable[Any],
-) -> Cluster:
-    """Make a Cluster; its arguments are the fields of the kinds. Raises: as Cluster.of."""
-    return cluster_of(nodes, pods, budgets, Storage.of(**storage))
 
 
 def _alike(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind

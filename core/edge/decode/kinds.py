@@ -14,7 +14,7 @@ import msgspec
 from core.edge.decode import budget, node, pod, stand_in, storage
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
-from core.edge.decode.objects import NAME_DECODER, POD_DECODER, PodObject
+from core.edge.decode.objects import NAME_DECODER, PodObject
 from core.errors import InvalidInputError
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node
@@ -37,16 +37,21 @@ class Kind(Generic[Wire_, Model_]):
     name: str
     path: str
     """Of the list of all."""
-    decoder: msgspec.json.Decoder[Wire_]
+    wire: type[Wire_]
     make: Callable[[Wire_], Model_]
     """Its faults name the field."""
     field: str
-    """The argument of core.edge.decode.inventory.cluster that its objects are."""
+    """The argument of core.model.volumes.cluster_of that its objects are."""
     namespaced: bool = False
     nickname: str = ""
     """What kubectl calls it; empty: as the resource."""
     blind: Callable[[Bytes, str], Model_ | None] = stand_in.nothing
     """From the bytes of one that cannot be read, and why not: what stands for it."""
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Wire_]:
+        """Return the one of its wire form."""
+        return msgspec.json.Decoder(self.wire)
 
     @cached_property
     def resource(self) -> str:
@@ -60,7 +65,7 @@ class Kind(Generic[Wire_, Model_]):
 
     def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
         """Return a decoder of something around the wire form: a page, an event."""
-        return msgspec.json.Decoder(outer[self.decoder.type])
+        return msgspec.json.Decoder(outer[self.wire])
 
     def key(self, one: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
         """Return the name, with the namespace before it if it has one."""
@@ -120,7 +125,7 @@ class Kind(Generic[Wire_, Model_]):
 NODES: Final = Kind(
     name="Node",
     path="/api/v1/nodes",
-    decoder=node.NODE_DECODER,
+    wire=node.NodeObject,
     make=node.node,
     blind=stand_in.node,
     field="nodes",
@@ -129,7 +134,7 @@ PODS: Final[Kind[PodObject, Pod | None]] = Kind(
     name="Pod",
     path="/api/v1/pods",
     namespaced=True,
-    decoder=POD_DECODER,
+    wire=PodObject,
     make=pod.pod,
     blind=stand_in.pod,
     field="pods",
@@ -139,7 +144,7 @@ BUDGETS: Final = Kind(
     path="/apis/policy/v1/poddisruptionbudgets",
     nickname="pdb",
     namespaced=True,
-    decoder=budget.BUDGET_DECODER,
+    wire=budget.BudgetObject,
     make=budget.budget,
     field="budgets",
 )
@@ -148,7 +153,7 @@ CLAIMS: Final = Kind(
     path="/api/v1/persistentvolumeclaims",
     nickname="pvc",
     namespaced=True,
-    decoder=storage.CLAIM_DECODER,
+    wire=storage.ClaimObject,
     make=storage.claim,
     field="claims",
 )
@@ -156,14 +161,14 @@ VOLUMES: Final = Kind(
     name="PersistentVolume",
     path="/api/v1/persistentvolumes",
     nickname="pv",
-    decoder=storage.VOLUME_DECODER,
+    wire=storage.VolumeObject,
     make=storage.volume,
     field="volumes",
 )
 CSI_NODES: Final = Kind(
     name="CSINode",
     path="/apis/storage.k8s.io/v1/csinodes",
-    decoder=storage.CSI_NODE_DECODER,
+    wire=storage.CsiNodeObject,
     make=storage.csi_node,
     field="csi_nodes",
 )

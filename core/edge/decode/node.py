@@ -40,9 +40,6 @@ class NodeObject(Struct):
     status: NodeStatus | None = None
 
 
-NODE_DECODER: Final = msgspec.json.Decoder(NodeObject)
-
-
 def node(obj: NodeObject) -> Node:
     """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
 

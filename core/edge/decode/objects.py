@@ -246,7 +246,6 @@ class NamedObject(Struct):
     metadata: Name | None = None
 
 
-POD_DECODER: Final = msgspec.json.Decoder(PodObject)
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)

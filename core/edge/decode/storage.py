@@ -94,11 +94,6 @@ class CsiNodeObject(Struct):
     spec: CsiNodeSpec | None = None
 
 
-CLAIM_DECODER: Final = msgspec.json.Decoder(ClaimObject)
-VOLUME_DECODER: Final = msgspec.json.Decoder(VolumeObject)
-CSI_NODE_DECODER: Final = msgspec.json.Decoder(CsiNodeObject)
-
-
 def claim(obj: ClaimObject) -> Claim:
     """Make a Claim. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
