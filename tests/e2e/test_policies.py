@@ -1,0 +1,79 @@
+"""Each policy marks what its table says, on a real control plane: so many nodes, and no more."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from core.config.settings import Mode
+from core.marks.keys import MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import apply, config, point, port_of, remove, start_webhook
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.plane import Ebb, Plane, until
+
+PASSES = 3
+"""So many of the engine's passes after the last mark show that no other one follows."""
+Start = Callable[..., Ebb]
+
+
+@pytest.fixture(scope="module")
+def settings(plane: Plane) -> Iterator[Json]:
+    """Install everything but the program: it starts when a test's cluster stands."""
+    found = config(mode=Mode.ENFORCE)
+    apply(plane)
+    point(plane, port_of(found))
+    yield found
+    remove(plane)
+
+
+@pytest.fixture
+def start(plane: Plane, settings: Json) -> Iterator[Start]:
+    """Start the webhook under a policy."""
+    with ExitStack() as at_end:
+
+        def started(policy: str, **more: Any) -> Ebb:
+            ebb = start_webhook(plane, {**settings, "policy": policy, **more})
+            at_end.callback(ebb.stop)
+            return ebb.wait_ready()
+
+        yield started
+
+
+def spread(api: Api, nodes: Sequence[str], *millis: int) -> None:
+    """Put pods that ask for so much CPU on each node."""
+    for node in nodes:
+        for number, cpu in enumerate(millis):
+            api.create(PODS, pod(f"{node}-{number}", node_name=node, cpu=f"{cpu}m"))
+
+
+def marked(nodes: dict[str, Json]) -> list[str]:
+    return sorted(n for n, one in nodes.items() if MARK_LABEL in one["metadata"]["labels"])
+
+
+def settled(webhook: Ebb, api: Api, count: int) -> list[str]:
+    """Wait until so many nodes are marked; return which are after some more passes."""
+    api.wait(NODES, lambda nodes: len(marked(dict(nodes))) >= count)
+    enough = passes(webhook) + PASSES
+    until(lambda: passes(webhook) >= enough, f"{PASSES} passes")
+    return marked({one["metadata"]["name"]: one for one in api.get(NODES)["items"]})
+
+
+def passes(webhook: Ebb) -> float:
+    results = ("judged", "skipped")
+    return sum(webhook.metric(f'ebb_engine_passes_total{{result="{one}"}}') for one in results)
+
+
+def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
+    start: Start, api: Api
+) -> None:
+    nodes = ("a", "b", "c", "d", "e")
+    add_nodes(api, *nodes)
+    spread(api, nodes, 550, 550, 550, 550, 200)
+    webhook = start("ExcessNodes")
+    assert settled(webhook, api, 0) == []
+    assert webhook.metric("ebb_excess_nodes") == 2
+    for node in nodes:
+        api.delete(f"{PODS}/{node}-4", gracePeriodSeconds=0)
+    assert settled(webhook, api, 1) == ["a"]
