@@ -28,6 +28,9 @@ COST_STEP_SECONDS: Final = 600
 COSTS_A_STEP: Final = 256
 """Nodes of one age still get costs of their own, so that one empties before the next."""
 
+Costs = Mapping[str | None, int]
+"""By node."""
+
 
 def cost_of(node: Node, taint_key: str) -> int:
     """Return the cost of a marked node's pods: below every default, older marks lower."""
@@ -52,7 +55,7 @@ def decide_costs(cluster: Cluster, taint_key: str, *, enabled: bool) -> tuple[Wr
     ]
     clears = [pod for pod in concerned if _to_clear(pod, marked)]
     sets = [pod for pod in concerned if _to_set(pod, marked)]
-    costs = {name: cost_of(node, taint_key) for name, node in marked.items()}
+    costs: Costs = {name: cost_of(node, taint_key) for name, node in marked.items()}
     return (*map(_clear, clears), *_sets(sets, costs))
 
 
@@ -84,8 +87,8 @@ def _clear(pod: Pod) -> Write[Pod]:
     return Write.of(CostKind.CLEAR, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
 
 
-def _sets(pods: Iterable[Pod], costs: Mapping[str, int]) -> list[Write[Pod]]:
-    found = ((costs[pod.node or ""], pod) for pod in pods)
+def _sets(pods: Iterable[Pod], costs: Costs) -> list[Write[Pod]]:
+    found = ((costs[pod.node], pod) for pod in pods)
     ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
     keys = COST_ANNOTATION, COST_OURS_ANNOTATION
     return [

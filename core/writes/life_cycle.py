@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from core.marks.keys import BACKOFF_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark, backoff_of, guarded_by_us, mark_of
 from core.model.node import Node
 from core.writes.write import WriteKind
@@ -137,5 +137,5 @@ def states(node: Node) -> Iterator[State]:
             yield State.GUARDED
         elif GUARD_ANNOTATION not in annotations:
             yield State.HANDED_OVER
-    if BACKOFF_ANNOTATION in annotations and backoff_of(annotations):
+    if backoff_of(annotations):
         yield State.BACKING_OFF

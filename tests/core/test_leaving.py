@@ -10,7 +10,7 @@ from core.engine import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.leaving import LEAVING_TAINTS, PASSING_TAINTS, going, why_leaving
+from core.model.leaving import DELETING_TAINTS, LEAVING_TAINTS, PASSING_TAINTS, going, why_leaving
 from core.model.node import Node, Taint
 from core.writes.write import traces
 from tests.support import kube_json
@@ -94,6 +94,12 @@ class TestLeaving:
 
     def test_what_was_decided_before_a_node_began_to_leave_is_not_written(self) -> None:
         assert traces(node("a")) != traces(replace(node("a"), deleting=True))
+
+    def test_what_was_decided_before_its_deletion_began_is_not_written(self) -> None:
+        """It was leaving before, by the same taint, and may be written to until then."""
+        leaving = written(taint="node.kubernetes.io/out-of-service")
+        assert traces(leaving) != traces(replace(leaving, deleting=True))
+        assert traces(written(taint=sorted(DELETING_TAINTS)[0]))[-1] == "being deleted"
 
     @pytest.mark.parametrize(
         "key",

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.engine import step
 from core.guards.disruption import (
     DO_NOT_DISRUPT,
     NOTES,
@@ -18,9 +19,11 @@ from core.guards.disruption import (
     stickiness,
     sticky_pods,
 )
+from core.model.cluster import Cluster
 from core.model.constraints import Ties
 from core.model.pod import Pod
 from core.writes.emptiness import occupants
+from tests.support.builders import node, pod, thesis_config
 
 HOUR = 3600
 NOW = 10 * HOUR
@@ -207,3 +210,14 @@ def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool) -> None:
 
 def test_all_annotations_that_are_read_are_kept() -> None:
     assert {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION} == NOTES
+
+
+@pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])
+def test_a_plan_is_made_for_its_time(now: int | None, first: str) -> None:
+    """Until then a pod on the first node says that it stays."""
+    stays = noted(9 * HOUR, disrupt="1h").ties
+    pods = [pod("on-a", "a", 100, 100), pod("on-b", "b", 100, 100)]
+    pods[0] = replace(pods[0], ties=stays)
+    cluster = Cluster.of([node("a"), node("b"), node("c")], pods)
+    plan = step.plan(cluster, thesis_config(), removals_max=2, now_seconds=now)
+    assert [removal.node for removal in plan.removals] == ["c", first]

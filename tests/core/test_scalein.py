@@ -94,7 +94,7 @@ def test_nothing_to_write(one: Pod) -> None:
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value: str) -> None:
     (found,) = decided(a_pod(), nodes=[marked("marked", value=value)])
-    assert (found.kind, found.key) == (CostKind.SET, "d/p")
+    assert (found.kind, found.key, found.note) == (CostKind.SET, "d/p", "")
     annotations = {COST_ANNOTATION: COST, COST_OURS_ANNOTATION: COST}
     assert found.merge_patch("7") == {
         "metadata": {"resourceVersion": "7", "annotations": annotations}
@@ -120,7 +120,7 @@ def test_what_is_ours_goes_and_nothing_else(
     one: Pod, enabled: bool, gone: dict[str, str | None]
 ) -> None:
     (found,) = decided(one, enabled=enabled)
-    assert found.kind is CostKind.CLEAR
+    assert (found.kind, found.note) == (CostKind.CLEAR, "")
     assert found.annotations == gone
 
 

@@ -1,13 +1,12 @@
 """Mutants of the engine, the marks and the writes: `python -m tests.mutation [--again]`.
 
 mutmut changes one thing at a time (`[tool.mutmut]` in pyproject.toml says where) and runs the
-tables that reach it; what mypy refuses is no mutant. What they let pass must pass the laws too.
+tables and laws that reach it, the quickest first, until one fails; what mypy refuses is no mutant.
 A run that is broken off goes on where it was, and one after a change tries what has changed;
-with --again what has survived is tried once more, for tests that are new.
+with --again what has survived, or timed out, is tried once more, for tests that are new.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,25 +22,14 @@ from mutmut.stats import status_by_exit_code
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
-TREE: Final = Path("mutants")
-RECORD: Final = TREE / "laws.json"
-REACHED: Final = TREE / "mutmut-stats.json"
+REACHED: Final = Path("mutants/mutmut-stats.json")
 """Which tests reach what: mutmut does not look again at functions that are new."""
 KNOWN: Final = Path(__file__).with_name("survivors.yaml")
-LAWS: Final = (
-    *("tests/core/test_engine_laws.py", "tests/core/test_mixed_laws.py", "--seeds=150"),
-    "tests/webhook/test_hard_laws.py",
-    *("tests/webhook/test_jumps.py", "tests/webhook/test_loop.py"),
-    *("tests/core/test_time_box.py", "tests/cli/test_release.py", "tests/cli/test_explain.py"),
-    *("-k", "not would_notice"),  # that is about the plain plan, not the engine
-)
-"""What notices most comes first."""
-LAW_SECONDS_MAX: Final = 600
 NICE: Final = 10
 SHARE_MAX: Final = 0.05
-KILLED, REFUSED = 1, "caught by type check"
-LIVE: Final = (0, 33)
-"""Exit codes of mutants that the tables let pass, or that none of them reaches."""
+REFUSED, KILLED, LATE, UNTRIED = "caught by type check", "killed", "timeout", "not checked"
+SETTLED: Final = (REFUSED, KILLED, LATE, UNTRIED)
+NAMED, UNNAMED = "live and named", "live and unnamed"
 
 
 class Change(NamedTuple):
@@ -61,55 +49,13 @@ def files() -> Iterator[SourceFileMutationData]:
             yield found
 
 
-def survivors() -> Iterator[tuple[SourceFileMutationData, str]]:
-    """Yield the mutants that nothing has noticed until now."""
+def forget() -> None:
+    """Let what no test has failed for be tried once more."""
     for found in files():
         for name, code in found.exit_code_by_key.items():
-            if code in LIVE:
-                yield found, name
-
-
-def forget() -> None:
-    """Let what has survived be tried once more."""
-    for found, name in list(survivors()):
-        found.exit_code_by_key[name] = None
+            if status_by_exit_code[code] not in (KILLED, REFUSED):
+                found.exit_code_by_key[name] = None
         found.save()
-    RECORD.unlink(missing_ok=True)
-
-
-def by_laws() -> None:
-    """Judge by the laws what the tables let pass; what they have let pass too is written down."""
-    passed: dict[str, str] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    for found, name in list(survivors()):
-        function = mangled_name_from_mutant_name(name).rpartition(".")[2]
-        version = found.hash_by_function_name.get(function, "")
-        if passed.get(name) == version:
-            continue
-        if _passes(name):
-            passed[name] = version
-            RECORD.write_text(json.dumps(passed))
-        else:
-            found.load()
-            found.exit_code_by_key[name] = KILLED
-            found.save()
-        print(name, "passes the laws" if name in passed else "breaks a law", flush=True)
-
-
-def _passes(name: str) -> bool:
-    """Say whether the laws hold with this mutant; what never ends breaks them."""
-    options = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutation")
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *LAWS],
-            cwd=TREE,
-            env=os.environ | {"MUTANT_UNDER_TEST": name, "PYTHONPATH": "."},
-            stdout=subprocess.DEVNULL,
-            timeout=LAW_SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
 
 
 def change_of(name: str) -> Change:
@@ -131,27 +77,69 @@ def known() -> Mapping[Change, str]:
     }
 
 
+def live() -> Iterator[tuple[str, str]]:
+    """Yield the mutants that no test has failed for, each with its file."""
+    for found in files():
+        for name, code in found.exit_code_by_key.items():
+            if status_by_exit_code[code] not in SETTLED:
+                yield str(found.path), name
+
+
 def report() -> int:
-    """Print what became of them all. Returns: 1 if too many survive or one is not explained."""
-    counts = Counter(
-        status_by_exit_code[code] for found in files() for code in found.exit_code_by_key.values()
-    )
-    explained, unknown = known(), 0
-    for _, name in survivors():
+    """Print what became of them all.
+
+    Returns: 1 if some are untried, too many live, one lives that is not named, or the other way.
+    """
+    counts = {
+        str(found.path): Counter(
+            map(status_by_exit_code.__getitem__, found.exit_code_by_key.values())
+        )
+        for found in files()
+    }
+    explained, seen = known(), set()
+    for path, name in live():
         change = change_of(name)
+        seen.add(change)
         why = explained.get(change)
-        unknown += why is None
+        counts[path][UNNAMED if why is None else NAMED] += 1
         print(f"\n{name}\n- {change.before}\n+ {change.after}\n  {why or 'NOBODY KNOWS WHY'}")
-    real = counts.total() - counts[REFUSED]
-    lived = counts["survived"] + counts["no tests"]
-    print(f"\n{counts.total()} mutants:", ", ".join(f"{n} {what}" for what, n in counts.items()))
-    print(f"of {real} that mypy lets pass {lived} survive, {lived / real:.1%}; {unknown} unknown")
-    return int(unknown > 0 or lived > SHARE_MAX * real or counts["not checked"] > 0)
+    total = sum(counts.values(), Counter[str]())
+    stale = [] if total[UNTRIED] else [change for change in explained if change not in seen]
+    for change in stale:
+        print(f"\nnamed, and does not live: {change.function}\n+ {change.after}")
+    print()
+    for path, count in (*sorted(counts.items()), ("all", total)):
+        print(f"{path:26}", _told(count))
+    return int(total[UNTRIED] + total[UNNAMED] + len(stale) > 0 or _share(total) > SHARE_MAX)
+
+
+def _share(count: Mapping[str, int]) -> float:
+    """Return how many live of those that mypy lets pass and that have been tried."""
+    lived = count[NAMED] + count[UNNAMED]
+    return lived / max(1, lived + count[KILLED] + count[LATE])
+
+
+def _told(count: Mapping[str, int]) -> str:
+    words = (
+        f"{count[one]:5} {word}"
+        for word, one in (
+            ("refused by types", REFUSED),
+            ("killed", KILLED),
+            ("timed out", LATE),
+            ("live and are named", NAMED),
+            ("live unnamed", UNNAMED),
+            ("untried", UNTRIED),
+        )
+    )
+    made = sum(count[one] for one in (*SETTLED, NAMED, UNNAMED))
+    return f"{made:5} mutants: {', '.join(words)}; {_share(count):.1%} live"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__)
-    parser.add_argument("--again", action="store_true", help="try what has survived once more")
+    parser.add_argument(
+        "--again", action="store_true", help="try once more what no test failed for"
+    )
     parser.add_argument("--report", action="store_true", help="print what is known, run nothing")
     options = parser.parse_args()
     if not options.report:
@@ -161,7 +149,6 @@ def main() -> int:
         REACHED.unlink(missing_ok=True)
         programs = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         subprocess.run(["mutmut", "run", "--max-children", "1"], env=programs, check=True)
-        by_laws()
     return report()
 
 

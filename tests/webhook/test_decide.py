@@ -455,6 +455,13 @@ def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) 
     assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
 
 
+@pytest.mark.parametrize(("since", "hard"), [(NOW, False), (NOW - 1, True)])
+def test_a_mark_of_this_second_has_no_age_either(since: int, hard: bool) -> None:
+    config = replace(CONFIG, hard_after_seconds=1)
+    found = decided(config, dated(since, NOW + HOUR), POD)
+    assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
+
+
 def test_a_mark_from_the_future_has_no_age() -> None:
     config = replace(CONFIG, hard_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)

@@ -18,7 +18,7 @@ from core.marks.keys import (
     TAINT_KEY,
 )
 from core.model.node import Node
-from core.writes.write import PRESSING, Write, WriteKind
+from core.writes.write import PRESSING, Write, WriteKind, repair
 from tests.support.admission import Json, node_json
 from tests.support.slow_api import SlowApi
 from webhook.engine.writers import (
@@ -40,12 +40,14 @@ class World:
     def __init__(self) -> None:
         self.api, self.metrics = SlowApi(*map(node_json, NAMES)), Metrics()
         self.told: list[str] = []
+        self.notes: list[str] = []
         self.heard: dict[str, Node] = {}
         """What watches have told since the writes were decided."""
         self.writers = Writers(self.api, self.metrics, self.tell)
 
-    def tell(self, node: Node, reason: str, _: str) -> None:
+    def tell(self, node: Node, reason: str, note: str) -> None:
         self.told.append(f"{reason} {node.name}")
+        self.notes.append(note)
 
     def write(self, kind: WriteKind, name: str) -> Write[Node]:
         labels = {MARK_LABEL: None if kind is WriteKind.RELEASE else "soft"}
@@ -106,6 +108,29 @@ async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> 
     assert world.count("outdated") == 1
 
 
+async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> None:
+    world = World()
+    world.api.webhook_up = False
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    assert world.api.log == [("patch", "n000"), ("taints", "n000")]
+    assert world.told == ["DrainMarked n000", "TaintsRepaired n000"]
+    assert world.notes == ["because", "the webhook had not set them"]
+
+
+async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
+    """The list is written whole, and so made of the node as it is found."""
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    write = repair(world.api.node("n000"), TAINT_KEY, "because")
+    assert write is not None
+    theirs = {"key": "theirs", "effect": "NoSchedule"}
+    world.api.nodes["n000"]["spec"]["taints"] = [theirs]
+    world.api.versions["n000"] = 9
+    await world.carry_out([write])
+    ours = {"key": TAINT_KEY, "value": "0", "effect": "PreferNoSchedule"}
+    assert world.api.nodes["n000"]["spec"]["taints"] == [theirs, ours]
+
+
 @pytest.mark.parametrize(
     ("where", "changed"),
     [
@@ -164,6 +189,7 @@ async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> No
         await world.api.under_way(WRITERS_MAX)
         urgent.set()
     assert (await batch).dropped == len(NAMES) - WRITERS_MAX
+    assert (await batch).why == "urgent"
     assert world.written(kind) == NAMES[:WRITERS_MAX]
     assert world.count("dropped") == len(NAMES) - WRITERS_MAX
 
@@ -204,7 +230,7 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
     world.api.down = {"n000"}
     batch = await world.carry_out(world.writes(kind, NAMES))
     assert world.api.log == [("patch", "n000")]
-    assert batch.dropped == 99
+    assert (batch.dropped, batch.why) == (99, "a write failed")
     if kind is not WriteKind.MARK:  # the next plan leaves such a node out
         await world.carry_out(world.writes(kind, NAMES))
         assert world.written(kind) == NAMES[1:]
@@ -254,11 +280,24 @@ async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -
         late = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(WRITERS_MAX + 3)
     first, second = await early, await late
+    assert first.why == "a later pass has decided anew"
+    assert second.why == "an earlier pass is still writing"
     assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
     assert world.written(WriteKind.RELEASE) == NAMES[60:63]
     assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[50:60]))
     assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
+
+
+async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
+    world = World()
+    with world.api.held():
+        early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))
+        await world.api.under_way(1)
+        late = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES[:1]))
+    await early
+    assert (late.dropped, late.why) == (1, "an earlier pass is still writing it")
+    assert world.written(WriteKind.MARK) == NAMES[:1]
 
 
 async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
