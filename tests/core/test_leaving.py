@@ -99,7 +99,7 @@ class TestLeaving:
         """It was leaving before, by the same taint, and may be written to until then."""
         leaving = written(taint="node.kubernetes.io/out-of-service")
         assert traces(leaving) != traces(replace(leaving, deleting=True))
-        assert traces(written(taint=sorted(DELETING_TAINTS)[0]))[-1] == "being deleted"
+        assert traces(written(taint=min(DELETING_TAINTS)))[-1] == "being deleted"
 
     @pytest.mark.parametrize(
         "key",

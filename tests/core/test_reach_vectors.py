@@ -11,7 +11,9 @@ from core.config.thresholds import Thresholds
 from core.engine import step
 from core.engine.memory import Memory
 from core.engine.plan import Plan
+from core.engine.survey import Survey
 from core.marks.keys import KEEP_ANNOTATION
+from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import (
     Company,
@@ -27,6 +29,7 @@ from tests.support.builders import MB, UNLIMITED, node, pod, select, thesis_clus
 from tests.support.compare import by_the_engine, plainly
 from tests.support.reference import Reference
 from tests.support.reference_fit import ZONE
+from tests.support.strategies import marked
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 GPU = Taint("gpu", "true", "NoSchedule")
@@ -344,6 +347,26 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
     ]
     assert len(set(too_much)) == len(too_much) == 300 - 255
     assert "calm/calm" not in too_much
+
+
+def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> None:
+    """No place is looked for, so none could be told to be missing."""
+    nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
+    first, *others, last = nodes
+    pods = [
+        replace(
+            pod(f"p{n:03}", None, 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}")),
+            unschedulable=True,
+        )
+        for n in range(300)
+    ]
+    marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
+    survey = Survey(Cluster.of([*others, *marks], pods), config())
+    found = step.against_hard(survey, {}, 1000)
+    assert {name: [one.code for one in why] for name, why in found.items()} == {
+        "n000": [],
+        "n300": ["hard-waiting"],
+    }
 
 
 def one_of(*hosts: str) -> Placing:
