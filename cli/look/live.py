@@ -1,12 +1,12 @@
 """A cluster as its API server tells it: every list, page by page; nothing is written."""
 
 import asyncio
-import datetime as dt
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
 from cli.look.found import Leader, tell_refused
+from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import KINDS, Kind
 from core.edge.kube.client import ApiError, Client
@@ -89,16 +89,9 @@ async def _leader(client: Client, namespace: str, name: str) -> Leader:
     return Leader(
         lease=key,
         holder=found.holder,
-        renewed_seconds=_unix_seconds(found.renewed),
+        renewed_seconds=unix_seconds(found.renewed),
         duration_seconds=found.duration_seconds,
     )
-
-
-def _unix_seconds(micro_time: str) -> int | None:
-    try:
-        return int(dt.datetime.fromisoformat(micro_time).timestamp())
-    except (ValueError, OverflowError):
-        return None
 
 
 @asynccontextmanager

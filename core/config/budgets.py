@@ -91,6 +91,8 @@ class Budget:
     """Nodes that are marked within the window, those that have left since among them."""
     min_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
     """Nodes that must be left when all marked ones have gone."""
+    min_untainted_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
+    """The same of nodes that take pods and carry no taint but those that pass by themselves."""
 
 
 CLUSTER: Final = Budget(
@@ -161,6 +163,9 @@ class Budgets:
     """Pods as large as the largest of each reach for which room must be left."""
     peak_window_seconds: Annotated[int, duration()] = 600
     """The demand of the busiest moment in it counts, not that of now."""
+    spacing_seconds: Annotated[int, duration()] = 0
+    """How long after a mark, or after a node that did not empty was released, the next is set; of
+    0s there may be several at once."""
     cooldown: Cooldown = Cooldown()
     """How long no node is marked."""
     backoff: Backoff = Backoff()

@@ -11,6 +11,7 @@ from core.config.budgets import Budget
 from core.engine.memory import Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
+from core.model.leaving import others_taint
 from core.model.node import Node
 from core.reason import Blocker, Reason
 
@@ -23,6 +24,8 @@ class _Count:
 
     nodes: int = 0
     """That there are now."""
+    untainted: int = 0
+    """Of them, those that take pods and carry no taint of others, without those that go."""
     marked: int = 0
     """Now and, as far as it has been planned, from now on."""
     in_window: int = 0
@@ -70,10 +73,14 @@ class Brakes:
         }
         """By node: the scopes that it is in, each with the count that it is judged by."""
         standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
+        self._untainted = frozenset(_untainted(survey))
+        self._new = 0
+        """Nodes without a mark that the plan lets go."""
         for node in standing:
             marked = node.name in survey.marks
             for count in self._counts(node):
                 count.nodes += 1
+                count.untainted += node.name in self._untainted
                 count.marked += marked
         self._zones = Zones(survey, standing) if budgets.balance_zones else None
 
@@ -115,11 +122,30 @@ class Brakes:
         """Say why the node's zone must not lose it, or None."""
         return self._zones.refusal(node) if self._zones else None
 
+    def min_untainted(self, node: Node) -> str | None:
+        """Say that too few nodes without taints would be left without the node, or None."""
+        for scope, count in self._judging[node.name] if node.name in self._untainted else ():
+            left, least = count.untainted - 1, scope.budget.min_untainted_nodes
+            if left < least:
+                told = f"{scope.name} would have {left} nodes without a taint"
+                return f"{told}, fewer than minUntaintedNodes: {least}"
+        return None
+
+    def spacing(self, _: Node) -> str | None:
+        """Say that a mark, or a release, was too short a time ago, or None."""
+        if left := self.pace.spacing_seconds:
+            return f"a node was marked, or did not empty: nothing is marked for {left} s more"
+        if self._new and (seconds := self._budgets.spacing_seconds):
+            return f"another node is marked first, and nothing for {seconds} s after it"
+        return None
+
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
         new = node.name not in self._survey.marks
+        self._new += new
         for count in self._counts(node):
             count.gone += 1
+            count.untainted -= node.name in self._untainted
             count.marked += new
             count.in_window += new
         if self._zones:
@@ -137,6 +163,21 @@ MIN_NODES: Final = Reason(
     "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
     "set `minNodes` lower in the configuration, if the minimum is not meant",
     "the cluster or pool has more nodes than `minNodes`, not counting those that go",
+)
+MIN_UNTAINTED: Final = Reason(
+    "min-untainted-nodes",
+    "The cluster, or the node's pool, would have fewer nodes without a taint than the configured "
+    "minimum.",
+    "set `minUntaintedNodes` lower in the configuration, if the minimum is not meant",
+    "the cluster or pool has more nodes than `minUntaintedNodes` that take pods and carry neither "
+    "a mark nor a taint of others",
+)
+SPACING: Final = Reason(
+    "spacing",
+    "Another node was marked a short time ago, is marked first, or did not empty in time: marks "
+    "are set apart from each other.",
+    "wait; or set `spacing` shorter",
+    "no node has been marked, and none released that did not empty, for `spacing`",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
@@ -177,6 +218,13 @@ BUDGET_WINDOW: Final = Reason(
     "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
     "fewer marks than `maxInWindow` are younger than `budgets.window`",
 )
+
+
+def _untainted(survey: Survey) -> Iterable[str]:
+    """Name the nodes that take pods and carry no taint of others, Ebb's own aside."""
+    for node in survey.ground.nodes:
+        if node.name not in survey.closed and others_taint(node) is None:
+            yield node.name
 
 
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
@@ -224,11 +272,20 @@ class _Rules(NamedTuple):
     """Asked of the cluster, then of the node's pool."""
 
 
-LASTING: Final = _Rules(((NO_POOL, Brakes.no_pool),), ((MIN_NODES, _min_nodes),))
+LASTING: Final = _Rules(
+    ((NO_POOL, Brakes.no_pool), (MIN_UNTAINTED, Brakes.min_untainted)), ((MIN_NODES, _min_nodes),)
+)
 """At all times, and for marked nodes too."""
 ENTERING: Final = _Rules(((ZONE_BALANCE, Brakes.zone_balance),))
 """At all times, for nodes without a mark."""
-PACING: Final = _Rules(((COOLDOWN, _cooldown), (PODS_PENDING, _pods_pending), (BACKOFF, _backoff)))
+PACING: Final = _Rules(
+    (
+        (COOLDOWN, _cooldown),
+        (PODS_PENDING, _pods_pending),
+        (SPACING, Brakes.spacing),
+        (BACKOFF, _backoff),
+    )
+)
 """In the running engine, for nodes without a mark."""
 BUDGETS: Final = _Rules(
     of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))

@@ -37,7 +37,7 @@ def _is_counting(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -
     possible = survey.config.budgets.backoff.possible
     backoffs = (backoff_of(node.annotations) for node in survey.cluster.nodes)
     return (
-        bool(held.cooling_seconds or held.pending_seconds or memory.placed)
+        bool(held.cooling_seconds or held.pending_seconds or held.spacing_seconds or memory.placed)
         or any(at < now_seconds for at, _ in memory.spoken.values())
         or any(one.since > now_seconds for one in survey.marks.values())
         or any(one and not possible(one.until, now_seconds) for one in backoffs)
@@ -48,6 +48,7 @@ def looked_again(memory: Memory, now_seconds: int) -> Memory:
     """Return the memory after one more look at the same cluster, in idle time."""
     return replace(
         memory,
+        looked=now_seconds,
         demand={
             key: (*looks[:-1], (now_seconds, looks[-1][1])) for key, looks in memory.demand.items()
         },

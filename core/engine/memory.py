@@ -10,6 +10,7 @@ from core.engine.harden import Spoken
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of
+from core.model.cluster import Cluster
 
 
 class Marking(NamedTuple):
@@ -30,6 +31,8 @@ class Memory:
     """Unix seconds of the first look; None: there was none."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Since when each node has been a candidate without a break."""
+    looked: int = 0
+    """Unix seconds of the last look; 0: there was none."""
     nodes: frozenset[str] = frozenset()
     added: int | None = None
     """Unix seconds of the last node that came; None: none since the first look."""
@@ -39,6 +42,10 @@ class Memory:
     """When the last of them began to wait."""
     marked: Mapping[str, Marking] = field(default_factory=dict)
     """Marks within the window."""
+    standing: frozenset[str] = frozenset()
+    """Nodes that carried a mark at the last look."""
+    paced: int | None = None
+    """Unix seconds of the last mark, or of the last release of a node that did not empty."""
     demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By reach, requests within the peak window: one entry a look that no later one exceeds."""
     placed: Mapping[str, int] = field(default_factory=dict)
@@ -61,6 +68,8 @@ class Pace:
     """How long no node is marked any more because one was added."""
     pending_seconds: int = 0
     """How long no node is marked any more because a pod turned unschedulable."""
+    spacing_seconds: int = 0
+    """How long no node is marked any more because one was, or did not empty in time."""
     in_window: Mapping[str, int] = field(default_factory=dict)
     """Marks within the window by pool; "" is the whole cluster."""
     on_unreached: Mapping[str, int] = field(default_factory=dict)
@@ -88,16 +97,49 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,
+        looked=now_seconds,
         nodes=names,
-        added=now_seconds if new else memory.added,
+        added=now_seconds if new else _added(memory, cluster, now_seconds),
         waiting=waiting,
         waited=memory.waited if waiting <= memory.waiting else now_seconds,
         marked=marked,
+        standing=frozenset(survey.marks),
+        paced=_paced(memory, survey, now_seconds),
         demand={
             key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
             for key, now in survey.demand().items()
         },
     )
+
+
+def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
+    """Return when the last node came, at the first look by what stands on the nodes.
+
+    Later looks see them come: what an API server's clock says is asked for once.
+    """
+    if memory.first is not None:
+        return memory.added
+    made = (node.created_seconds for node in cluster.nodes)
+    return max((min(at, now_seconds) for at in made if at is not None), default=None)
+
+
+def _paced(memory: Memory, survey: Survey, now_seconds: int) -> int | None:
+    """Return when the last mark was set, or a node that did not empty was released.
+
+    A node's kubelet may write the annotations that say when, not the mark itself. So they are
+    believed at the first look alone, and later where a mark has come or gone since the last one:
+    no kubelet holds the engine back for longer than the spacing, or hides a mark from it.
+    """
+    first = memory.first is None
+    new = survey.marks.keys() - memory.standing
+    found = [max(survey.marks[name].since, memory.looked) for name in new]
+    rules = survey.config.budgets.backoff
+    for node in survey.cluster.nodes:
+        one = backoff_of(node.annotations)
+        if one and node.name not in survey.marks and (first or node.name in memory.standing):
+            found.append(one.until - rules.seconds(one.times))
+    known = [] if memory.paced is None else [memory.paced]
+    return max((*known, *(min(at, now_seconds) for at in found)), default=None)
 
 
 def _demand(
@@ -122,6 +164,7 @@ def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
     return Pace(
         cooling_seconds=_left(memory.added, cooldown.after_node_add_seconds, now_seconds),
         pending_seconds=_left(memory.waited, cooldown.after_pending_seconds, now_seconds),
+        spacing_seconds=_left(memory.paced, budgets.spacing_seconds, now_seconds),
         in_window=_by_pool(marks),
         on_unreached=_by_pool(mark for mark in marks if not mark.reached),
         backing_off={

@@ -45,6 +45,11 @@ PASSING_TAINTS: Final = LEAVING_TAINTS | {
 """They say how a node is at the moment, not for whom it is."""
 
 
+def others_taint(node: Node) -> str | None:
+    """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
+    return next((taint.key for taint in node.taints if taint.key not in PASSING_TAINTS), None)
+
+
 def being_deleted(node: Node) -> bool:
     """Say whether somebody is already deleting the Node object, or is about to."""
     return node.deleting or any(taint.key in DELETING_TAINTS for taint in node.taints)

@@ -44,6 +44,8 @@ class Node:
     unreadable: str = ""
     """Why it could not be read: what stands here is all that is known of it, so it stays and
     takes nothing; empty: it could."""
+    created_seconds: int | None = None
+    """When its object was made, unix seconds, as the API server alone says; None: not known."""
     deleting: bool = False
     """Its object has a deletionTimestamp, and a finalizer that still holds it."""
     virtual: bool = False

@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.usable import NOTHING, Amount
 from core.forms import number, where
-from core.model.leaving import PASSING_TAINTS
-from core.model.node import Node
+from core.model.leaving import others_taint
 from core.policies.policy import Figure, Gauge, Look, Order, Policy
 from core.reason import Blocker, Reason
 
@@ -73,7 +72,8 @@ class ExcessNodes(Policy):
     section: ClassVar[str] = "excess_nodes"
     defaults: ClassVar[Mapping[str, Any]] = {
         "delay": "0s",
-        "budgets": {"minNodes": 2},
+        "budgets": {"minNodes": 2, "minUntaintedNodes": 2},
+        "spacing": "10m",
         "cooldown": {"afterNodeAdd": "60m"},
         "webhook": {"interval": "1m"},
     }
@@ -179,11 +179,6 @@ class ExcessNodes(Policy):
             first = min(nodes, key=self.rank)
             excess = _worth(self._free_on(nodes), self._account.capacity(first))
             yield Figure(_GAUGE.name, (), excess)
-
-
-def others_taint(node: Node) -> str | None:
-    """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
-    return next((taint.key for taint in node.taints if taint.key not in PASSING_TAINTS), None)
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:

@@ -57,6 +57,10 @@ def codes(cluster: Cluster, asked: Config, held: Pace | None = None) -> set[str]
 TINY = pod("tiny", None, 0, 0)
 """It makes a reach of all nodes."""
 SIX = Cluster.of(empties(6, pool="a"), [])
+TAINTED = (
+    node("x", taints=(Taint("others", "", Effect.NO_SCHEDULE),)),
+    node("y", unschedulable=True),
+)
 SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *empties(6)[2:]], [])
 
 
@@ -87,6 +91,19 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
             1,
             "budget-window",
         ),
+        (SIX, {"cluster": Budget(min_untainted_nodes=4)}, None, 2, "min-untainted-nodes"),
+        (SOME_MARKED, {"cluster": Budget(min_untainted_nodes=5)}, None, 1, "min-untainted-nodes"),
+        (
+            Cluster.of([*empties(4), *TAINTED], [TINY]),
+            {"cluster": Budget(min_untainted_nodes=2)},
+            None,
+            2 + len(TAINTED) - 1,  # the cordoned one stays; theirs going leaves as many
+            "min-untainted-nodes",
+        ),
+        (SIX, {"spacing_seconds": 600}, None, 5, "last-node"),
+        (SIX, {"spacing_seconds": 600}, Pace(), 1, "spacing"),
+        (SIX, {"spacing_seconds": 600}, Pace(spacing_seconds=1), 0, "spacing"),
+        (SOME_MARKED, {"spacing_seconds": 600}, Pace(spacing_seconds=1), 2, "spacing"),
         (SIX, {}, Pace(cooling_seconds=1), 0, "cooldown"),
         (SOME_MARKED, {}, Pace(pending_seconds=1), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
@@ -110,15 +127,20 @@ def test_a_limit_stops_the_next_step_and_says_so(
 
 
 def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
-    spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6)
+    spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     asked = config(cluster=spent, pools=(replace(A, budget=spent),))
-    held = Pace(cooling_seconds=2, pending_seconds=3, backing_off={"n0": 9})
+    held = Pace(cooling_seconds=2, pending_seconds=3, spacing_seconds=4, backing_off={"n0": 9})
     brakes = Brakes(Survey(SIX, asked), held)
     assert [(one.code, one.message) for one in brakes.refusals(SIX.nodes[0])] == [
+        (
+            "min-untainted-nodes",
+            "the cluster would have 5 nodes without a taint, fewer than minUntaintedNodes: 7",
+        ),
         ("min-nodes", "the cluster would have 5 nodes, fewer than minNodes: 6"),
         ("min-nodes", "pool a would have 5 nodes, fewer than minNodes: 6"),
         ("cooldown", "a node was added: nothing is marked for 2 s more"),
         ("pods-pending", "a pod turned unschedulable: nothing is marked for 3 s more"),
+        ("spacing", "a node was marked, or did not empty: nothing is marked for 4 s more"),
         ("backoff", "it did not empty in time: it is left alone until 9 (unix seconds)"),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
         ("budget-window", "the cluster had 0 marks in the window, maxInWindow is 0"),
@@ -127,7 +149,8 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     ]
     nodes = [marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]]
     brakes = Brakes(Survey(Cluster.of(nodes, []), asked), held)
-    assert [one.code for one in brakes.refusals(nodes[0])] == ["min-nodes", "min-nodes"]
+    found = [one.code for one in brakes.refusals(nodes[0])]
+    assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
 
 
 def test_zones_fall_in_step() -> None:
@@ -208,6 +231,84 @@ def test_a_node_that_was_added_cools_down() -> None:
         seen = step.step(more, asked, seen.memory, NOW + seconds)
         assert seen.pace.cooling_seconds == 610 - seconds
     assert step.step(more, asked, seen.memory, NOW + 610).pace.cooling_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("created", "left"),
+    [
+        (NOW - 600, 0),
+        (NOW - 599, 1),
+        (NOW, 600),
+        pytest.param(NOW + 9999, 600, id="a future one counts as now"),
+        pytest.param(None, 0, id="not known"),
+    ],
+)
+def test_a_new_leader_knows_from_the_nodes_themselves_when_one_was_added(
+    created: int | None, left: int
+) -> None:
+    nodes = [replace(SIX.nodes[0], created_seconds=created), *SIX.nodes[1:]]
+    asked, cluster = config(cooldown=COOL), Cluster.of(nodes, [])
+    seen = step.step(cluster, asked, Memory(), NOW)
+    assert seen.pace.cooling_seconds == left
+    later = step.step(cluster, asked, seen.memory, NOW + 600)
+    assert later.pace.cooling_seconds == 0
+
+
+SPACED = {"spacing_seconds": 600, "backoff": Backoff(first_seconds=1000, max_seconds=1000)}
+
+
+def backed_off(one: Node, since: int) -> Node:
+    return replace(one, annotations={BACKOFF_ANNOTATION: f"1 {since + 1000}"})
+
+
+@pytest.mark.parametrize(
+    ("first", "left"),
+    [
+        pytest.param(SIX.nodes[0], 0, id="nothing"),
+        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW - 599), 1, id="a mark"),
+        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW - 600), 0, id="an old mark"),
+        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW + 99), 600, id="a mark of the future"),
+        pytest.param(backed_off(SIX.nodes[0], NOW - 500), 100, id="a failed drain"),
+        pytest.param(backed_off(SIX.nodes[0], NOW + 9**9), 600, id="one of the future"),
+    ],
+)
+def test_a_new_leader_reads_off_the_nodes_how_long_nothing_is_marked(
+    first: Node, left: int
+) -> None:
+    cluster = Cluster.of([first, *SIX.nodes[1:]], [])
+    seen = step.step(cluster, config(**SPACED), Memory(), NOW)
+    assert seen.pace.spacing_seconds == left
+
+
+def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> None:
+    asked = replace(config(**SPACED), delay_seconds=0)
+    seen = step.step(SIX, asked, Memory(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW)
+    assert [one.node for one in seen.plan.removals] == ["n0"]
+    some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW), *SIX.nodes[1:]], [])
+    for seconds in (1, 599):
+        seen = step.step(some, asked, seen.memory, NOW + seconds, last=seen)
+        assert (seen.pace.spacing_seconds, seen.skipped) == (600 - seconds, False)
+        assert [one.node for one in seen.plan.removals] == ["n0"]
+    seen = step.step(some, asked, seen.memory, NOW + 600, last=seen)
+    assert len(seen.plan.removals) == 2
+    failed = Cluster.of([backed_off(SIX.nodes[0], NOW + 700), *SIX.nodes[1:]], [])
+    seen = step.step(failed, asked, seen.memory, NOW + 705, last=seen)
+    assert seen.pace.spacing_seconds == 595
+
+
+def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> None:
+    """It may write annotations of its own node, those that say when too, but not the mark."""
+    asked = config(**SPACED)
+    seen = step.step(SIX, asked, Memory(), NOW)
+    for late in (700, 1400):  # one that was never marked did not fail
+        liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
+        seen = step.step(liar, asked, seen.memory, NOW + late)
+        assert seen.pace.spacing_seconds == 0
+    early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
+    seen = step.step(early, asked, seen.memory, NOW + 1410)
+    assert seen.pace.spacing_seconds == 590  # it was not there at NOW + 1400
+    anew = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
+    assert step.step(anew, asked, seen.memory, NOW + 2000).pace.spacing_seconds == 0
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,12 @@ def test_an_empty_file_with_a_head_is_the_defaults() -> None:
 def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
     found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
     assert (found.delay_seconds, found.webhook.interval_seconds) == (0, 60)
-    assert found.budgets.cluster == replace(Budgets().cluster, max_marked=Limit(3), min_nodes=2)
+    assert found.budgets.cluster == replace(
+        Budgets().cluster, max_marked=Limit(3), min_nodes=2, min_untainted_nodes=2
+    )
     assert found.budgets.cooldown.after_node_add_seconds == 3600
     assert found.budgets.cooldown.after_pending_seconds == 600
+    assert found.budgets.spacing_seconds == 600
     said = {"delay": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
     found = parse({**HEAD, "policy": "ExcessNodes", **said}, "x")
     assert (found.delay_seconds, found.budgets.cluster.min_nodes) == (60, 0)

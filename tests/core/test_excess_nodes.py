@@ -17,7 +17,7 @@ from tests.support.builders import node, pod
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
 FREELY = {
-    "budgets": {"minNodes": 0, "maxMarked": "100%", "maxInWindow": "100%"},
+    "budgets": {"minNodes": 0, "minUntaintedNodes": 0, "maxMarked": "100%", "maxInWindow": "100%"},
     "headroom": 0,
     "balanceZones": False,
 }

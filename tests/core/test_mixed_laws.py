@@ -97,6 +97,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "receivers are not asked",
         "shares of all nodes",
         "smallest first",
+        "taints are no matter",
         "the whole alone",
         "the whole is every node",
         "virtual nodes are machines",

@@ -44,6 +44,7 @@ def config(chance: random.Random) -> Config:
             after_pending_seconds=chance.choice((0, 50)),
         ),
         backoff=Backoff(first_seconds=10, max_seconds=100),
+        spacing_seconds=chance.choice((0, 0, 40)),
     )
     return replace(
         found,

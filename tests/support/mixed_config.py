@@ -57,6 +57,7 @@ def budget(chance: random.Random) -> Budget:
         max_marked=chance.choice(some),
         max_in_window=chance.choice(some),
         min_nodes=chance.choice((0, 0, 1, 3)),
+        min_untainted_nodes=chance.choice((0, 0, 2, 3)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.reference_fit import LEAVING, ZONE
+from tests.support.reference_fit import LEAVING, PASSING, ZONE
 
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
@@ -40,6 +40,13 @@ def is_open(node: Node, pods: Sequence[Pod]) -> bool:
     known = not node.unreadable and not any(pod.unreadable for pod in pods)
     standing = not node.virtual and not leaving(node)
     return standing and node.ready and not node.unschedulable and known
+
+
+def untainted(cluster: Cluster, node: Node, taint_key: str) -> bool:
+    """Say whether the node takes pods, and from all: no taint is on it but ours, or one passes."""
+    free = (taint_key, *PASSING)
+    pods = [pod for pod in cluster.pods if pod.node == node.name]
+    return is_open(node, pods) and all(taint.key in free for taint in node.taints)
 
 
 def guarded(node: Node) -> bool:
@@ -152,9 +159,19 @@ class Counts:
     """How many nodes the brakes still let go, as nodes go one after the other."""
 
     def __init__(
-        self, cluster: Cluster, config: "Config", pace: "Pace | None", found: Reaches
+        self,
+        cluster: Cluster,
+        config: "Config",
+        pace: "Pace | None",
+        found: Reaches,
+        mutant: str = "",
     ) -> None:
         """Take all reaches of the cluster."""
+        self.plain = {
+            n.name
+            for n in cluster.nodes
+            if mutant == "taints are no matter" or untainted(cluster, n, config.taint_key)
+        }
         self.config, self.pace, self.reaches = config, pace, found
         self.reached = frozenset().union(*found)
         self.all = [n for n in cluster.nodes if not n.virtual and not leaving(n)]
@@ -185,6 +202,9 @@ class Counts:
             return True
         for _, budget, members in scopes:
             if len([n for n in members if n not in self.gone]) - 1 < budget.min_nodes:
+                return True
+            left = [n for n in members if n.name in self.plain and n not in self.gone]
+            if node in left and len(left) - 1 < budget.min_untainted_nodes:
                 return True
         if is_marked(node):
             return False

@@ -78,7 +78,7 @@ class State:
         named = {members: key(members) for members in self.all_reaches}
         if mutant == "all nodes count":
             named = {frozenset(self.nodes): ""}
-        self.counts = Counts(cluster, config, pace, named)
+        self.counts = Counts(cluster, config, pace, named, mutant)
         self.useful = {members: self.usability(members) for members in self.all_reaches}
         self.useful_whole = self.usability(None)
 

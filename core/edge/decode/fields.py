@@ -1,6 +1,7 @@
 """Reading bytes, fields and names; a fault says where in what it is."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Final, TypeVar
@@ -81,6 +82,14 @@ def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, in
         intern(name): read_quantity(name, written, f"{field}.{name}")
         for name, written in amounts.items()
     }
+
+
+def unix_seconds(written: str | None) -> int | None:
+    """Read a time of the API, as unix seconds; None when there is none that can be read."""
+    try:
+        return int(datetime.fromisoformat(written).timestamp()) if written else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def checked(text: str, field: str) -> str:

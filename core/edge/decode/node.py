@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from core.edge.decode.fields import read_amounts, shared
+from core.edge.decode.fields import read_amounts, shared, unix_seconds
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
 from core.errors import InvalidInputError
 from core.model.node import Node, Taint
@@ -65,6 +65,7 @@ def node(obj: NodeObject) -> Node:
         allocatable=resources(amounts, pods=amounts.get("pods", 0)),
         ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
         unreadable=unreadable,
+        created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,
         virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
     )

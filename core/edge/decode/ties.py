@@ -1,10 +1,10 @@
 """What a pod's volumes and annotations say about its leaving its node; most pods say nothing."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from sys import intern
 from typing import Final
 
+from core.edge.decode.fields import unix_seconds
 from core.edge.decode.kept import Kept
 from core.edge.decode.objects import PodObject, Volume
 from core.guards.disruption import NOTES
@@ -48,7 +48,7 @@ def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[Ties, bool]
         claims=tuple(sorted(set(claims))),
         local_volumes=_of_data(tuple(local)).local_volumes,
         notes=notes,
-        started_seconds=_seconds(obj.status.start_time) if notes and obj.status else None,
+        started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
     )
     return ties, inline
@@ -82,17 +82,9 @@ def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found))
 
 
-def _seconds(written: str | None) -> int | None:
-    """Read a time of the API, as unix seconds; None when there is none that can be read."""
-    try:
-        return int(datetime.fromisoformat(written).timestamp()) if written else None
-    except (ValueError, OverflowError):
-        return None
-
-
 def _overdue(obj: PodObject) -> int | None:
     """Return from when on a pod that is being deleted should have been gone."""
-    since = _seconds(obj.metadata.deletion_timestamp)
+    since = unix_seconds(obj.metadata.deletion_timestamp)
     if since is None:
         return None
     grace = obj.spec.termination_grace_period_seconds
