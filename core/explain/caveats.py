@@ -5,31 +5,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.capacity.usable import NOTHING, Amount
 from core.model.cluster import Cluster
 from core.model.leaving import going
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.quantity import format_bytes, format_millis
+from core.model.resources import Resources
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
+NODES_SHOWN: Final = 3
+"""Of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caveat:
-    """One thing to keep in mind; what it says of the rest is for whoever writes it down."""
+    """One thing to keep in mind."""
 
     code: str
+    message: str
+    """One sentence; names stand in it as somebody has written them."""
     count: int = 0
     """Of the pods, or nodes, that it is about."""
-    of: int = 0
-    """How many there are."""
     nodes: tuple[tuple[str, int], ...] = ()
     """The nodes that it is about, each with how many pods; most pods first, then by name."""
-    amount: Amount = NOTHING
-    """What those nodes have."""
-    names: tuple[str, ...] = ()
-    """Of namespaces or kinds."""
 
 
 def caveats(cluster: Cluster, kinds: frozenset[str] | None) -> tuple[Caveat, ...]:
@@ -39,17 +38,27 @@ def caveats(cluster: Cluster, kinds: frozenset[str] | None) -> tuple[Caveat, ...
 
 
 def _of_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
+    pods = len(cluster.pods)
     namespaces = {pod.namespace for pod in cluster.pods}
     if len(namespaces) == 1:
-        yield Caveat("one-namespace", count=len(cluster.pods), names=tuple(namespaces))
-    elif cluster.pods and not any(pod.daemon for pod in cluster.pods):
-        yield Caveat("no-daemonsets")
+        message = (
+            f"all {pods:,} pods are of namespace {namespaces.pop()}; a dump needs those of all "
+            "(-A), or nodes look emptier than they are"
+        )
+        yield Caveat("one-namespace", message, pods)
+    elif pods and not any(pod.daemon for pod in cluster.pods):
+        message = "no pod of a DaemonSet is in the dump; if the cluster runs any, it is not whole"
+        yield Caveat("no-daemonsets", f"{message} (-A)")
     if BUDGET_KIND not in kinds:
-        yield Caveat("no-budgets", names=(BUDGET_KIND,))
-    missing = tuple(kind for kind in STORAGE_KINDS if kind not in kinds)
+        message = f"no {BUDGET_KIND} is in the dump (pdb): whether one protects a pod is not known"
+        yield Caveat("no-budgets", message)
     bound = sum(bool(pod.ties.claims) for pod in cluster.pods)
-    if missing and bound:
-        yield Caveat("no-volumes", count=bound, of=len(cluster.pods), names=missing)
+    if bound and not kinds.issuperset(STORAGE_KINDS):
+        message = (
+            f"{bound:,} of {pods:,} pods use claims, and the dump lacks what stands behind them "
+            "(pv,pvc,csinodes): such pods count as not movable"
+        )
+        yield Caveat("no-volumes", message, bound)
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
@@ -61,7 +70,13 @@ def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
         if not (pod.requests.cpu_millis and pod.requests.memory_bytes) and not pod.unreadable
     ]
     if found:
-        yield Caveat("no-requests", len(found), len(movable), nodes=_on_nodes(found))
+        nodes = _on_nodes(found)
+        where = _first([f"{node} ({pods})" for node, pods in nodes])
+        message = (
+            f"{len(found):,} of {len(movable):,} pods do not request both CPU and memory; what "
+            f"they do not request counts as 0{where and f': {where}'}"
+        )
+        yield Caveat("no-requests", message, len(found), nodes)
 
 
 def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
@@ -69,21 +84,30 @@ def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-ASIDE: Final[tuple[tuple[str, Callable[[Node], bool]], ...]] = (
-    ("virtual", lambda node: node.virtual),
-    ("leaving", going),
-    ("cordoned", lambda node: node.unschedulable),
-    ("not-ready", lambda node: not node.ready),
+ASIDE: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
+    ("virtual", "{count} virtual node{s} aside, no room: {names}", lambda node: node.virtual),
+    ("leaving", "{count} node{s} leaving, no room: {names}; their pods come first", going),
+    (
+        "cordoned",
+        "{count} cordoned node{s}, no room though {room} stand there: {names}",
+        lambda node: node.unschedulable,
+    ),
+    (
+        "not-ready",
+        "{count} node{s} not Ready, no room though {room} stand there: {names}",
+        lambda node: not node.ready,
+    ),
 )
 """Why a node is no room; the first that holds counts."""
+OVERCOMMITTED: Final = "{count} overcommitted node{s}, asked for more than there is: {names}"
 
 
 def _aside(cluster: Cluster) -> Iterator[Caveat]:
     left: Sequence[Node] = cluster.nodes
-    for code, holds in ASIDE:
+    for code, told, holds in ASIDE:
         if found := [node for node in left if holds(node)]:
             left = [node for node in left if not holds(node)]
-            yield _about(code, found, cluster)
+            yield _about(code, told, found, cluster)
 
 
 def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
@@ -98,14 +122,25 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
         )
     ]
     if found:
-        yield _about("overcommitted", found, cluster)
+        yield _about("overcommitted", OVERCOMMITTED, found, cluster)
 
 
-def _about(code: str, nodes: list[Node], cluster: Cluster) -> Caveat:
-    names = {node.name for node in nodes}
-    pods = dict(_on_nodes(pod for pod in cluster.pods if pod.node in names))
-    whole = NOTHING
-    for node in nodes:
-        whole = whole.plus(Amount.of(node.allocatable))
-    counts = tuple((node.name, pods.get(node.name, 0)) for node in nodes)
-    return Caveat(code, len(nodes), len(cluster.nodes), nodes=counts, amount=whole)
+def _about(code: str, told: str, nodes: list[Node], cluster: Cluster) -> Caveat:
+    names = [node.name for node in nodes]
+    pods = Counter(pod.node for pod in cluster.pods)
+    whole = Resources.total(node.allocatable for node in nodes)
+    cpu, memory = format_millis(whole.cpu_millis), format_bytes(whole.memory_bytes)
+    message = told.format(
+        count=f"{len(nodes):,}",
+        s="" if len(nodes) == 1 else "s",
+        names=_first(names),
+        room=f"cpu {cpu} and memory {memory}",
+    )
+    return Caveat(code, message, len(nodes), tuple((name, pods[name]) for name in names))
+
+
+def _first(texts: Sequence[str]) -> str:
+    """Write the first of them, and how many more there are."""
+    more = len(texts) - NODES_SHOWN
+    rest = f" and {more:,} more node{'' if more == 1 else 's'}" if more > 0 else ""
+    return ", ".join(texts[:NODES_SHOWN]) + rest

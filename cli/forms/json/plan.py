@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cli.answers import Money, Planned
-from cli.caveats import message
+from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
@@ -142,7 +142,7 @@ def warnings(minded: Sequence[Caveat]) -> list[dict[str, Any]]:
     return [
         {
             "code": one.code,
-            "message": message(one),
+            "message": printable(one.message),
             "count": one.count,
             "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
         }

@@ -8,7 +8,6 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import Money, Planned
-from cli.caveats import message
 from cli.forms.text import reaches
 from cli.terminal import Table, say
 from core.engine.plan import Kept, Plan, Removal
@@ -60,7 +59,7 @@ def _figure(one: Figure) -> str:
 def write_minded(minded: Sequence[Caveat], out: Console) -> None:
     """Write what the look cannot tell, a line each, if there is anything."""
     for one in minded:
-        say(out, f"Mind: {message(one)}")
+        say(out, f"Mind: {one.message}")
     if minded:
         say(out, "")
 
