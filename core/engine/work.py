@@ -165,7 +165,7 @@ class Work:
         """
         removals: list[Removal] = []
         judged: dict[int, int] = {}
-        places = [0] * len(self._levels)
+        places = self._order_anew()
         level = 0
         while level < len(self._levels) and len(removals) != removals_max:
             waiting = self._levels[level]
@@ -189,7 +189,7 @@ class Work:
 
     def _order_anew(self) -> list[int]:
         """Put each level in order on the state as it is; return where to begin in each."""
-        for waiting in self._levels:
+        for waiting in self._levels if self._policy.live_order else ():
             waiting.sort(key=self.rank)
         return [0] * len(self._levels)
 
