@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
     Strict,
     ValidationError,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from core.errors import InvalidQuantityError
@@ -106,6 +107,76 @@ class Listed:
         if not isinstance(value, list) or len(value) > self.most:
             raise ValueError
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a mapping of names to sections is annotated with, as Listed."""
+
+    most: int
+    names: Form
+    name: str
+    """What stands for a name where none is meant in particular."""
+    sections: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic read names and sections."""
+        names = handler.generate_schema(Annotated[str, self.names])
+        read = core_schema.dict_schema(names, handler.generate_schema(get_args(source)[1]))
+        return core_schema.no_info_before_validator_function(self._checked, read)
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say what is taken."""
+        (section,) = handler(core)["patternProperties"].values()
+        return {
+            "type": "object",
+            "title": f"a mapping of at most {self.most} names to {self.sections}",
+            "maxProperties": self.most,
+            "propertyNames": {**self.names.schema},
+            "additionalProperties": section,
+            NAMED: self.name,
+        }
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or len(value) > self.most:
+            raise ValueError
+        return value
+
+
+NAMED: Final = "x-name"
+"""The keyword of the schema that says what stands for a name (`Named`)."""
+UNSAID: Final = object()
+"""Stands in a section for a field that is missing and must not be (`Needs`)."""
+
+
+class Needs:
+    """What a section is annotated with where a flag, once it is set, needs other fields."""
+
+    def __init__(self, flag: str, *fields: str) -> None:
+        self._flag, self._fields = flag, fields
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic refuse what stands for missing fields along with all else."""
+        return core_schema.no_info_before_validator_function(self._completed, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Say what is needed."""
+        flag = {"properties": {self._flag: {"const": True}}, "required": [self._flag]}
+        return {**handler(core), "if": flag, "then": {"required": [*self._fields]}}
+
+    def _completed(self, value: object) -> object:
+        if not isinstance(value, dict) or value.get(self._flag) is not True:
+            return value
+        missing = [name for name in self._fields if value.get(name) is None]
+        return value | dict.fromkeys(missing, UNSAID)
 
 
 def name_of(field_name: str) -> str:
@@ -210,6 +281,12 @@ def percent(share: Fraction) -> str:
 SHARE: Final = Form(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
 
 
+def whole_number(least: int, most: int) -> FieldInfo:
+    """Take a whole number within bounds."""
+    found: FieldInfo = Field(strict=True, ge=least, le=most)
+    return found
+
+
 def words(allowed: Collection[str]) -> Form:
     """Take one of these words."""
     return Form(
@@ -252,6 +329,18 @@ def _written(value: object) -> str:
 
 def _decimal(value: Fraction) -> str:
     return format(Decimal(value.numerator) / value.denominator, "f")
+
+
+_DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LABEL_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+QUALIFIED_KEY: Final = text(
+    rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_LABEL_NAME}",
+    "a qualified label key",
+)
+"""What Kubernetes takes for a label's or a taint's key."""
+LABEL_VALUE: Final = text(
+    rf"(?:{_LABEL_NAME})?", "a value that a label may have, in quotes if it looks like a number"
+)
 
 
 def _selector(value: object) -> tuple[tuple[str, str], ...]:

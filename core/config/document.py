@@ -7,14 +7,26 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from core.config.schema import Schema, adapter, allowed, fields_of, laid_out, nested, schema
+from core.config.schema import (
+    Schema,
+    adapter,
+    allowed,
+    fields_of,
+    laid_out,
+    named_of,
+    nested,
+    schema,
+)
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.thresholds import Told
 from core.errors import ConfigError
-from core.forms import is_beside
+from core.forms import NAMED, UNSAID, is_beside
 from core.policies.all import POLICIES
 
 _UNKNOWN: Final = "unexpected_keyword_argument"
+_NAMES: Final = "propertyNames"
+_NAME_ITSELF: Final = "[key]"
+"""What pydantic says after the name where it means the name of a section, not the section."""
 
 
 def parse(document: object, source: str, policy: str | None = None) -> Config:
@@ -66,6 +78,8 @@ def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
     """Nest what a file holds as the settings do; what is unknown stays where it is."""
     if isinstance(given, list) and "items" in one:
         return [_nested(entry, one["items"]) for entry in given]
+    if isinstance(given, dict) and NAMED in one:
+        return {name: _nested(section, named_of(one)) for name, section in given.items()}
     fields = fields_of(one)
     if not isinstance(given, dict) or not fields:
         return given
@@ -99,7 +113,7 @@ def _fault(one: ErrorDetails) -> str:
     if one["type"] == _UNKNOWN:
         return _unknown(*one["loc"])
     path, field = _at(one["loc"])
-    given = None if one["type"] == "missing" else one["input"]
+    given = None if one["type"] == "missing" or one["input"] is UNSAID else one["input"]
     shown = "missing" if given is None else f"{given!r:.80}"
     told = one["msg"] if one["type"] == "not_allowed" else allowed(field) + _meant(given, field)
     return f"{path or 'document'}: {shown}; allowed: {told}"
@@ -120,11 +134,16 @@ def _meant(given: object, field: Schema) -> str:
 
 def _at(location: tuple[int | str, ...]) -> tuple[str, Schema]:
     """Return the path of a place in the settings as the file has it, and what is allowed there."""
-    path, found = "", schema()
+    path, found, names = "", schema(), {}
     for step in location:
+        if NAMED in found:
+            path, found, names = f"{path}.{_shown(step, {}):.80}", named_of(found), found[_NAMES]
+            continue
         if isinstance(step, int):
             path, found = f"{path}[{step}]", found["items"]
             continue
+        if step == _NAME_ITSELF:
+            found = names
         for name in step.split("."):
             if name in fields_of(found):
                 path, found = f"{path}.{name}" if path else name, fields_of(found)[name]

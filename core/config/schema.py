@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.forms import RESTART, WEBHOOK, is_beside
+from core.forms import NAMED, RESTART, WEBHOOK, is_beside
 
 Schema = dict[str, Any]
 
@@ -60,6 +60,12 @@ def fields_of(one: Schema) -> Schema:
     return next(found, {})
 
 
+def named_of(one: Schema) -> Schema:
+    """Return what each section is in a mapping of names; nothing of anything else."""
+    found: Schema = one["additionalProperties"] if NAMED in one else {}
+    return found
+
+
 def written(config: Config) -> dict[str, Any]:
     """Return a configuration as the file would have it."""
     document = Document(api_version=API_VERSION, kind=KIND, config=config)
@@ -73,7 +79,7 @@ class Setting(NamedTuple):
     """One setting, or a section of some."""
 
     path: str
-    """As in the file; `[]` after a list's."""
+    """As in the file; `[]` after a list's, and a word in capitals for any name."""
     schema: Schema
     restart: Sequence[str]
     """The programs that read it once, when they start."""
@@ -86,9 +92,12 @@ def settings(
     for name, inner in fields_of(schema() if one is None else one).items():
         whole, programs = f"{path}{name}", inner.get(RESTART, restart)
         yield Setting(whole, inner, programs)
-        yield from settings(
-            inner.get("items", inner), f"{whole}{'[]' * ('items' in inner)}.", programs
-        )
+        if "items" in inner:
+            yield from settings(inner["items"], f"{whole}[].", programs)
+        elif NAMED in inner:
+            yield from settings(named_of(inner), f"{whole}.{inner[NAMED]}.", programs)
+        else:
+            yield from settings(inner, f"{whole}.", programs)
 
 
 def restart_needed(before: Config, after: Config) -> list[str]:
@@ -171,6 +180,8 @@ def _with_defaults(one: Schema, default: Any) -> Schema:  # noqa: ANN401 JSON
 def _unnested(given: Any, one: Schema) -> Any:  # noqa: ANN401 JSON
     if "items" in one:
         return [_unnested(entry, one["items"]) for entry in given]
+    if NAMED in one:
+        return {name: _unnested(section, named_of(one)) for name, section in given.items()}
     found: Schema = {}
     for name, inner in fields_of(one).items() if isinstance(given, dict) else ():
         value, (section, _, last) = given.get(name), name.rpartition(".")

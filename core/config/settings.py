@@ -30,6 +30,7 @@ from core.forms import (
     BESIDE,
     EXTENDER,
     INLINE,
+    QUALIFIED_KEY,
     RESTART,
     SHARE,
     WEBHOOK,
@@ -39,7 +40,6 @@ from core.forms import (
     name_of,
     number,
     quantity,
-    text,
     words,
 )
 from core.marks.keys import TAINT_KEY
@@ -50,12 +50,6 @@ API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
 
-_DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
-_QUALIFIED: Final = (
-    rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?"
-    r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-)
-"""What Kubernetes takes for a label's or a taint's key."""
 _MARKS_ONLY: Final = {
     "required": ["score", "answers"],
     "properties": {"score": {"enum": EVERY_NODE}, "answers": {"const": "compact"}},
@@ -182,7 +176,7 @@ class Config:
     """What each policy reads, that of the others too."""
     taint_key: Annotated[
         str,
-        text(_QUALIFIED, "a qualified label key"),
+        QUALIFIED_KEY,
         Field(json_schema_extra={RESTART: [WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
     """The key of the taint that a mark becomes."""

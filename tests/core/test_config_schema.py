@@ -96,6 +96,9 @@ def _of_type(kind: str, one: Schema) -> st.SearchStrategy[Any]:
         return simple[kind]
     if kind == "array":
         return st.lists(drawn(one["items"]), max_size=3)
+    if "propertyNames" in one:
+        names, sections = drawn(one["propertyNames"]), drawn(one["additionalProperties"])
+        return st.dictionaries(names, sections, max_size=2)
     if "properties" not in one:
         return st.dictionaries(st.text(), st.text(), min_size=1, max_size=3)
     fields = {name: drawn(field) for name, field in one["properties"].items()}

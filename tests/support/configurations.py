@@ -12,6 +12,8 @@ GOOD: Sequence[Change] = (
     {},
     {"mode": "enforce", "policy": "ClusterThreshold", "scaleInOrder": "enabled"},
     {"policy": "ExcessNodes", "excessNodes": {"threshold": 1.5, "weights": {"cpu": "0"}}},
+    {"underutilizedCount": {"poolLabel": "a.b/c", "pools": {"": {}, "a.b": {"limit": "75%"}}}},
+    {"underutilizedCount": {"pools": {"a": {"enabled": True, "limit": "75%", "required": 5}}}},
     {"delay": "0s", "hardAfter": "never", "peakWindow": "2000ms", "deadline": "1h30m"},
     {"hardAfter": "30m", "balanceZones": False, "headroom": 0},
     {"thresholds": {"cpu": "62.5%"}, "leaveThresholds": {"memory": "100%"}},
@@ -77,6 +79,15 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"excessNodes": {"threshold": -1}}, "excessNodes.threshold"),
     ({"excessNodes": {"weights": {"cpu": "-0.1"}}}, "excessNodes.weights.cpu"),
     ({"excessNodes": {"weights": {"disk": 1}}}, "excessNodes.weights.disk"),
+    ({"underutilizedCount": {"poolLabel": "-"}}, "underutilizedCount.poolLabel"),
+    ({"underutilizedCount": {"pools": []}}, "underutilizedCount.pools"),
+    ({"underutilizedCount": {"pools": {"-": {}}}}, "underutilizedCount.pools.-"),
+    ({"underutilizedCount": {"pools": {"a": {"enabled": True, "limit": "9%"}}}},
+     "underutilizedCount.pools.a.required"),
+    ({"underutilizedCount": {"pools": {"a": {"limit": "0%"}}}},
+     "underutilizedCount.pools.a.limit"),
+    ({"underutilizedCount": {"pools": {"a": {"limits": "9%"}}}},
+     "underutilizedCount.pools.a.limits"),
 )  # fmt: skip
 """What a schema can refuse, and the path that the reader names."""
 

@@ -1,0 +1,187 @@
+"""UnderutilizedCount written plainly: from the objects, everything walked over at every question.
+
+The plain plan lends what is common to all policies (who may go, what holds back, where pods would
+go); nothing comes from the policy but the values of the settings.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.node import Node
+from tests.support.reference import Reference
+from tests.support.reference_packing import Moves
+from tests.support.reference_rules import is_marked, leaving, mark_rank
+from tests.support.reference_state import is_spare
+
+if TYPE_CHECKING:
+    from core.policies.underutilized_count import CountedPool, CountedPools
+
+
+class Plain(NamedTuple):
+    """A plan: who goes, where their pods go, and where pods went that had no place."""
+
+    removals: list[tuple[str, Moves]]
+    pending: Moves
+
+
+def pools_of(config: Config) -> "CountedPools":
+    """Return the settings."""
+    found: CountedPools = config.policies.underutilized_count
+    return found
+
+
+def pool_of(config: Config, node: Node) -> "CountedPool | None":
+    """Return the enabled pool that the node's label names."""
+    asked = pools_of(config)
+    pool = asked.pools.get(node.labels.get(asked.pool_label, ""))
+    return pool if pool is not None and pool.enabled and not node.virtual else None
+
+
+def share(cluster: Cluster, node: Node, at: dict[str, str | None]) -> Fraction | None:
+    """Return CPU requests over allocatable, with every pod where *at* says; None: no CPU."""
+    asked = sum(p.requests.cpu_millis for p in cluster.pods if at.get(p.key) == node.name)
+    whole = node.allocatable.cpu_millis
+    return Fraction(asked, whole) if whole else None
+
+
+def is_listed(cluster: Cluster, config: Config, node: Node, *, was: bool) -> bool:
+    """Say whether an unmarked node is listed at this look."""
+    pool, full = pool_of(config, node), share(cluster, node, {p.key: p.node for p in cluster.pods})
+    if pool is None or full is None or is_marked(node) or leaving(node):
+        return False
+    assert pool.limit is not None
+    return full < pool.limit or (full == pool.limit and was)
+
+
+class Counted(Reference):
+    """One plan under the policy."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        mutant: str = "",
+        *,
+        listed: frozenset[str] | None = None,
+        due: frozenset[str] | None = None,
+    ) -> None:
+        """Look; *listed* are the nodes that have been, *due* those of them for long enough."""
+        super().__init__(cluster, config, mutant, due=due)
+        self.seen = {p.key: p.node for p in cluster.pods}
+        if listed is None:
+            nodes = cluster.nodes
+            listed = frozenset(
+                n.name for n in nodes if is_listed(cluster, config, n, was=mutant == "at is under")
+            )
+        self.listed = listed
+
+    def share_now(self, node: Node) -> Fraction | None:
+        """Return how full the node is as the plan stands; room that is kept is no load."""
+        real = {key: name for key, name in self.at.items() if not is_spare(self.pods[key])}
+        at: dict[str, str | None] = {**real}
+        if self.mutant == "counted once":
+            at = {**self.seen}
+        return share(self.cluster, node, at)
+
+    def under(self, pool: "CountedPool") -> int:
+        """Count the pool's nodes under the limit that could take pods."""
+        there = self.standing()
+        found = 0
+        for node in self.cluster.nodes:
+            full = self.share_now(node)
+            marked = is_marked(node) and self.mutant != "marked ones count"
+            takes = self.open(node, there[node.name]) or self.mutant == "closed ones count"
+            if (
+                pool_of(self.config, node) is pool
+                and not marked
+                and node.name not in self.gone
+                and takes
+                and full is not None
+                and pool.limit is not None
+                and full < pool.limit
+            ):
+                found += 1
+        return found
+
+    def asks(self, node: Node) -> bool:
+        """Say whether the policy lets the node go, or stay marked."""
+        pool = pool_of(self.config, node)
+        if pool is None or pool.limit is None or pool.required is None:
+            return False
+        if is_marked(node):
+            full = share(self.cluster, node, self.seen)
+            return full is not None and full <= pool.limit
+        full = self.share_now(node)
+        if full is None or full > pool.limit:
+            return False
+        if full == pool.limit and node.name not in self.listed:
+            return False
+        more = 1 if self.mutant == "more than required" else 0
+        return self.under(pool) >= pool.required + more
+
+    def in_order(self) -> list[Node]:
+        """Return marked nodes as they were marked, then the others, the least utilized first."""
+        left = [n for n in self.cluster.nodes if not leaving(n) and n.name not in self.gone]
+        marked = [n for n in left if is_marked(n)]
+        others = [n for n in left if not is_marked(n)]
+        sign = -1 if self.mutant == "fullest first" else 1
+        return [
+            *sorted(marked, key=lambda n: (n.name not in self.reached,
+                                           *mark_rank(n, self.config.taint_key))),
+            *sorted(others, key=lambda n: (sign * (self.share_now(n) or 0), n.name)),
+        ]  # fmt: skip
+
+    def remove(self, node: Node) -> Moves | None:
+        """Let the node go if all agree, and say where its pods go."""
+        if not self.may_go(node) or self.is_guessed(node) or not self.asks(node):
+            return None
+        moving = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
+        placed, complete = self.pack(moving, frozenset({node.name}))
+        if not complete:
+            return None
+        self.at |= {pod.key: to.name for pod, to in placed}
+        self.gone.append(node.name)
+        self.counts.gone.append(node)
+        return [(pod.key, to.name) for pod, to in placed if not is_spare(pod)]
+
+    def plan(self) -> Plain:
+        """Let one go after the other, and look at all anew after each."""
+        pending = self.settle()
+        removals: list[tuple[str, Moves]] = []
+        while found := next(self.next_gone(), None):
+            removals.append(found)
+        return Plain(removals, pending)
+
+    def next_gone(self) -> Iterator[tuple[str, Moves]]:
+        """Yield what went."""
+        for node in self.in_order():
+            moves = self.remove(node)
+            if moves is not None:
+                yield node.name, moves
+
+
+@dataclass
+class Watch:
+    """Looks one after the other: since when each node has been listed."""
+
+    since: dict[str, int] = field(default_factory=dict)
+
+    def look(self, cluster: Cluster, config: Config, now: int, mutant: str = "") -> Plain:
+        """Take one more look, and plan."""
+        kept = {
+            node.name: self.since.get(node.name, now)
+            for node in cluster.nodes
+            if is_listed(cluster, config, node, was=node.name in self.since)
+        }
+        if mutant == "no hysteresis":
+            kept = {n.name: self.since.get(n.name, now) for n in cluster.nodes
+                    if is_listed(cluster, config, n, was=False)}  # fmt: skip
+        self.since = kept
+        wait = config.delay_seconds + (mutant == "longer than the delay")
+        due = frozenset(name for name, at in kept.items() if now - at >= wait)
+        plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due)
+        return plain.plan()
