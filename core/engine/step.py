@@ -13,6 +13,7 @@ from core.config.settings import Config, UsabilityMode
 from core.engine import harden, waiting
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.pieces import let_go
 from core.engine.plan import Placement, Plan, ReachSums
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
@@ -41,6 +42,10 @@ class Pass:
     def watched_seconds(self) -> int:
         """Return for how long the leader has looked on."""
         return self.at - (self.at if self.memory.first is None else self.memory.first)
+
+    def pieces(self) -> list[object]:
+        """Return what of it is large."""
+        return [*self.survey.pieces(), self.plan.kept]
 
     def holds(self, cluster: Cluster, config: Config, memory: Memory, now_seconds: int) -> bool:
         """Say whether a pass over this would find the same."""
@@ -147,7 +152,7 @@ def judge(
     removals = work.remove_all(removals_max)
     gone = {removal.node for removal in removals}
     after = _totals(work.account)
-    return Plan(
+    found = Plan(
         policy=survey.config.policy,
         usability=work.account.whole.usability,
         usability_derived=survey.rule.thresholds and survey.config.usability is UsabilityMode.AUTO,
@@ -161,6 +166,10 @@ def judge(
         figures=figures,
         complete=not work.out_of_time,
     )
+    pieces = work.pieces()
+    del work
+    let_go(pieces)
+    return found
 
 
 def trial(

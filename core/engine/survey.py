@@ -84,6 +84,12 @@ class Survey:
         self._set_beyond_aside()
         self._look_at_unreached()
 
+    def pieces(self) -> list[object]:
+        """Return what of it is large."""
+        census = self.census
+        pods = [census.pods, *census.groups.values(), *self.movable]
+        return [*pods, census.used, self._loads, self.blockers]
+
     def _look_at_odd(self) -> None:
         """Note what is to be said of pods that the engine cannot place."""
         for pod in self.census.odd:

@@ -25,7 +25,7 @@ Kind = tuple[Company, Placing | None]
 """Pods that ask the same of others."""
 
 
-def within_allowance(pods: Sequence[Pod]) -> list[Pod]:
+def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
     """Return the pods; those beyond their namespace's allowance ask too much.
 
     What most pods of the namespace ask is evaluated first, then in the order of names.
@@ -37,13 +37,13 @@ def within_allowance(pods: Sequence[Pod]) -> list[Pod]:
             # Objects before values: pods of one template share them, and hashing values is dear.
             objects = id(company), id(pod.placing) if company.spread else 0
             asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
-    found = list(pods)
+    beyond: dict[int, Pod] = {}
     for groups in asking.values():
         companies = (pods[alike[0]].company for alike in groups.values())
         if sum(_weight(_entries(company, None)) for company in companies) > FOREIGN_MAX:
             for number in _beyond(pods, groups.values()):
-                found[number] = _too_much(pods[number])
-    return found
+                beyond[number] = _too_much(pods[number])
+    return [beyond.get(number, pod) for number, pod in enumerate(pods)] if beyond else pods
 
 
 def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:

@@ -79,8 +79,8 @@ class CsiNode:
 
 
 def cluster_of(
-    nodes: Iterable[Node],
-    pods: Iterable[Pod],
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
     budgets: Iterable[DisruptionBudget] = (),
     claims: Iterable[Claim] = (),
     volumes: Iterable[Volume] = (),
@@ -90,7 +90,6 @@ def cluster_of(
 
     What they ask of other pods stays within the allowance of their namespace.
     """
-    nodes, pods = list(nodes), list(pods)
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     lookup = _Lookup(

@@ -13,7 +13,7 @@ from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
-from webhook.engine.taint_keys import FORGET_SECONDS, TaintKeys
+from webhook.engine.taint_keys import FORGET_SECONDS, NODES_AT_ONCE, TaintKeys
 from webhook.view.view import ClusterView
 
 OLD, NEW = "example.com/old", "example.com/new"
@@ -184,3 +184,19 @@ async def test_the_leader_waits_for_a_view_and_ends_when_it_is_told_to() -> None
     assert bench.taints("n") == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_others_have_their_turn_while_all_nodes_are_looked_at() -> None:
+    bench = Bench(*(node(f"n{number}") for number in range(2 * NODES_AT_ONCE + 1)))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    await bench.sweep()
+    beside.cancel()
+    assert turns >= 2

@@ -8,6 +8,7 @@ from core.config.settings import Config, ScaleInOrder
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.engine.memory import Memory
+from core.engine.pieces import let_go
 from core.engine.step import Pass, step
 from core.engine.work import always
 from core.marks.mark import Mark
@@ -92,6 +93,9 @@ class Controller:
             self._metrics.of_a_pass.tell(found)
         enabled = config.scale_in_order is ScaleInOrder.ENABLED
         costs = decide_costs(cluster, config.taint_key, enabled=enabled) if self._scale_in else ()
+        pieces = last.pieces() if last else []
+        del last
+        let_go(pieces)
         return TickReport(config, found, writes, 0, costs)
 
     async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:

@@ -116,8 +116,8 @@ class Loop:
                 return "the look at the cluster that it rests on is too old"
             return self.why_stale()
 
-        snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
         with growing():  # a walk over all that a pass makes would keep reviews waiting as long
+            snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
             judging = asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
             found = await judging
         if late:

@@ -25,6 +25,8 @@ from webhook.view.view import ClusterView
 ROUND_SECONDS: Final = 10.0
 FORGET_SECONDS: Final = 3600.0
 """A key that no node has carried for so long is forgotten: no replica uses it any more."""
+NODES_AT_ONCE: Final = 256
+"""So many are looked at before others on the loop have their turn."""
 
 log = logging.getLogger("ebb.taint-keys")
 
@@ -76,8 +78,10 @@ class TaintKeys:
         """
         lease, now = await self.note(), self._clock.monotonic_seconds()
         decide = partial(rekeyed, keys_before=self._before, taint_key=self._key)
-        nodes = sorted(self._view.nodes.values(), key=lambda node: node.name in self._refused)
-        for node in nodes:
+        nodes = self._view.nodes.values() if self._before else ()
+        for number, node in enumerate(sorted(nodes, key=lambda node: node.name in self._refused)):
+            if number % NODES_AT_ONCE == 0:
+                await asyncio.sleep(0)
             found = of_keys_before(node, self._before)
             self._last_seen |= dict.fromkeys((taint.key for taint in found), now)
             if decide(node) is not None:
