@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "nodes, marks, reasons and who leads, in one look",
     "reasons": "all codes by which nodes stay, and what helps",
     "config": "what may stand in a configuration, and what is wrong with one",
+    "migrate": "another tool's settings as a configuration",
     "release": "take off what Ebb has written; the only command that writes",
     "demo": "two days of a cluster in virtual time, four ways",
 }

@@ -85,7 +85,7 @@ def read(
 
 
 def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Found:
-    dumps = [("standard input" if path == "-" else path, files.read_dump(path)) for path in paths]
+    dumps = [(files.named(path), files.read_dump(path)) for path in paths]
     refused: list[str] = []
     cluster, kinds = from_dumps(dumps, refused)
     tell_refused(refused, sys.stderr)

@@ -35,18 +35,35 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
             raw = file.read(CONFIG_BYTES_MAX + 1)
     except OSError as fault:
         raise ConfigError(path, [fault.strerror or str(fault)]) from fault
+    return parse_config(raw, path, policy)
+
+
+def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
+    """Read what a configuration file holds, as `read_config` does."""
     if len(raw) > CONFIG_BYTES_MAX:
-        raise ConfigError(path, [f"larger than {CONFIG_BYTES_MAX} bytes"])
+        raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
+    documents = parse_yaml(raw, source)
+    if len(documents) > 1:
+        raise ConfigError(source, ["expected a single document in the stream"])
+    return parse(documents[0] if documents else None, source, policy)
+
+
+def parse_yaml(raw: bytes, source: str) -> list[Any]:
+    """Read the documents of a YAML stream, strictly: see `_Loader`. Raises: ConfigError."""
     try:
-        document = yaml.load(raw.decode("utf-8"), Loader=_Loader)  # noqa: S506 a safe loader's heir
+        return list(yaml.load_all(raw.decode("utf-8"), Loader=_Loader))
     except UnicodeDecodeError as fault:
-        raise ConfigError(path, [f"not UTF-8 (byte {fault.start})"]) from fault
+        raise ConfigError(source, [f"not UTF-8 (byte {fault.start})"]) from fault
     except yaml.MarkedYAMLError as fault:
         line = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
-        raise ConfigError(path, [f"{line}{fault.problem or 'not YAML'}"]) from fault
+        raise ConfigError(source, [f"{line}{fault.problem or 'not YAML'}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
-        raise ConfigError(path, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
-    return parse(document, path, policy)
+        raise ConfigError(source, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
+
+
+def named(path: str) -> str:
+    """Return how messages call a file; `-` is standard input."""
+    return "standard input" if path == "-" else path
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
@@ -54,7 +71,7 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
 
     Raises: InvalidInputError.
     """
-    name = "standard input" if path == "-" else path
+    name = named(path)
     try:
         # By its number: Python has no sys.stdin when the shell closed it.
         with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:

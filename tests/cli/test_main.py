@@ -40,7 +40,10 @@ class TestImports:
         [
             ["--help"],
             ["--version"],
-            *([name, "--help"] for name in ("plan", "status", "reasons", "release", "demo")),
+            *(
+                [name, "--help"]
+                for name in ("plan", "status", "reasons", "migrate", "release", "demo")
+            ),
             ["explain", "node", "--help"],
             ["reasons"],
             ["reasons", "-o", "json"],

@@ -1,0 +1,77 @@
+"""What a file holds: objects as JSON or YAML, or the words of a command line."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any, Final
+
+from core.edge.files import parse_yaml
+from core.errors import InvalidInputError
+
+_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
+_CONTINUED: Final = re.compile(r"\\\r?\n")
+_FLAG: Final = re.compile(r"--?[A-Za-z]")
+SHELL: Final = "-c"
+"""What tells a shell that the next word is a command line of its own."""
+
+
+def objects(raw: bytes, source: str) -> list[object]:
+    """Read what a file holds, the items of lists one by one; a command line is a list of words.
+
+    Raises: ConfigError, InvalidInputError.
+    """
+    plain = _COMMENT.sub("", _CONTINUED.sub(" ", raw.decode("utf-8", "replace"))).strip()
+    first = plain.split(None, 1)[0] if plain else ""
+    if _FLAG.match(first) or _is_autoscaler(first):
+        return [words(plain, source)]
+    if first.startswith(("{", "[")):
+        try:
+            return list(_flat(parse_json(raw.decode("utf-8"), source)))
+        except (InvalidInputError, UnicodeDecodeError):
+            pass  # YAML may begin so too, and tells where it ends to be any
+    return [one for document in parse_yaml(raw, source) for one in _flat(document)]
+
+
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anything
+    """Read JSON, numbers as they are written. Raises: InvalidInputError."""
+    try:
+        return json.loads(text, parse_float=str, parse_int=str)
+    except (ValueError, RecursionError) as fault:
+        raise InvalidInputError(where, f"not JSON: {fault}") from fault
+
+
+def words(text: str, where: str) -> list[str]:
+    """Split a command line as a shell does. Raises: InvalidInputError."""
+    try:
+        return shlex.split(text)
+    except ValueError as fault:
+        raise InvalidInputError(where, f"not a command line: {fault}") from fault
+
+
+def field(one: object, *path: str) -> object:
+    """Return what stands there in an object; None: nothing, or something else than mappings."""
+    for name in path:
+        if not isinstance(one, dict):
+            return None
+        one = one.get(name)
+    return one
+
+
+def containers(one: object) -> Iterator[object]:
+    """Yield the containers of a workload's object; a piece of one is one."""
+    if field(one, "args") is not None or field(one, "command") is not None:
+        yield one
+    for spec in (field(one, "spec", "template", "spec"), field(one, "spec")):
+        found = field(spec, "containers")
+        yield from found if isinstance(found, list) else ()
+
+
+def _is_autoscaler(word: str) -> bool:
+    return PurePath(word).name == "cluster-autoscaler"
+
+
+def _flat(one: object) -> Iterator[object]:
+    items = field(one, "items")
+    yield from items if isinstance(items, list) else [one]

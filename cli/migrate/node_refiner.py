@@ -1,0 +1,45 @@
+"""Node Refiner: a ConfigMap of flat texts, times in minutes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cli.migrate.given import field
+from cli.migrate.tool import Given, Migrated, Taken, Tool
+from cli.migrate.values import COUNT, MINUTES, MODE, NUMBER
+
+POLICY: Final = "ExcessNodes"
+CONFIG_MAP: Final = "node-refiner-cm"
+TAKEN: Final[Mapping[str, Taken]] = {
+    "drainer_enabled": Taken(("mode",), MODE),
+    "time_gap": Taken(("spacing",), MINUTES),
+    "time_since_last_addition": Taken(("cooldown", "afterNodeAdd"), MINUTES),
+    "excess_nodes_threshold": Taken(("excessNodes", "threshold"), NUMBER),
+    "minimum_nodes": Taken(("budgets", "minNodes"), COUNT),
+    "minimum_non_tainted_nodes": Taken(("budgets", "minUntaintedNodes"), COUNT),
+}
+"""What it knows; all else it passes over."""
+NOTES: Final = (
+    "draining: Node Refiner evicts a node's pods; Ebb marks the node, which empties as pods end",
+    "minimums: Node Refiner looks before a step and ends one node below; Ebb looks after it",
+    "at exactly the threshold Node Refiner may take a node; Ebb takes one above it only",
+)
+
+
+def _settings_of(one: object) -> Sequence[Given]:
+    """Return what a ConfigMap of its name holds, or any mapping with a key of its own."""
+    data = field(one, "data") if field(one, "kind") == "ConfigMap" else one
+    named = field(one, "metadata", "name") == CONFIG_MAP
+    if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):
+        return ()
+    return [Given(key, value) for key, value in data.items()]
+
+
+def _migrated(given: Sequence[Given]) -> Migrated:
+    """Make a configuration. Raises: InvalidInputError."""
+    made = Migrated.by(POLICY)
+    made.each(given, TAKEN, lambda _: "Node Refiner knows no such setting, and passes over it")
+    made.notes.extend(NOTES)
+    return made
+
+
+TOOL: Final = Tool("Node Refiner", TAKEN, _settings_of, _migrated)

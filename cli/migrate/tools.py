@@ -1,0 +1,65 @@
+"""The tools whose settings are taken over, and how a file becomes a configuration."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cli.migrate import node_refiner
+from cli.migrate.given import field, objects
+from cli.migrate.tool import Given, Migrated, Tool
+from cli.migrate.values import shown
+from core.errors import InvalidInputError
+
+TOOLS: Final[Sequence[Tool]] = (node_refiner.TOOL,)
+NAMES: Final = ", ".join(tool.name for tool in TOOLS)
+
+
+def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
+    """Make a configuration of another tool's settings.
+
+    Raises: ConfigError, InvalidInputError; each with file, key and value.
+    """
+    found = objects(raw, source)
+    try:
+        tool, of = _only(found)
+        made = tool.migrated(_merged(of.values()))
+    except InvalidInputError as fault:
+        where = f"{source}: {fault.where}" if fault.where else source
+        raise InvalidInputError(where, fault.problem) from fault
+    others = [_named(one) for number, one in enumerate(found) if number not in of]
+    made.notes.extend(f"{shown(other)}: holds no settings of {tool.name}" for other in others)
+    return tool, made
+
+
+def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Given]]]:
+    """Return the tool whose settings these are, and those by the objects' numbers."""
+    of = {
+        tool.name: {
+            number: given for number, one in enumerate(found) if (given := tool.settings_of(one))
+        }
+        for tool in TOOLS
+    }
+    ours = [tool for tool in TOOLS if of[tool.name]]
+    if len(ours) == 1:
+        return ours[0], of[ours[0].name]
+    if not ours:
+        raise InvalidInputError("", f"holds no settings of {NAMES}")
+    raise InvalidInputError("", f"holds settings of {' and of '.join(one.name for one in ours)}")
+
+
+def _merged(parts: Iterable[Sequence[Given]]) -> Sequence[Given]:
+    """Return the settings of all objects; no two may say the same one."""
+    merged: list[Given] = []
+    seen: set[str] = set()
+    for part in parts:
+        keys = {one.key for one in part}
+        if twice := seen & keys:
+            raise InvalidInputError(shown(min(twice)), "several objects of the file say it")
+        seen |= keys
+        merged.extend(part)
+    return merged
+
+
+def _named(one: object) -> str:
+    kind, name = field(one, "kind"), field(one, "metadata", "name")
+    named = isinstance(kind, str) and isinstance(name, str)
+    return f"{kind} {name}" if named else shown(one)

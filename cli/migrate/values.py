@@ -1,0 +1,150 @@
+"""How other tools write values, and as what an EbbConfiguration has them."""
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from reprlib import Repr
+from typing import Final, NamedTuple
+
+from cli.terminal import printable
+from core.config.budgets import NODES_MAX
+from core.errors import InvalidInputError
+from core.forms import DURATION_SECONDS_MAX, duration, number, percent, read_share
+
+SHOWN_MAX: Final = 80
+"""Of a value or key, in a fault or comment."""
+
+
+class Kind(NamedTuple):
+    """A kind of value."""
+
+    read: Callable[[str], object]
+    """From its text to what the file of Ebb has. Raises: ValueError."""
+    allowed: str
+
+
+def text(value: object) -> str:
+    """Return a scalar as it is written. Raises: ValueError for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError
+
+
+def read(key: str, value: object, kind: Kind) -> object:
+    """Read a value. Raises: InvalidInputError with key, value and what is allowed."""
+    try:
+        return kind.read(text(value))
+    except ValueError as fault:
+        told = "missing" if value is None else _SHORT.repr(value)
+        raise InvalidInputError(shown(key), f"{told}; allowed: {kind.allowed}") from fault
+
+
+def shown(value: object) -> str:
+    """Return what a file says as a line can show it."""
+    told = printable(value if isinstance(value, str) else _SHORT.repr(value))
+    return told if len(told) <= SHOWN_MAX else f"{told[:SHOWN_MAX]}..."
+
+
+_SHORT: Final = Repr()
+"""Neither long nor deep, whatever a file nests."""
+_SHORT.maxstring = _SHORT.maxother = SHOWN_MAX
+
+
+_DECIMAL: Final = re.compile(
+    r"(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII
+)
+_WHOLE: Final = re.compile(r"[+]?[0-9]{1,9}", re.ASCII)
+_DURATION: Final = re.compile(r"[+]?(?:(?:[0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(?:ms|[smh]))+")
+_PART: Final = re.compile(r"([0-9.]+)(ms|[smh])")
+_UNITS: Final[Mapping[str, Fraction]] = {
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
+
+
+def _exact(given: str) -> Fraction:
+    if not _DECIMAL.fullmatch(given):
+        raise ValueError
+    return Fraction(given)
+
+
+def _whole(given: str) -> int:
+    if not _WHOLE.fullmatch(given):
+        raise ValueError
+    return int(given)
+
+
+def _number(given: str) -> object:
+    exact, form = _exact(given), number(positive=False)
+    written = str(form.write(exact))
+    form.read(written)
+    if exact.denominator == 1:
+        return int(exact)
+    return float(written) if repr(float(written)) == written else written
+
+
+def _share(given: str) -> str:
+    written = percent(_exact(given))
+    read_share(written)
+    return written
+
+
+def _seconds(given: str) -> Fraction:
+    if given == "0":
+        return Fraction(0)
+    if not _DURATION.fullmatch(given):
+        raise ValueError
+    parts = _PART.findall(given)
+    return sum((Fraction(count) * _UNITS[unit] for count, unit in parts), Fraction(0))
+
+
+def _minutes(given: str) -> Fraction:
+    return Fraction(_whole(given) * 60) if _WHOLE.fullmatch(given) else _seconds(given)
+
+
+def flag(given: str) -> bool:
+    """Read a flag as Go does. Raises: ValueError."""
+    if given not in (*_TRUE, *_FALSE):
+        raise ValueError
+    return given in _TRUE
+
+
+def _counted(least: int) -> Kind:
+    def read(given: str) -> int:
+        found = _whole(given)
+        if not least <= found <= NODES_MAX:
+            raise ValueError
+        return found
+
+    return Kind(read, f"a whole number from {least} to {NODES_MAX}")
+
+
+def _lasting(seconds: Callable[[str], Fraction], allowed: str, least: int = 0) -> Kind:
+    def read(given: str) -> object:
+        found = seconds(given)
+        if found.denominator != 1 or not least <= found <= DURATION_SECONDS_MAX:
+            raise ValueError
+        return duration().write(int(found))
+
+    return Kind(read, f"{allowed}, {least}s to 720h")
+
+
+COUNT: Final = _counted(0)
+COUNT_FROM_1: Final = _counted(1)
+NUMBER: Final = Kind(_number, "a decimal number of at least 0")
+SHARE: Final = Kind(_share, "a decimal number above 0 and up to 1, of at most 11 places")
+FLAG: Final = Kind(flag, "true | false")
+MODE: Final = Kind(lambda given: "enforce" if flag(given) else "observe", "true | false")
+DURATION: Final = _lasting(_seconds, "a duration of whole seconds")
+INTERVAL: Final = _lasting(_seconds, "a duration of whole seconds", 1)
+MINUTES: Final = _lasting(_minutes, 'whole minutes such as "10", or a duration such as "10m"')
+SECONDS: Final = _lasting(lambda given: Fraction(_whole(given)), "a whole number of seconds")
+SECONDS_FROM_1: Final = _lasting(
+    lambda given: Fraction(_whole(given)), "a whole number of seconds", 1
+)

@@ -1,0 +1,220 @@
+"""`ebb migrate`: what users of other tools have, as a configuration or as one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cli.migrate.tools import TOOLS
+from core.config.schema import settings
+from core.edge.files import CONFIG_BYTES_MAX, parse_config
+from tests.support.migrating import fault, made, run
+from tests.support.plan_cli import ITEMS, ROOT, dump, ebb
+
+
+def refiner(**data: object) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "node-refiner-cm", "namespace": "node-refiner"},
+            "data": data,
+        }
+    )
+
+
+REFINER = {
+    "drainer_enabled": "false",
+    "time_gap": "5",
+    "time_since_last_addition": "60",
+    "minimum_nodes": "3",
+    "minimum_non_tainted_nodes": "3",
+    "excess_nodes_threshold": "2",
+}
+"""As it is shipped."""
+
+
+class TestNodeRefiner:
+    def test_what_it_ships(self) -> None:
+        fields, comments = made(refiner(**REFINER))
+        assert fields == {
+            "mode": "observe",
+            "policy": "ExcessNodes",
+            "spacing": "5m",
+            "cooldown": {"afterNodeAdd": "1h"},
+            "budgets": {"minNodes": 3, "minUntaintedNodes": 3},
+            "excessNodes": {"threshold": 2},
+        }
+        assert "evicts" in comments
+
+    @pytest.mark.parametrize(
+        ("key", "value", "expected"),
+        [
+            ("drainer_enabled", "False", {"mode": "observe"}),
+            ("drainer_enabled", "True", {"mode": "enforce"}),
+            ("drainer_enabled", "0", {"mode": "observe"}),
+            ("drainer_enabled", False, {"mode": "observe"}),
+            ("time_gap", "10", {"spacing": "10m"}),
+            ("time_gap", 10, {"spacing": "10m"}),
+            ("time_gap", "10m", {"spacing": "10m"}),
+            ("time_gap", "1h30m", {"spacing": "1h30m"}),
+            ("time_gap", "0", {"spacing": "0s"}),
+            ("time_since_last_addition", "90", {"cooldown": {"afterNodeAdd": "1h30m"}}),
+            ("excess_nodes_threshold", "1.5", {"excessNodes": {"threshold": 1.5}}),
+            ("excess_nodes_threshold", 2.25, {"excessNodes": {"threshold": 2.25}}),
+            ("excess_nodes_threshold", "0", {"excessNodes": {"threshold": 0}}),
+            ("minimum_nodes", "0", {"budgets": {"minNodes": 0}}),
+            ("minimum_non_tainted_nodes", "7", {"budgets": {"minUntaintedNodes": 7}}),
+        ],
+    )
+    def test_each_key(self, key: str, value: object, expected: dict[str, Any]) -> None:
+        policy = {"mode": "enforce", "policy": "ExcessNodes"}
+        assert made(refiner(**{key: value}))[0] == policy | expected
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("drainer_enabled", "off"),
+            ("drainer_enabled", ""),
+            ("drainer_enabled", None),
+            ("time_gap", "-1"),
+            ("time_gap", "1.5"),
+            ("time_gap", "10 m"),
+            ("time_gap", "721h"),
+            ("time_gap", "90ms"),
+            ("time_gap", "9" * 5000),
+            ("time_gap", "\u0661\u0660"),
+            ("time_since_last_addition", ["60"]),
+            ("minimum_nodes", "2.0"),
+            ("minimum_nodes", "100001"),
+            ("minimum_non_tainted_nodes", "-3"),
+            ("excess_nodes_threshold", "-1"),
+            ("excess_nodes_threshold", "NaN"),
+            ("excess_nodes_threshold", "Inf"),
+            ("excess_nodes_threshold", "1e-99"),
+            ("excess_nodes_threshold", "1/2"),
+        ],
+    )
+    def test_what_cannot_be_read_is_one_line(self, key: str, value: object) -> None:
+        line = fault(refiner(**REFINER | {key: value}))
+        told = "missing" if value is None else repr(value)
+        assert line.startswith(f"{key}: {told[:20]}")
+        assert "; allowed: " in line
+
+    def test_a_flat_file_as_json_is_taken_too(self) -> None:
+        assert made(json.dumps(REFINER)) == made(yaml.safe_dump(REFINER))
+
+    def test_a_list_of_kubectl_and_several_documents_are_searched(self) -> None:
+        alone = made(refiner(**REFINER))
+        other = {"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}, "data": {"a": "b"}}
+        several = yaml.safe_dump(other) + "---\n" + refiner(**REFINER)
+        listed = {"kind": "List", "items": list(yaml.safe_load_all(several))}
+        for text in (several, json.dumps(listed)):
+            fields, comments = made(text)
+            assert fields == alone[0]
+            assert "ConfigMap kube-root-ca.crt: holds no settings" in comments
+
+    def test_a_setting_that_it_does_not_know_is_a_comment(self) -> None:
+        fields, comments = made(refiner(time_gapp="5\n  mode: enforce", drainer_enabled="False"))
+        assert fields == {"mode": "observe", "policy": "ExcessNodes"}
+        assert "# - time_gapp=5\\n  mode: enforce: " in comments
+
+
+def test_every_equivalent_is_a_setting() -> None:
+    known = {one.path for one in settings()}
+    taken = {".".join(one.path) for tool in TOOLS for one in tool.taken.values()}
+    assert taken <= known
+
+
+def test_its_page_has_every_equivalent() -> None:
+    rows = (ROOT / "docs" / "migrate.md").read_text().splitlines()
+    for tool in TOOLS:
+        for key, one in tool.taken.items():
+            assert [row for row in rows if row.startswith(f"| `{key}` | `{'.'.join(one.path)}` |")]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("", "holds no settings of Node Refiner", id="empty"),
+        pytest.param("a: b\n", "holds no settings of Node Refiner", id="another file"),
+        pytest.param("a: [", "line 1: ", id="no YAML"),
+        pytest.param('{"a": ', "line 1: ", id="no JSON"),
+        pytest.param("a: &x 1\nb: *x\n", "line 2: ", id="aliases"),
+        pytest.param(
+            refiner(**REFINER) + "---\n" + refiner(time_gap="1"), "time_gap: ", id="twice"
+        ),
+        pytest.param("[" * 5000, "not YAML: ", id="deep"),
+        pytest.param('{"time_gap":' + "[" * 900 + "]" * 900 + "}", "time_gap: ", id="deep value"),
+    ],
+)
+def test_other_faults_are_one_line_too(text: str, told: str) -> None:
+    assert fault(text).startswith(told)
+
+
+def test_a_file_has_a_largest_size() -> None:
+    assert run(b"#" * (CONFIG_BYTES_MAX + 1)) == (2, "", "ebb: given: larger than 1048576 bytes\n")
+
+
+def test_a_plan_takes_it_from_standard_input_to_file(tmp_path: Path) -> None:
+    done = ebb("migrate", "-", stdin=refiner(**REFINER).encode())
+    assert (done.returncode, done.stderr) == (0, b"")
+    config, cluster = tmp_path / "ebb.yaml", tmp_path / "dump.json"
+    config.write_bytes(done.stdout)
+    cluster.write_bytes(dump(*ITEMS))
+    plan = ebb("plan", "--from-file", str(cluster), "--config", str(config))
+    assert (plan.returncode, plan.stderr) == (0, b"")
+    lost = ebb("migrate", "-", stdin=b"")
+    assert lost.stderr.startswith(b"ebb: standard input: holds no settings")
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    | st.sampled_from(["10", "10m", "true", "0.75", "1.5h", "2", "1e3", "[", "{}", "--", "# x"])
+)  # fmt: skip
+KEYS = st.sampled_from(sorted({key for tool in TOOLS for key in tool.taken})) | st.text(max_size=6)
+PLACES = st.sampled_from(
+    [
+        *("args", "command", "compactorConfig", "configmap", "containers", "data", "env"),
+        *(
+            "extraArgs",
+            "items",
+            "kind",
+            "metadata",
+            "name",
+            "nodePools",
+            "spec",
+            "template",
+            "value",
+        ),
+    ]
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | PLACES, inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = VALUES | VALUES.map(lambda data: {"kind": "ConfigMap", "data": data})
+WRITTEN = OBJECTS.map(lambda one: json.dumps(one).encode()) | OBJECTS.map(
+    lambda one: yaml.safe_dump(one).encode()
+)
+
+
+@given(st.binary(max_size=64) | st.text(max_size=64).map(str.encode) | WRITTEN)
+@example(b"time_gap: '10'\n")
+@example(b'\xef\xbb\xbf{"time_gap": "10"}')
+@example(b"\x1f\x8b\x08")
+@example(b"--- !a b")
+def test_any_file_is_a_configuration_or_one_line(raw: bytes) -> None:
+    code, out, err = run(raw)
+    if code == 0:
+        assert err == ""
+        parse_config(out.encode(), "printed")
+    else:
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert err.startswith("ebb: given: ")

@@ -1,0 +1,42 @@
+"""`ebb migrate`, run on a file that holds what a test gives it."""
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from cli.__main__ import main
+from core.edge.files import parse_config
+
+HEAD = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
+
+
+def run(raw: bytes) -> tuple[int, str, str]:
+    """Run it on a file: exit code, standard output, standard error without the file's name."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "given")
+        path.write_bytes(raw)
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(["migrate", str(path)])
+        return code, out.getvalue(), err.getvalue().replace(str(path), "given")
+
+
+def made(text: str) -> tuple[dict[str, Any], str]:
+    """Return the fields of the configuration, and the comments."""
+    code, out, err = run(text.encode())
+    assert (code, err) == (0, "")
+    parse_config(out.encode(), "printed")
+    fields = {key: value for key, value in yaml.safe_load(out).items() if key not in HEAD}
+    return fields, "".join(line for line in out.splitlines(keepends=True) if line[0] == "#")
+
+
+def fault(text: str) -> str:
+    """Return the one line of a file that is refused, of which nothing is printed."""
+    code, out, err = run(text.encode())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("ebb: given: ")
+    return err.removeprefix("ebb: given: ")
