@@ -1,0 +1,124 @@
+"""estafette's node compactor: pools in JSON, in a ConfigMap or alone; times in its environment."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cli.migrate.given import containers, field, parse_json
+from cli.migrate.tool import OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.values import (
+    COUNT_FROM_1,
+    FLAG,
+    SECONDS,
+    SECONDS_FROM_1,
+    SHARE,
+    read,
+    shown,
+)
+from core.errors import InvalidInputError
+
+POLICY: Final = "UnderutilizedCount"
+DATA_KEY: Final = "estafette-k8s-node-compactor-config.yaml"
+POOLS: Final = "nodePools"
+ENABLED: Final = "enabled"
+TAKEN: Final[Mapping[str, Taken]] = {
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("delay",), SECONDS),
+    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("webhook", "interval"), SECONDS_FROM_1),
+}
+"""Of its environment."""
+VALUES: Final[Mapping[str, str]] = {
+    "neededMarkedTimeForRemovalSeconds": "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS",
+    "sleepDurationBetweenIterationsSeconds": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
+    "minimumNodeAgeSeconds": "MINIMUM_NODE_AGE_SECONDS",
+}
+"""What its chart calls the environment."""
+WITHOUT: Final[Mapping[str, str]] = {
+    "MINIMUM_NODE_AGE_SECONDS": "Ebb asks no age of a node; after any new one, all wait for "
+    "`cooldown.afterNodeAdd`",
+}
+OF_POOL: Final[Mapping[str, Taken]] = {
+    "scaleDownCPURequestRatioLimit": Taken(("limit",), SHARE),
+    "scaleDownRequiredUnderutilizedNodeCount": Taken(("required",), COUNT_FROM_1),
+}
+"""Of an enabled pool; of another one they are left out if they are 0."""
+NOTES: Final = (
+    "draining: the compactor deletes pods; Ebb marks the node, which empties as its pods end",
+)
+NO_DELAY: Final = (
+    "delay: the time that a node stays marked is no part of this file, but of the environment, "
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; it is 300 where that is not set, and 600 by the chart"
+)
+
+
+def _settings_of(one: object) -> Sequence[Given]:
+    if field(one, "kind") == "ConfigMap":
+        return _of_data(field(one, "data", DATA_KEY), f"data.{DATA_KEY}")
+    if isinstance(pools := field(one, POOLS), dict):
+        return [Given(POOLS, pools), *_others(one, POOLS)]
+    if config := field(one, "configmap", "compactorConfig"):
+        values = [Given(name, field(one, key)) for key, name in VALUES.items()]
+        given = [value for value in values if value.value is not None]
+        return [*_of_data(config, "configmap.compactorConfig"), *given]
+    return [given for container in containers(one) for given in _environment(container)]
+
+
+def _of_data(data: object, where: str) -> Sequence[Given]:
+    if data is None:
+        return ()
+    if not isinstance(data, str):
+        raise InvalidInputError(where, f"{shown(data)}; allowed: JSON, as a text")
+    try:
+        found = parse_json(data, where)
+    except InvalidInputError as fault:
+        raise InvalidInputError(where, f"{shown(data)}: {fault.problem}") from fault
+    if not isinstance(field(found, POOLS), dict):
+        raise InvalidInputError(where, f"{shown(data)}; allowed: a mapping with {POOLS}")
+    return [Given(POOLS, found[POOLS]), *_others(found, POOLS)]
+
+
+def _others(one: Any, *known: str) -> Iterator[Given]:  # noqa: ANN401 JSON holds anything
+    return (Given(key, value) for key, value in one.items() if key not in known)
+
+
+def _environment(container: object) -> Iterator[Given]:
+    found = field(container, "env")
+    for one in found if isinstance(found, list) else ():
+        if (name := field(one, "name")) in VALUES.values():
+            yield Given(str(name), field(one, "value"))
+
+
+def _migrated(given: Sequence[Given]) -> Migrated:
+    made = Migrated.by(POLICY)
+    of = {one.key: one.value for one in given}
+    if not isinstance(of.get(POOLS), dict):
+        raise InvalidInputError(POOLS, "missing; allowed: a mapping of pools")
+    pools: Any = of[POOLS]
+    enabled = [_pool(name, pool, made) for name, pool in pools.items()]
+    if not any(enabled):
+        made.put(("mode",), OBSERVE)
+    others = [one for one in given if one.key != POOLS]
+    made.each(others, TAKEN, lambda key: WITHOUT.get(key, "the compactor knows no such setting"))
+    made.notes.extend(NOTES if "delay" in made.document else (*NOTES, NO_DELAY))
+    return made
+
+
+def _pool(name: str, pool: object, made: Migrated) -> bool:
+    """Put a pool, and return whether it is enabled. Raises: InvalidInputError."""
+    where = f"{POOLS}.{name}"
+    if not isinstance(pool, dict):
+        raise InvalidInputError(shown(where), f"{shown(pool)}; allowed: a mapping")
+    at = ("underutilizedCount", "pools", name)
+    enabled = read(f"{where}.{ENABLED}", pool.get(ENABLED, False), FLAG) is True
+    made.put((*at, ENABLED), enabled)
+    for key, taken in OF_POOL.items():
+        if enabled or pool.get(key) not in _UNSET:
+            made.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.kind))
+    for other in _others(pool, ENABLED, *OF_POOL):
+        made.leave(
+            Given(f"{where}.{other.key}", other.value), "the compactor knows no such setting"
+        )
+    return enabled
+
+
+_UNSET: Final = (None, 0, "0", "0.0")
+
+TOOL: Final = Tool("estafette's node compactor", TAKEN, _settings_of, _migrated)
