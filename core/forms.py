@@ -18,6 +18,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     Strict,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
@@ -208,6 +209,18 @@ def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
         if holds(found):
             return found
         raise not_allowed(allowed)
+
+    return AfterValidator(check)
+
+
+def at_least(name: str) -> AfterValidator:
+    """Refuse a share that is below that of the field of this name, which stands before it."""
+
+    def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
+        least = info.data.get(name)
+        if found is not None and least is not None and found < least:
+            raise not_allowed(f"at least {name_of(name)}, {percent(least)}")
+        return found
 
     return AfterValidator(check)
 

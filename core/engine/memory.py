@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from core.capacity.usable import Amount
 from core.engine.harden import Spoken
+from core.engine.places import Places
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of
@@ -31,6 +32,8 @@ class Memory:
     """Unix seconds of the first look; None: there was none."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Since when each node has been a candidate without a break."""
+    places: Places = field(default_factory=Places)
+    """Where pods of candidates are to go, under a policy that finds them places."""
     looked: int = 0
     """Unix seconds of the last look; 0: there was none."""
     nodes: frozenset[str] = frozenset()

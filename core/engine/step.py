@@ -14,6 +14,7 @@ from core.engine import harden, waiting
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
 from core.engine.pieces import let_go
+from core.engine.places import Listing, Places
 from core.engine.plan import Placement, Plan, ReachSums
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
@@ -77,15 +78,9 @@ def step(
         seen = looked_again(memory, now_seconds)
         return replace(last, memory=seen, at=now_seconds, skipped=True)
     survey = Survey(cluster, config, now_seconds, last.survey.census if last else None)
-    candidates = _candidates(survey, memory.candidates, now_seconds)
-    seen = replace(remember(memory, survey, now_seconds), candidates=candidates)
+    seen = remember(memory, survey, now_seconds)
     held = pace(seen, survey, now_seconds)
-    due = frozenset(
-        name
-        for name, since in candidates.items()
-        if survey.rule.waited(now_seconds - since, config.delay_seconds)
-    )
-    found = judge(survey, due=due, pace=held, in_time=in_time, listed=candidates.keys())
+    found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
     asked = config.hard_after_seconds is not None
     against = against_hard(survey, placed, now_seconds) if asked else {}
@@ -100,6 +95,21 @@ def step(
         at=now_seconds,
         again=idle_until(seen, survey, held, now_seconds) if found.complete else now_seconds,
     )
+
+
+def _judged(
+    survey: Survey, memory: Memory, held: Pace, now_seconds: int, in_time: InTime
+) -> tuple[Plan, Memory]:
+    """Make the plan of this moment, and remember since when each node has been a candidate."""
+    if survey.rule.finds_places:
+        listing = Listing(memory.places, memory.candidates, survey, now_seconds)
+        found = judge(survey, pace=held, in_time=in_time, listed=listing)
+        return found, replace(memory, candidates=listing.since, places=listing.seen())
+    candidates = _candidates(survey, memory.candidates, now_seconds)
+    waited, delay = survey.rule.waited, survey.config.delay_seconds
+    due = frozenset(name for name, at in candidates.items() if waited(now_seconds - at, delay))
+    found = judge(survey, due=due, pace=held, in_time=in_time, listed=candidates.keys())
+    return found, replace(memory, candidates=candidates, places=Places())
 
 
 def against_hard(survey: Survey, placed: Mapping[str, int], now_seconds: int) -> harden.Against:
@@ -130,7 +140,7 @@ def judge(
     removals_max: int | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
-    listed: Collection[str] | None = None,
+    listed: Collection[str] | Listing | None = None,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go.
 
@@ -139,7 +149,8 @@ def judge(
     go, the marked ones among them; None: no limit. *pace* is what holds back at this moment; None:
     what could go in the long run, under the lasting limits alone. Once *in_time* says that there
     is no time left, no further node is tried that carries no mark. *listed* names the candidates
-    of this moment, for a policy that counts them; None: time plays no part.
+    of this moment, for a policy that counts them, or finds them out while the plan is made, and
+    who of them is due; None: time plays no part.
 
     A node that is not marked goes if every reach stays within the thresholds without it; one that
     is marked, if it stays within the leave thresholds: a load that moves a little changes nothing.
@@ -178,7 +189,7 @@ def trial(
     due: frozenset[str] | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
-    listed: Collection[str] | None = None,
+    listed: Collection[str] | Listing | None = None,
 ) -> tuple[Work, tuple[Placement, ...]]:
     """Return a plan's work before any node went, and where the pods go that look for a place."""
     work = Work(survey, due=due, pace=pace, in_time=in_time, listed=listed)

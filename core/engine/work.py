@@ -5,7 +5,7 @@ committed before the next is judged.
 """
 
 from collections.abc import Callable, Collection
-from itertools import chain
+from itertools import chain, starmap
 from typing import Final, NamedTuple
 
 from core.capacity.account import Account, Trial
@@ -13,6 +13,7 @@ from core.capacity.sums import Exceeded
 from core.capacity.usable import Amount
 from core.engine.brakes import Brakes
 from core.engine.memory import Pace
+from core.engine.places import Listing
 from core.engine.plan import Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.packing.packer import Attempt
@@ -33,6 +34,12 @@ NO_ROOM: Final = Reason(
     "A pod of the node finds no place on the nodes that stay.",
     "ebb explain pod {namespace}/{name} (says which rule refuses which nodes)",
     "another node admits the pod and has room for it, beside all other pods that must move",
+)
+PLACE_TAKEN: Final = Reason(
+    "place-taken",
+    "The place that was found for a pod of the node is taken by pods of nodes that go first.",
+    "wait: once those have been marked, another place is looked for, and the delay starts anew",
+    "its pods have places that hold until the delay has passed",
 )
 HEADROOM: Final = Reason(
     "headroom",
@@ -63,10 +70,12 @@ class _Route(NamedTuple):
     attempt: Attempt
     trial: Trial
     over: tuple[Exceeded, ...]
+    taken: Collection[tuple[int, int]]
+    """Pods and the places that they were to have and others have now; if the node is listed."""
 
     @property
     def refused(self) -> bool:
-        return bool(self.attempt.unplaced or self.over)
+        return bool(self.attempt.unplaced or self.over or self.taken)
 
 
 InTime = Callable[[], bool]
@@ -88,14 +97,16 @@ class Work:
         due: frozenset[str] | None = None,
         pace: Pace | None = None,
         in_time: InTime = always,
-        listed: Collection[str] | None = None,
+        listed: Collection[str] | Listing | None = None,
     ) -> None:
         self.survey = survey
         config = survey.config
         self.packer = packer = survey.packer(survey.headroom(config.budgets.headroom))
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
-        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]), listed)
+        self._listing = listed if isinstance(listed, Listing) else None
+        names = None if isinstance(listed, Listing) else listed
+        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]), names)
         self.marked = survey.marks.keys() - survey.gone
         self._due, self._in_time = due, in_time
         self.out_of_time = False
@@ -168,10 +179,19 @@ class Work:
         node that was judged on this very state is not judged again.
         """
         removals: list[Removal] = []
+        if self._listing is not None:
+            marked = sum(self._name(nodes[0]) in self.marked for nodes in self._levels)
+            self._sweep(removals, marked, removals_max)
+            self._list(self._listing)
+        self._sweep(removals, len(self._levels), removals_max)
+        return tuple(removals)
+
+    def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
+        """Add what can go of the first so many levels."""
         judged: dict[int, int] = {}
         places = self._order_anew()
         level = 0
-        while level < len(self._levels) and len(removals) != removals_max:
+        while level < levels and len(removals) != removals_max:
             waiting = self._levels[level]
             for place in chain(range(places[level], len(waiting)), range(places[level])):
                 node = waiting[place]
@@ -189,7 +209,34 @@ class Work:
                     break
             else:
                 level += 1
-        return tuple(removals)
+
+    def _list(self, listing: Listing) -> None:
+        """List the nodes that are not needed, each on the state without marked nodes alone."""
+        for node in sorted(range(len(self.packer.nodes)), key=self._name):
+            name = self._name(node)
+            if name in self.marked or name in self.survey.gone or self.packer.nodes[node].virtual:
+                continue
+            if not self._has_time(name):
+                listing.leave(name)
+            elif self._policy.listed(node, was=listing.was(name)) and not any(
+                blocker.pod for blocker in self.survey.blockers[name]
+            ):
+                attempt = self._attempt(node)
+                if not attempt.unplaced:
+                    places = self.placements(attempt)
+                    listing.take(name, places, lost=bool(_taken(attempt)))
+        self._due = listing.due(lambda seconds: self._policy.waited(seconds, self._delay_seconds))
+
+    def _attempt(self, node: int, barred: frozenset[int] = frozenset()) -> Attempt:
+        """Pack the node's pods, those first for which places are known already."""
+        packer, on = self.packer, self.packer.on[node]
+        known = self._listing.places(self._name(node)) if self._listing is not None else ()
+        if not known:
+            return packer.attempt(on, node, barred)
+        here = {packer.pods[pod].key: pod for pod in on}
+        # On the node itself nothing is placed: that stands for nodes that have left the cluster.
+        kept = [(here[pod], packer.node_ids.get(to, node)) for pod, to in known if pod in here]
+        return packer.attempt(on, node, barred, kept)
 
     def _order_anew(self) -> list[int]:
         """Put each level in order on the state as it is; return where to begin in each."""
@@ -247,10 +294,12 @@ class Work:
         return first if route.refused else route
 
     def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
-        attempt = self.packer.attempt(self.packer.on[node], node, barred)
+        attempt = self._attempt(node, barred)
         trial = self.account.trial(node, self.packer.received(attempt))
         over = () if attempt.unplaced else self._policy.exceeded(trial, marked=marked)
-        return _Route(attempt, trial, over)
+        listed = self._listing is not None and self._name(node) in self._listing.since
+        taken = _taken(attempt) if listed else ()
+        return _Route(attempt, trial, over, taken)
 
     def _has_time(self, name: str) -> bool:
         """Say whether the node may be tried; marked ones always, or they would be released."""
@@ -265,6 +314,8 @@ class Work:
         self.packer.commit(attempt, node)
         self._brakes.take(self.packer.nodes[node])
         self._gone += 1
+        if self._listing is not None:
+            self._listing.note(removal.node, removal.placements)
         return removal
 
     def kept(self, gone: Collection[str]) -> tuple[Kept, ...]:
@@ -299,6 +350,7 @@ class Work:
         if route is None or gone != self._gone:
             route = self._route(node)
         blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
+        blockers += starmap(self._place_taken, route.taken)
         blockers += (self._policy.why_exceeded(one, marked=marked) for one in route.over)
         return blockers or [Blocker(LIMIT, "as many nodes go already as may go in one plan")]
 
@@ -311,6 +363,10 @@ class Work:
             return Blocker(HEADROOM, message, self.packer.pods[pod].key)
         why = self.packer.why_not(pod, node, attempt)
         return Blocker(NO_ROOM, why, self.packer.pods[pod].key)
+
+    def _place_taken(self, pod: int, place: int) -> Blocker:
+        message = f"its place on node {self._name(place)} is taken"
+        return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
         return self._due is None or name in self._due or name in self.marked
@@ -326,3 +382,8 @@ class Work:
             for pod, node in attempt.placements
             if pod not in spare
         )
+
+
+def _taken(attempt: Attempt) -> list[tuple[int, int]]:
+    """Return places that were to be kept and are not; some that do not hold at first do then."""
+    return [one for one in attempt.lost if one not in attempt.placements]

@@ -25,6 +25,7 @@ STAYS: Final = (
     survey.UNREACHED,
     cluster_threshold.LAST_NODE,
     cluster_threshold.PEAK_DEMAND,
+    work.PLACE_TAKEN,
     work.HEADROOM,
     *(reason for policy in POLICIES.values() for reason in policy.reasons),
     *brakes.REASONS,

@@ -279,7 +279,7 @@ def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[
     counts: Counter[str] = Counter()
     judged: dict[object, bool] = {}
     for pod in pods:
-        if pod.node is None or _ordinary(pod):
+        if pod.node is None or ordinary(pod):
             continue
         own = pod.key if pod.terminating else None
         ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
@@ -293,7 +293,7 @@ def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[
     return counts
 
 
-def _ordinary(pod: Pod) -> bool:
+def ordinary(pod: Pod) -> bool:
     """Say whether no rule about sticking applies, without asking them: so are most pods."""
     return (
         pod.owner_kind == PLAIN_OWNER

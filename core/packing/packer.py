@@ -12,7 +12,7 @@ so a scan never turns back. And pods of one kind (equal requests, equal template
 the nodes that fit them, in first-fit order, found on demand.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,6 +47,8 @@ class Attempt:
     """Pod ids that found no node."""
     left: dict[int, int]
     """Free vector of every node that would receive pods, afterwards."""
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    """(pod id, node id) of the places that were to be kept and do not hold."""
     refused: dict[int, set[str]] = field(default_factory=dict)
     """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
 
@@ -134,20 +136,27 @@ class Packer:
         return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
     def attempt(
-        self, pods: Iterable[int], leaving: int = -1, barred: frozenset[int] = frozenset()
+        self,
+        pods: Iterable[int],
+        leaving: int = -1,
+        barred: frozenset[int] = frozenset(),
+        kept: Sequence[tuple[int, int]] = (),
     ) -> Attempt:
         """Place *pods* (ascending ids) on nodes other than *leaving* and *barred*; see Attempt.
 
+        Places that are *kept* (pod id, node id) come first, in their order, as far as they hold.
         A pod without a place does not end the attempt, so that all of them are known.
         """
         away = barred | {leaving}
         if self._topology is not None:
             pods = list(pods)
             if self._topology.involves(pods):
-                return self._attempt_among(pods, away, self._topology)
+                return self._attempt_among(pods, away, kept, self._topology)
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
+        if kept:
+            pods = self._keep(result, pods, kept, away)
         known: Kind | None = None
         place = request = 0
         fits: list[int] = []
@@ -169,13 +178,49 @@ class Packer:
                 result.unplaced.append(pod)
         return result
 
-    def _attempt_among(self, pods: list[int], away: frozenset[int], topology: Topology) -> Attempt:
+    def _keep(
+        self,
+        result: Attempt,
+        pods: Iterable[int],
+        kept: Sequence[tuple[int, int]],
+        away: frozenset[int],
+        topology: Topology | None = None,
+    ) -> list[int]:
+        """Place pods where they are to go, if that still can be; return the others."""
+        guard, left = self.guard, result.left
+        for pod, node in kept:
+            kind, group = self._kind_of[pod], topology.group(pod) if topology else None
+            remaining = (left.get(node) or self.free[node]) - kind.request
+            at = bisect_left(kind.admitting, node)
+            if (
+                node in away
+                or remaining & guard != guard
+                or kind.admitting[at : at + 1] != [node]
+                or (group is not None and group.refusal(node) is not None)
+            ):
+                result.lost.append((pod, node))
+                continue
+            left[node] = remaining
+            result.placements.append((pod, node))
+            if topology is not None:
+                topology.put(pod, node)
+        placed = {pod for pod, _ in result.placements}
+        return [pod for pod in pods if pod not in placed]
+
+    def _attempt_among(
+        self,
+        pods: list[int],
+        away: frozenset[int],
+        kept: Sequence[tuple[int, int]],
+        topology: Topology,
+    ) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
         A node that was refused to such a pod may admit the next one, so no place is skipped.
         """
         result = Attempt([], [], {})
         topology.lift(pods)
+        pods = self._keep(result, pods, kept, away, topology)
         known: Kind | None = None
         start = 0
         for pod in pods:

@@ -5,10 +5,11 @@ from typing import Final
 
 from core.policies.cluster_threshold import ClusterThreshold
 from core.policies.excess_nodes import ExcessNodes
+from core.policies.node_utilization import NodeUtilization
 from core.policies.policy import Policy
 from core.policies.underutilized_count import UnderutilizedCount
 
 POLICIES: Final[Mapping[str, type[Policy]]] = {
-    one.name: one for one in (ClusterThreshold, ExcessNodes, UnderutilizedCount)
+    one.name: one for one in (ClusterThreshold, ExcessNodes, UnderutilizedCount, NodeUtilization)
 }
 """By the name that stands in the configuration."""

@@ -82,6 +82,9 @@ class Policy(Protocol):
     """What the file need not say under this policy, in the file's own words."""
     thresholds: ClassVar[bool] = False
     """Whether it goes by `thresholds`, `leaveThresholds` and `usability`."""
+    finds_places: ClassVar[bool] = False
+    """Whether a node is a candidate only while its pods would find places, which are remembered:
+    the delay starts anew where nodes that go take one."""
     live_order: ClassVar[bool] = False
     """Whether `rank` changes as nodes go: all are put in order anew after each."""
     reasons: ClassVar[Sequence[Reason]] = ()

@@ -10,11 +10,14 @@ import sys
 import time
 from fractions import Fraction
 
-from core.config.settings import Config
+from core.config.settings import Config, PolicySettings
 from core.config.thresholds import Thresholds
 from core.engine import step
+from core.engine.memory import Memory
 from core.engine.plan import Plan
+from core.engine.step import Pass
 from core.model.cluster import Cluster
+from core.policies.node_utilization import NodeUtilization, Settings
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster, of_reaches
@@ -25,6 +28,7 @@ REFERENCE_NODES = 200
 """The plain engine takes minutes beyond."""
 TURNS = 3
 REACHES_NODES = 5000
+POLICY_NODES = 5000
 BUDGET_SECONDS = {5000: 0.6}
 """Joint plan, no limit, times K (explanations of the nodes that stay are on top of it)."""
 
@@ -63,6 +67,46 @@ def by_reaches() -> list[list[str]]:
             ]
         )
     return rows
+
+
+def by_policies() -> list[list[str]]:
+    """Return a row a regime: a look under either policy, the second one with places remembered."""
+    rows = []
+    for regime in REGIMES:
+        made, places = cluster(POLICY_NODES, regime), NodeUtilization.name
+        plain, _ = looked(made, Config(budgets=UNLIMITED))
+        for utilization in (Fraction(1, 2), Fraction(1)):
+            own = PolicySettings(node_utilization=Settings(utilization=utilization))
+            config = Config(policy=places, policies=own, budgets=UNLIMITED, delay_seconds=60)
+            first, found = looked(made, config)
+            again, later = looked(made, config, found.memory)
+            rows.append(
+                [
+                    regime,
+                    f"{float(utilization):.0%}",
+                    f"{len(found.memory.candidates):,}",
+                    f"{len(later.plan.removals):,}",
+                    f"{plain * 1000:,.0f}",
+                    f"{first * 1000:,.0f}",
+                    f"{again * 1000:,.0f}",
+                    f"{first / plain:.2f} / {again / plain:.2f}",
+                ]
+            )
+    return rows
+
+
+def looked(made: Cluster, config: Config, memory: Memory | None = None) -> tuple[float, Pass]:
+    """Return the best of some turns and what the look has found, an hour after the *memory*."""
+    best, found = math.inf, None
+    for _ in range(TURNS):
+        gc.collect()
+        gc.disable()
+        start = time.perf_counter()
+        found = step.step(made, config, memory or Memory(), 3600 if memory else 0)
+        best = min(best, time.perf_counter() - start)
+        gc.enable()
+    assert found is not None
+    return best, found
 
 
 def main() -> None:
@@ -106,6 +150,12 @@ def main() -> None:
     show("against the plain engine (same answers), and growth", columns, ratios)
     columns = ["regime", "reaches", "removed", "ms, one", "ms, twelve", "ratio"]
     show(f"{REACHES_NODES:,} nodes, one reach and twelve, at 80%", columns, by_reaches())
+    columns = ["regime", "utilization", "listed", "removed", "ms, ClusterThreshold",
+               "ms, first look", "ms, a later one", "ratios"]  # fmt: skip
+    title = (
+        f"{POLICY_NODES:,} nodes, a look under NodeUtilization beside one under ClusterThreshold"
+    )
+    show(title, columns, by_policies())
 
 
 def _ratio(regime: str, config: Config) -> list[str]:

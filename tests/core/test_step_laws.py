@@ -19,6 +19,8 @@ from core.model.constraints import Ties
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.policies.all import POLICIES
+from core.policies.node_utilization import NodeUtilization
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 
@@ -48,6 +50,7 @@ def config(chance: random.Random) -> Config:
     )
     return replace(
         found,
+        policy=chance.choice((*POLICIES, *POLICIES, NodeUtilization.name)),
         budgets=timed,
         delay_seconds=chance.choice((0, 15, 100)),
         hard_after_seconds=chance.choice((None, 0, 30)),

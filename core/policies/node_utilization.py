@@ -1,0 +1,154 @@
+"""Cluster Autoscaler's rule: a node goes that is hardly used and whose pods all fit elsewhere.
+
+Its utilization is what all its pods ask for, DaemonSets' and static ones too, over what it has.
+Some pods keep their node: those that nothing would bring back, those of kube-system, those with
+data on the node, and those that must not be evicted; an annotation of their owners may say
+otherwise. Where a node's pods would go is remembered by the engine (core.engine.places).
+Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Final
+
+from core.capacity.sums import RESOURCE_NAMES, percent
+from core.forms import SHARE, Flag, at_least
+from core.guards.disruption import (
+    BARE,
+    LOCAL_STORAGE,
+    NOT_SAFE_TO_EVICT,
+    SAFE,
+    SYSTEM,
+    SYSTEM_NAMESPACE,
+    findings,
+    ordinary,
+)
+from core.model.pod import Pod
+from core.policies.policy import Look, Order, Policy
+from core.reason import Blocker, Reason
+
+SLACK: Final = Fraction(1, 20)
+"""By how much the utilization of a marked node may be higher where nothing else is said."""
+_ALL: Final = Fraction(1)
+
+UTILIZED: Final = Reason(
+    "utilized",
+    "The node's pods ask for too much of its CPU or memory.",
+    "wait for requests to fall, lower what pods ask for beyond their use, or set "
+    "`nodeUtilization.utilization` higher",
+    "CPU and memory of its pods are both under `nodeUtilization.utilization`",
+)
+KEEPING_POD: Final = Reason(
+    "keeping-pod",
+    "A pod keeps its node: it is stand-alone, of kube-system, has data on the node, or must not "
+    "be evicted.",
+    "see what it is: ebb explain pod {namespace}/{name}; if it may be lost, annotate it with "
+    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepStandalone`, '
+    "`keepSystem` or `keepLocalStorage` to false",
+    "the pod is gone, or may be evicted",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What policy NodeUtilization reads."""
+
+    utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
+    """Nodes of which less is asked for, of CPU and of memory, may go."""
+    leave: Annotated[Annotated[Fraction, SHARE] | None, at_least("utilization")] = None
+    """A marked node stays marked while less is asked for; where nothing is said, that is 5 points
+    above `utilization`: 55%."""
+    keep_standalone: Flag = True
+    """Pods without a controller keep their node."""
+    keep_system: Flag = True
+    """Pods of kube-system keep their node, but for DaemonSets' and static ones."""
+    keep_local_storage: Flag = True
+    """Pods with data on their node (hostPath, emptyDir on disk) keep it."""
+
+    def limit(self, *, marked: bool) -> Fraction:
+        """Return what the utilization must be under."""
+        if not marked:
+            return self.utilization
+        return min(self.utilization + SLACK, _ALL) if self.leave is None else self.leave
+
+    def keeping(self) -> frozenset[Reason]:
+        """Return what must not be true of any pod of a node that goes."""
+        flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
+                 (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
+        return frozenset(reason for reason, keep in flags if keep)
+
+
+class NodeUtilization(Policy):
+    """Those first that empty soonest."""
+
+    name: ClassVar[str] = "NodeUtilization"
+    Settings: ClassVar[type[Any] | None] = Settings
+    section: ClassVar[str] = "node_utilization"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "delay": "10m",
+        "cooldown": {"afterNodeAdd": "10m"},
+        "webhook": {"interval": "10s"},
+    }
+    reasons = (UTILIZED, KEEPING_POD)
+    finds_places: ClassVar[bool] = True
+
+    def __init__(self, look: Look) -> None:
+        self._look, self._account = look, look.account
+        settings: Settings = look.settings
+        self._limits = settings.limit(marked=False), settings.limit(marked=True)
+        self._keeping = settings.keeping()
+        self._keepers: dict[int, tuple[Blocker, ...]] = {}
+        """By node: why pods that are bound to it keep it, one each."""
+
+    def rank(self, node: int) -> Order:
+        """Return what tells how soon it empties."""
+        look, name = self._look, self._look.nodes[node].name
+        return look.sticky.get(name, 0), look.to_move(node), look.share(node), name
+
+    def nominated(self, node: int, *, marked: bool) -> bool:
+        """Say whether little is asked for on it, and no pod keeps it."""
+        limit = self._limits[marked]
+        parts = zip(self._account.used(node), self._account.capacity(node), strict=True)
+        return all(_is_under(*part, limit) for part in parts) and not self._kept_by(node)
+
+    def why_not(self, node: int, *, marked: bool) -> Blocker:
+        """Say how much is asked for, or which pods keep the node."""
+        limit, used, whole = (
+            self._limits[marked],
+            self._account.used(node),
+            self._account.capacity(node),
+        )
+        over = [
+            f"{name} at {percent(part, total)}" if total > 0 else f"{name} without capacity"
+            for name, part, total in zip(RESOURCE_NAMES, used, whole, strict=True)
+            if not _is_under(part, total, limit)
+        ]
+        if over:
+            least = percent(limit.numerator, limit.denominator)
+            return Blocker(UTILIZED, f"{' and '.join(over)}, not under {least}")
+        first, *others = self._kept_by(node)
+        more = f", and {len(others)} more pods" if others else ""
+        return Blocker(KEEPING_POD, first.message + more, first.pod)
+
+    def _kept_by(self, node: int) -> tuple[Blocker, ...]:
+        found = self._keepers.get(node)
+        if found is None:
+            verdicts = (self._keeps(pod) for pod in self._look.pods(node) if not ordinary(pod))
+            found = self._keepers[node] = tuple(one for one in verdicts if one is not None)
+        return found
+
+    def _keeps(self, pod: Pod) -> Blocker | None:
+        """Ask the rules in their order, up to the owner's word that the pod may be evicted."""
+        for _, found in findings(pod):
+            if found.reason is SAFE:
+                return None
+            critical_alone = found.reason is SYSTEM and pod.namespace != SYSTEM_NAMESPACE
+            if found.reason in self._keeping and not critical_alone:
+                return found
+        return None
+
+
+def _is_under(part: int, whole: int, limit: Fraction) -> bool:
+    """Say whether that is less than the share; nothing is less than a share of nothing."""
+    return part * limit.denominator < limit.numerator * whole

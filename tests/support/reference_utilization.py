@@ -1,0 +1,214 @@
+"""Policy NodeUtilization written plainly and slowly, look by look, from its documented words.
+
+As the plain plan that it stands on it takes values from the product and nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from tests.support.reference import Reference
+from tests.support.reference_fit import admits, has_room
+from tests.support.reference_packing import Moves
+from tests.support.reference_rules import is_marked, is_sticky, leaving
+from tests.support.reference_state import is_spare
+from tests.support.reference_sums import asked, dominant, offered
+
+if TYPE_CHECKING:
+    from core.engine.memory import Pace
+
+EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What one look leaves to the next."""
+
+    since: Mapping[str, int] = field(default_factory=dict)
+    """Of the nodes that are not needed."""
+    places: Mapping[str, Moves] = field(default_factory=dict)
+    standing: frozenset[str] = frozenset()
+    """Nodes that nobody took away."""
+
+
+class Utilization(Reference):
+    """One look: `run`, then `remembered`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        mutant: str = "",
+        pace: "Pace | None" = None,
+        *,
+        before: Remembered | None = None,
+        now: int = 0,
+        **more: Any,
+    ) -> None:
+        """Look at the cluster; without *before* time plays no part."""
+        self.settings = config.policies.node_utilization
+        super().__init__(cluster, config, mutant, pace, **more)
+        self.before, self.now = before, now
+        self.since: dict[str, int] = {}
+        self.places: dict[str, Moves] = {}
+        self.looked = before is None
+        standing = [n.name for n in cluster.nodes if not is_marked(n) and not leaving(n)]
+        self.left = frozenset(standing)
+        self.went = before is not None and any(n not in standing for n in before.standing)
+        if mutant == "places are lost to anybody":
+            self.went = True
+
+    # Order.
+
+    def dearness(self, node: Node) -> tuple[object, ...]:
+        """Return the node's class: marked ones first."""
+        return (0, node.name not in self.reached) if is_marked(node) else (1,)
+
+    def rank(self, node: Node) -> tuple[object, ...]:
+        """Order candidates: those first that empty soonest."""
+        if is_marked(node):
+            return super().rank(node)
+        pods = self.start[node.name]
+        moving = len([pod for pod in pods if pod.key in self.moves])
+        share = dominant(Resources.total(pod.requests for pod in pods), node.allocatable)
+        return *self.dearness(node), sum(map(is_sticky, pods)), moving, share, node.name
+
+    # Who is not needed.
+
+    def limit(self, node: Node) -> Fraction:
+        """Return what the node's utilization must be under."""
+        enter: Fraction = self.settings.utilization
+        if not is_marked(node) or self.mutant == "marks are held to the utilization":
+            return enter
+        leave: Fraction | None = self.settings.leave
+        return min(enter + Fraction(5, 100), Fraction(1)) if leave is None else leave
+
+    def hardly_used(self, node: Node) -> bool:
+        """Hold what all its pods ask for against the limit, as they stand now."""
+        pods = [pod for pod in self.standing()[node.name] if not is_spare(pod)]
+        if self.mutant == "no daemons":
+            pods = [pod for pod in pods if not pod.stays_with_node]
+        if self.mutant == "as they stood":
+            pods = self.start[node.name]
+        limit = self.limit(node)
+        parts = zip(asked(pods), offered(node), strict=True)
+        if self.mutant == "half will do":
+            return all(whole > 0 and Fraction(part, whole) <= limit for part, whole in parts)
+        under = [whole > 0 and Fraction(part, whole) < limit for part, whole in parts]
+        return any(under) if self.mutant == "one resource" else all(under)
+
+    def keeps(self, pod: Pod) -> bool:
+        """Say whether the pod keeps its node."""
+        notes, keep = dict(pod.ties.notes), self.settings
+        word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
+        if pod.daemon or pod.mirror or pod.terminating or pod.priority < -10:
+            return False
+        if word in {"true", "on-completion"}:
+            return self.mutant == "no safe pods"
+        return (
+            (word == "false" and self.mutant != "nobody minds eviction")
+            or (keep.keep_standalone and not pod.owner_kind and self.mutant != "no stand-alone")
+            or (keep.keep_system and pod.namespace == "kube-system" and self.mutant != "no system")
+            or (keep.keep_local_storage and any(v not in safe for v in pod.ties.local_volumes))
+        )
+
+    def not_needed(self, node: Node) -> bool:
+        """Say whether the node may go, but for places."""
+        bound = [pod for pod in self.cluster.pods if pod.node == node.name]
+        return self.hardly_used(node) and not any(self.keeps(pod) for pod in bound)
+
+    def look_for_places(self) -> None:
+        """List the nodes that are not needed, on the state in which all marked ones have gone."""
+        self.looked = True
+        assert self.before is not None
+        for node in self.cluster.nodes:
+            if node.virtual or node.name not in self.left or not self.not_needed(node):
+                continue
+            here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
+            if any(pod.key not in self.moves and not is_spare(pod) for pod in here):
+                continue
+            placed, complete, lost = self.place(node, here)
+            if not complete:
+                continue
+            self.places[node.name] = placed
+            known = node.name in self.before.since and node.name in self.before.places
+            anew = lost and self.went and self.mutant != "time goes on"
+            self.since[node.name] = (
+                self.before.since[node.name] if known and not anew else self.now
+            )
+        self.due = frozenset(
+            name
+            for name, since in self.since.items()
+            if self.now - since > self.config.delay_seconds
+        )
+
+    def place(self, node: Node, here: list[Pod]) -> tuple[Moves, bool, bool]:
+        """Say where the pods would go, whether all found a place, and whether one was lost.
+
+        Places that have been found before come first, as they were found.
+        """
+        known = {**(self.before.places if self.before else {}), **self.places}
+        kept = dict(known.get(node.name, []))
+        if self.mutant == "places are chosen anew":
+            kept = {}
+        pods = {pod.key: pod for pod in here}
+        first = [pods[key] for key in kept if key in pods]
+        there = self.standing()
+        free = {
+            n.name: n.allocatable - Resources.total(pod.requests for pod in there[n.name])
+            for n in self.first_fit
+            if self.open(n, there[n.name]) and n.name != node.name
+        }
+        stays = [
+            (self.pods[key], self.nodes[name]) for key, name in self.at.items() if key not in pods
+        ]
+        placed: dict[str, str] = {}
+        asks = [(pod, [self.nodes[kept[pod.key]]]) for pod in first if kept[pod.key] in self.nodes]
+        asks += [(pod, self.first_fit) for pod in sorted(here, key=self.largest_first)]
+        for pod, places in asks:
+            for to in places:
+                if (
+                    pod.key not in placed
+                    and to.name in free
+                    and admits(to, pod.placing, self.config.taint_key)
+                    and has_room(pod.requests, free[to.name])
+                    and self.beside(pod, to, stays)
+                ):
+                    free[to.name] -= pod.requests
+                    placed[pod.key] = to.name
+                    stays.append((pod, to))
+        lost = any(placed.get(pod.key) != kept[pod.key] for pod in first)
+        real = [(key, name) for key, name in placed.items() if not is_spare(pods[key])]
+        self.spared = {key: name for key, name in placed.items() if is_spare(pods[key])}
+        return real, len(placed) == len(here), lost
+
+    # Steps.
+
+    def remove(self, node: Node) -> Moves | None:
+        """Let the node go, and say where its pods go; None: it must stay."""
+        if not is_marked(node) and not self.looked:
+            self.look_for_places()
+        if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
+            return None
+        here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
+        placed, complete, lost = self.place(node, here)
+        if not complete or (lost and not is_marked(node)):
+            return None
+        self.at |= dict(placed) | self.spared
+        self.gone.append(node.name)
+        self.counts.gone.append(node)
+        self.places[node.name] = placed
+        return placed
+
+    def remembered(self) -> Remembered:
+        """Return what the next look is to know."""
+        if not self.looked:
+            self.look_for_places()
+        return Remembered(self.since, self.places, self.left)
