@@ -86,8 +86,8 @@ class Account:
         ]
         self.standing = 0
         """Open nodes, those that nobody reaches too."""
-        self.version = 0
-        """Grows with every change: what has been worked out on one state need not be again."""
+        self.changed: list[int] = []
+        """Nodes, as they change: what was worked out when it was shorter holds for all others."""
         self.adrift = NOTHING
         """Asked for by the pods of nodes that count as gone, wherever these go."""
         self._gone: set[int] = set()
@@ -200,9 +200,9 @@ class Account:
         self._take(trial.after, trial.changes)
 
     def _take(self, after: Iterable[_After], changes: Changes) -> None:
-        self.version += 1
         for node, used, usable in after:
             self._used[node], self._usable[node] = used, usable
+            self.changed.append(node)
         for sums, change in changes.items():
             row = sums.row
             for column, value in enumerate(change):
@@ -211,6 +211,7 @@ class Account:
     def _drop(self, node: int) -> None:
         group = self._groups[node]
         self._gone.add(node)
+        self.changed.append(node)
         self.standing -= 1
         for sums in group.sums if group else ():
             sums.nodes -= 1
@@ -224,7 +225,7 @@ class Account:
 
     def leave(self, node: int, amount: Amount) -> None:
         """Take away from a node what has found another place, or goes with it."""
-        self.version += 1
+        self.changed.append(node)
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:

@@ -111,6 +111,9 @@ class Work:
         self._due, self._in_time = due, in_time
         self.out_of_time = False
         self._delay_seconds = config.delay_seconds
+        self._ordered = len(self.account.changed)
+        """How much had changed in the account when nodes were put in order."""
+        self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
         self._levels = self._candidates()
         self._gone = 0
         self._refused: dict[int, tuple[int, _Route]] = {}
@@ -127,7 +130,7 @@ class Work:
         for number, node in enumerate(nodes):
             if node.name not in self.survey.gone:
                 levels.setdefault(self._level(number), []).append(number)
-        return [sorted(levels[level], key=self.rank) for level in sorted(levels)]
+        return [sorted(levels[level], key=self._ranks.__getitem__) for level in sorted(levels)]
 
     def _level(self, node_id: int) -> Order:
         """Return marked nodes before others, those of them that pods reach before the rest."""
@@ -240,8 +243,12 @@ class Work:
 
     def _order_anew(self) -> list[int]:
         """Put each level in order on the state as it is; return where to begin in each."""
-        for waiting in self._levels if self._policy.live_order else ():
-            waiting.sort(key=self.rank)
+        if self._policy.live_order:
+            for node in self.account.changed[self._ordered :]:
+                self._ranks[node] = self.rank(node)
+            self._ordered = len(self.account.changed)
+            for waiting in self._levels:
+                waiting.sort(key=self._ranks.__getitem__)
         return [0] * len(self._levels)
 
     def figures(self) -> tuple[Figure, ...]:

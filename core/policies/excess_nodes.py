@@ -88,7 +88,7 @@ class ExcessNodes(Policy):
         self._which = frozenset(self._counted)
         self._scores: dict[int, tuple[Amount, int]] = {}
         self._seen = -1
-        """The account's version that the next two are of."""
+        """How much had changed in the account when the next two were worked out."""
         self._free = NOTHING
         self._last: Order | None = None
         """The rank of the first node, in order, that there is too little excess for."""
@@ -129,9 +129,9 @@ class ExcessNodes(Policy):
         return self._last is None or self.rank(node) < self._last
 
     def _look_again(self) -> None:
-        if self._seen == self._account.version:
+        if self._seen == len(self._account.changed):
             return
-        self._seen = self._account.version
+        self._seen = len(self._account.changed)
         self._free = self._free_on(self._standing())
         failing = (
             self.rank(node)

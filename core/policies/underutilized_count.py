@@ -23,6 +23,8 @@ from core.reason import Blocker, Reason
 POOLS_MAX: Final = 100
 """Pools of the file: there are figures of each."""
 REQUIRED_MAX: Final = 100_000
+SHARE_SCALE: Final = 2**128
+"""Shares of whole numbers below 2^63 differ by more than one part of this, or not at all."""
 GKE_POOL_LABEL: Final = "cloud.google.com/gke-nodepool"
 
 POOL_NOT_CONFIGURED: Final = Reason(
@@ -88,8 +90,8 @@ class _Pool:
     name: str
     asked: CountedPool
     nodes: list[int] = field(default_factory=list)
-    counted: tuple[int, int] = -1, 0
-    """The account's version, and how many nodes were under the limit then."""
+    under: set[int] = field(default_factory=set)
+    """Those that count: unmarked, under the limit, and they take pods."""
 
     @property
     def limit(self) -> Fraction:
@@ -129,20 +131,21 @@ class UnderutilizedCount(Policy):
         self._label = settings.pool_label
         self._pools = {name: _Pool(name, one) for name, one in sorted(settings.pools.items())}
         self._of: list[_Pool | None] = []
+        self._seen = len(look.account.changed)
         for number, node in enumerate(look.nodes):
             pool = None if node.virtual else self._pools.get(self._pool_name(number))
             self._of.append(pool)
             if pool is not None:
                 pool.nodes.append(number)
+            self._look_at(number)
 
     def _pool_name(self, node: int) -> str:
         return self._look.nodes[node].labels.get(self._label, "")
 
     def rank(self, node: int) -> Order:
         """Return the share of its CPU that is asked for, with pods moved, and the name."""
-        whole = self._account.capacity(node).cpu_millis if self._of[node] else 0
-        share = Fraction(self._account.used(node).cpu_millis, whole) if whole else Fraction(0)
-        return share, self._look.nodes[node].name
+        used, whole = self._account.used(node).cpu_millis, self._account.capacity(node).cpu_millis
+        return used * SHARE_SCALE // max(whole, 1), self._look.nodes[node].name
 
     def listed(self, node: int, *, was: bool) -> bool:
         """Say whether it is under the limit; at exactly the limit it is as it was."""
@@ -184,16 +187,21 @@ class UnderutilizedCount(Policy):
         return used.cpu_millis * limit.denominator - limit.numerator * whole
 
     def _under(self, pool: _Pool) -> int:
-        """Count those that take pods and are under the limit, with pods moved: once a state."""
-        account = self._account
-        if pool.counted[0] != account.version:
-            under = (
-                self._against(pool, node, account.used(node)) < 0
-                for node in pool.nodes
-                if account.takes(node) and node not in self._look.marked
-            )
-            pool.counted = account.version, sum(under)
-        return pool.counted[1]
+        """Count the nodes under the limit, with pods moved: what has changed is looked at anew."""
+        changed = self._account.changed
+        for node in changed[self._seen :]:
+            self._look_at(node)
+        self._seen = len(changed)
+        return len(pool.under)
+
+    def _look_at(self, node: int) -> None:
+        pool, account = self._of[node], self._account
+        if pool is None or node in self._look.marked:
+            return
+        if account.takes(node) and self._against(pool, node, account.used(node)) < 0:
+            pool.under.add(node)
+        else:
+            pool.under.discard(node)
 
     def why_not(self, node: int, *, marked: bool) -> Blocker:
         """Say what of the node, or of its pool, is not so."""

@@ -18,7 +18,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from core.policies.underutilized_count import CountedPool
+from core.policies.underutilized_count import SHARE_SCALE, CountedPool
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting
 from tests.support.reference_counted import Counted, Plain, Watch
@@ -52,6 +52,20 @@ def test_the_plan_is_the_plain_one(
     plan = step.plan(cluster, config)
     assert by_engine(plan) == Counted(cluster, config).plan()
     assert all(one.blockers for one in plan.kept)
+
+
+AMOUNTS = st.integers(1, 2**63 - 1)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS, st.integers(-1, 1), st.integers(-1, 1))
+def test_the_order_by_whole_parts_is_that_of_the_shares(
+    used: int, whole: int, times: int, more: int, longer: int
+) -> None:
+    """Also of shares that are next to each other."""
+    one, other = (used, whole), (used * times // whole + more, max(times + longer, 1))
+    parts = [part * SHARE_SCALE // of for part, of in (one, other)]
+    assert (parts[0] < parts[1]) == (Fraction(*one) < Fraction(*other))
+    assert (parts[0] == parts[1]) == (Fraction(*one) == Fraction(*other))
 
 
 ENOUGH = settings(max_examples=4000, deadline=None, phases=[Phase.generate])
