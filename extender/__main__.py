@@ -34,7 +34,6 @@ async def _serve(start: program.Start) -> None:
     metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
     context = serving.context if serving else None
     server = http.Server(app, config.extender.listen, context)
-    stop = asyncio.Event()
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
         wanted: dict[Kind[Any, Any], str | None]
@@ -48,7 +47,7 @@ async def _serve(start: program.Start) -> None:
             files = config.extender.cert_file, config.extender.key_file
             watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))
         await server.start()
-        await http.until_signal(stop)
+        await http.until_signal()
         await http.drain(health)
         for watch in watches:
             watch.cancel()

@@ -102,7 +102,7 @@ class _Webhook:
 
     async def run(self) -> None:
         """Serve until SIGTERM; the order of leaving is that of Kubernetes' endpoints."""
-        config, stop = self._config.webhook, asyncio.Event()
+        config = self._config.webhook
         if config.cert_file and config.key_file:
             now = self._clock.unix_seconds()
             self._serving.load_files(config.cert_file, config.key_file, now)
@@ -125,7 +125,7 @@ class _Webhook:
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
             )
-            await http.until_signal(stop)
+            await http.until_signal()
             await http.drain(self._health)
             leader.cancel()
             await asyncio.wait({leader})
@@ -159,7 +159,9 @@ class _Webhook:
         config = self._config.webhook
         if config.cert_file and config.key_file:
             files = config.cert_file, config.key_file
-            self._health.checks["certificate"] = self._why_not_valid
+            self._health.checks["certificate"] = lambda: self._serving.why_not_valid(
+                self._clock.unix_seconds()
+            )
             await http.follow_files(self._serving, *files, self._clock)
             return
         secrets = SecretStore(self._client, self._namespace, names.SECRET)
@@ -173,10 +175,6 @@ class _Webhook:
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         await certificates.keep(lambda: self._elector.leading)
-
-    def _why_not_valid(self) -> str | None:
-        valid = self._clock.unix_seconds() < self._serving.valid_until
-        return None if valid else "no valid certificate"
 
 
 if __name__ == "__main__":

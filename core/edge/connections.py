@@ -263,23 +263,19 @@ class Door:
                 await asyncio.wait_for(self._left.wait(), left)
 
     async def _enter(self, plain: socket.socket, line: Line) -> None:
-        times = {}
-        if self._tls is not None:
-            times = {
-                "ssl_handshake_timeout": self.limits.handshake_seconds,
-                "ssl_shutdown_timeout": self.limits.close_seconds,
-            }
+        times = {} if self._tls is None else {
+            "ssl_handshake_timeout": self.limits.handshake_seconds,
+            "ssl_shutdown_timeout": self.limits.close_seconds,
+        }  # fmt: skip
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: line, plain, ssl=self._tls, **times
             )
-        except OSError:  # of TLS, of time, of the network: it is the peer's
+        except (OSError, asyncio.CancelledError) as fault:
             plain.close()
             self.leave(line)
-        except asyncio.CancelledError:
-            plain.close()
-            self.leave(line)
-            raise
+            if not isinstance(fault, OSError):  # of TLS, of time, of the network: the peer's
+                raise
 
     async def _sweep(self) -> None:
         """Close what has waited too long."""

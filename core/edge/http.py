@@ -151,9 +151,9 @@ async def follow_files(serving: Serving, certificate: str, key: str, clock: Cloc
     await on_change((certificate, key), load)
 
 
-async def until_signal(stop: asyncio.Event) -> None:
-    """Wait for SIGTERM or SIGINT, or for *stop* to be set by a part that failed."""
-    loop = asyncio.get_running_loop()
+async def until_signal() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()

@@ -52,6 +52,10 @@ class Serving:
         if self._current is not None:
             handshake.context = self._current
 
+    def why_not_valid(self, unix_seconds: int) -> str | None:
+        """Return why nobody would take what is served, or None."""
+        return None if unix_seconds < self.valid_until else "no valid certificate"
+
     def load(self, pair: Pair) -> None:
         """Serve this certificate. Raises: InvalidInputError; then the one before is served on."""
         valid_until = tls.life(pair.certificate)[1]

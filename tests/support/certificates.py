@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from core.edge.kube.stores.trust import Secret
+from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.errors import ConflictError
@@ -56,24 +56,37 @@ class Cluster:
         self.data, self.annotations = dict(data), dict(annotations)
         return await self.read()
 
+
+class _Secrets(SecretStore):
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self) -> Secret:
+        return await self._cluster.read()
+
+    async def write(
+        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
+    ) -> Secret:
+        return await self._cluster.write_secret(read, data, annotations)
+
+
+class _Registration(Registration):
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
     async def bundles(self) -> list[bytes] | None:
-        return self.bundle
+        return self._cluster.bundle
 
     async def write(self, bundles: list[bytes], wanted: bytes) -> None:
-        assert bundles == self.bundle
-        self.writes += 1
-        self.bundle = [wanted for _ in bundles]
-
-
-class _Secrets:
-    def __init__(self, cluster: Cluster) -> None:
-        self.read, self.write = cluster.read, cluster.write_secret
+        assert bundles == self._cluster.bundle
+        self._cluster.writes += 1
+        self._cluster.bundle = [wanted for _ in bundles]
 
 
 def replica(cluster: Cluster, clock: FakeClock) -> tuple[Certificates, Serving]:
     serving = Serving()
     made = Certificates(
-        Stores(_Secrets(cluster), cluster),
+        Stores(_Secrets(cluster), _Registration(cluster)),
         serving,
         ["localhost", "127.0.0.1"],
         clock,

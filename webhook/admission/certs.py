@@ -7,13 +7,12 @@ registration, is checked before it is used, and the leader puts in its place wha
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from core.edge import serving as wire
 from core.edge import tls
 from core.edge.clock import Clock
-from core.edge.kube.stores.trust import Secret
+from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.logs import fields
 from core.edge.serving import Serving
 from core.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
@@ -33,34 +32,11 @@ SOON_SECONDS: Final = 1.0
 log = logging.getLogger("ebb.certs")
 
 
-class Secrets(Protocol):
-    """Where the CA is kept."""
-
-    async def read(self) -> Secret:
-        """Return the Secret. Raises: UnavailableError."""
-
-    async def write(
-        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
-    ) -> Secret:
-        """Replace what was read. Raises: ConflictError."""
-
-
-class Bundles(Protocol):
-    """Where the API server reads which CA to trust."""
-
-    async def bundles(self) -> list[bytes] | None:
-        """Return each webhook's caBundle; None when there is no registration."""
-
-    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
-        """Give every webhook this caBundle, if they still are *bundles*. Raises: ConflictError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(NamedTuple):
     """The two objects in the cluster that hold certificates."""
 
-    secrets: Secrets
-    registration: Bundles
+    secrets: SecretStore
+    registration: Registration
 
 
 Tell = Callable[[str, str], None]
@@ -80,7 +56,7 @@ class Certificates:
         soak_seconds: int,
         tell: Tell = lambda *_: None,
     ) -> None:
-        self._secrets, self._registration = stores.secrets, stores.registration
+        self._secrets, self._registration = stores
         self._serving, self._names, self._clock = serving, names, clock
         self._soak, self._tell = soak_seconds, tell
         self._signed_by = b""
@@ -89,9 +65,7 @@ class Certificates:
 
     def why_not_ready(self) -> str | None:
         """Return why the API server would not trust this replica, or None."""
-        if self._clock.unix_seconds() >= self._serving.valid_until:
-            return "no valid certificate"
-        return self._trusted
+        return self._serving.why_not_valid(self._clock.unix_seconds()) or self._trusted
 
     async def keep(self, leading: Callable[[], bool]) -> None:
         """Renew and repair until cancelled; a fault is logged and the next round tries again."""

@@ -13,7 +13,8 @@ import msgspec
 
 Quantity = str | int | float
 Amounts = dict[str, Quantity]
-NULL: Final = msgspec.Raw(b"null")
+NULL_BYTES: Final = b"null"
+NULL: Final = msgspec.Raw(NULL_BYTES)
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that hold nothing any more."""
 

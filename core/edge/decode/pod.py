@@ -11,7 +11,7 @@ from core.edge.decode.kept import Kept
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
     FINISHED,
-    NULL,
+    NULL_BYTES,
     Container,
     PodObject,
     PodSpec,
@@ -39,7 +39,6 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
-_NULL: Final = bytes(NULL)
 _READY: Final = b'"Ready"'
 
 
@@ -92,7 +91,7 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
     spec = obj.spec
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
     if resident:  # its tolerations alone say whether its like may come after a hard mark
-        selector = affinity = _NULL
+        selector = affinity = NULL_BYTES
     template = templates.template(selector, affinity, bytes(spec.tolerations))
     asked = _asked(obj, namespace, template, resident=resident)
     too_much = template.too_much or asked.too_much
@@ -127,7 +126,7 @@ def _unschedulable(obj: PodObject) -> bool:
 
 def _ready(obj: PodObject) -> bool:
     """Read the kubelet's word on a bound pod; one that cannot be read says nothing."""
-    raw = bytes(obj.status.conditions) if obj.status is not None else _NULL
+    raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if _READY not in raw:
         return False
     try:
@@ -168,7 +167,7 @@ def _asked(
             return templates.NOTHING_ASKED
         company = templates.company_of_resident(affinity, ports, namespace)
         return templates.Asked(company, ())
-    if not ports and not template.social and spreads == _NULL:
+    if not ports and not template.social and spreads == NULL_BYTES:
         return templates.NOTHING_ASKED
     return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 

@@ -11,7 +11,7 @@ from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
     AMOUNTS_DECODER,
     CONDITIONS_DECODER,
-    NULL,
+    NULL_BYTES,
     REQUESTS_DECODER,
     ContainerStatus,
     PodSpec,
@@ -23,7 +23,6 @@ from core.model.resources import Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
 INFEASIBLE: Final = "Infeasible"
-_NULL: Final = bytes(NULL)
 _NO_STATUS: Final = PodStatus()
 
 Block = tuple[str, str | None, bytes]
@@ -120,7 +119,7 @@ def _statuses(held: tuple[Held, ...], field: str) -> dict[str, tuple[Amounts, ..
 
 def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
     """Return what runs and what is allocated; as the scheduler: nothing unless resources are."""
-    if running == _NULL:
+    if running == NULL_BYTES:
         return ()
     return (
         _requests(running, f"{field}.resources"),

@@ -14,7 +14,7 @@ from core.edge.decode.fields import read_field
 from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
     AFFINITY_DECODER,
-    NULL,
+    NULL_BYTES,
     SPREADS_DECODER,
     TEXTS_DECODER,
     TOLERATIONS_DECODER,
@@ -62,7 +62,6 @@ NOTHING_ASKED: Final = Asked(ALONE, ())
 NO_AFFINITY: Final = Affinity()
 TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
 """What is read of labels that are too many."""
-_NULL: Final = bytes(NULL)
 NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
@@ -107,8 +106,8 @@ def company(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
 ) -> Asked:
     """Decode what the pod asks of other pods. Raises: InvalidInputError with the field."""
-    if spreads == _NULL or b"matchLabelKeys" not in spreads:
-        labels = _NULL  # so that pods which differ in their labels alone share the answer
+    if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
+        labels = NULL_BYTES  # so that pods which differ in their labels alone share the answer
     key = affinity, spreads, ports, namespace, labels
     return _COMPANIES[key] or _COMPANIES.made(key, lambda: _company(*key))
 

@@ -38,10 +38,7 @@ def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[Ties, bool]
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
         elif _is_disk(volume):
             inline = True
-    noted = bool(annotations) and not NOTES.isdisjoint(annotations)
-    if not (claims or local or noted or obj.metadata.deletion_timestamp):
-        return UNTIED, inline
-    notes = _notes(annotations) if noted else ()
+    notes = _notes(annotations)
     if not (claims or notes or obj.metadata.deletion_timestamp):
         return _of_data(tuple(local)), inline
     ties = Ties(
@@ -76,9 +73,9 @@ def _of_data(volumes: tuple[str, ...]) -> Ties:
 
 
 def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    found = (
-        (intern(key), value[:NOTE_CHARS_MAX]) for key, value in annotations.items() if key in NOTES
-    )
+    if NOTES.isdisjoint(annotations):
+        return ()
+    found = ((key, annotations[key][:NOTE_CHARS_MAX]) for key in NOTES if key in annotations)
     return tuple(sorted(found))
 
 
