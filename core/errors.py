@@ -36,6 +36,7 @@ class ConfigError(EbbError):
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {fault}" for fault in faults))
+        self.source = source
         self.faults = tuple(faults)
 
 
