@@ -10,7 +10,7 @@ from core.config.settings import Mode
 from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import apply, config, point, port_of, remove, start_webhook
-from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod
 from tests.e2e.plane import Ebb, Plane, until
 
 PASSES = 3
@@ -77,3 +77,38 @@ def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
     for node in nodes:
         api.delete(f"{PODS}/{node}-4", gracePeriodSeconds=0)
     assert settled(webhook, api, 1) == ["a"]
+
+
+POOL = "cloud.google.com/gke-nodepool"
+COUNTED = {"enabled": True, "limit": "75%", "required": 5}
+
+
+def counted(api: Api, start: Start, **of_pool: Any) -> Ebb:
+    """Start under UnderutilizedCount on six nodes of a pool at 60%, with pods of 400m."""
+    nodes = ("a", "b", "c", "d", "e", "f")
+    add_nodes(api, *nodes, labels={POOL: "main"})
+    spread(api, nodes, *[400] * 6)
+    pools = {"main": {**COUNTED, **of_pool}}
+    return start("UnderutilizedCount", underutilizedCount={"pools": pools})
+
+
+def test_underutilized_count_takes_one_of_six_at_60_percent(start: Start, api: Api) -> None:
+    """The others would be at 100, 80, 60, 60 and 60%: three of the five that are required."""
+    webhook = counted(api, start)
+    assert settled(webhook, api, 1) == ["a"]
+    of_pool = {
+        name: webhook.metric(f'ebb_counted_pool_{name}{{pool="main"}}')
+        for name in ("nodes", "under_limit_nodes", "listed_nodes", "marked_nodes", "cpu_ratio")
+    }
+    assert list(of_pool.values()) == [6, 5, 5, 1, 0.6]
+
+
+def test_underutilized_count_takes_none_where_more_are_required(start: Start, api: Api) -> None:
+    assert settled(counted(api, start, required=7), api, 0) == []
+
+
+def test_a_pool_that_is_disabled_releases_its_nodes(start: Start, api: Api) -> None:
+    add_nodes(api, "g", labels={POOL: "main"})
+    mark(api, "g")
+    counted(api, start, enabled=False)
+    api.wait(NODES, lambda nodes: marked(dict(nodes)) == [])
