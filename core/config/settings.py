@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets
+from core.config.drain import DrainConfig, Eviction
 from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
 from core.forms import (
@@ -188,6 +189,10 @@ class Config:
     """How a released node is kept from an autoscaler that evicts."""
     scale_in_order: ScaleInOrder = ScaleInOrder.DISABLED
     """With `enabled`, scale-ins take pods on marked nodes first."""
+    eviction: Eviction = Eviction.DISABLED
+    """With `enabled`, the pods of marked nodes are evicted, one node at a time."""
+    drain: DrainConfig = field(default_factory=DrainConfig)
+    """How that is done."""
     extender: Annotated[
         ExtenderConfig,
         Field(
@@ -207,6 +212,11 @@ class Config:
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return what the configured policy reads."""
         return getattr(self.policies, POLICIES[self.policy].section, None)
+
+    @property
+    def hardens(self) -> bool:
+        """Say whether marks may become hard."""
+        return self.hard_after_seconds is not None or self.eviction is Eviction.ENABLED
 
     def leave(self) -> Thresholds:
         """Return the thresholds over which a marked node is released."""

@@ -11,6 +11,7 @@ from core.config.budgets import Budget
 from core.engine.memory import Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
+from core.marks.mark import backoff_of
 from core.model.leaving import others_taint
 from core.model.node import Node
 from core.reason import Blocker, Reason
@@ -246,8 +247,9 @@ def _pods_pending(brakes: Brakes, _: Node) -> str | None:
 
 def _backoff(brakes: Brakes, node: Node) -> str | None:
     until = brakes.pace.backing_off.get(node.name)
-    told = f"it did not empty in time: it is left alone until {until} (unix seconds)"
-    return told if until else None
+    found = backoff_of(node.annotations)
+    why = f"its drain failed ({found.why})" if found and found.why else "it did not empty in time"
+    return f"{why}: it is left alone until {until} (unix seconds)" if until else None
 
 
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:

@@ -82,8 +82,7 @@ def step(
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    asked = config.hard_after_seconds is not None
-    against = against_hard(survey, placed, now_seconds) if asked else {}
+    against = against_hard(survey, placed, now_seconds) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken)
     return Pass(

@@ -166,7 +166,7 @@ class Explainer:
         return tuple(Brakes(self._survey, now).refusals(node))
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
-        if self._config.hard_after_seconds is None or mark_of(node.labels) is not Mark.SOFT:
+        if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
         return against_hard(self._survey, {}, self._now)[node.name]
 

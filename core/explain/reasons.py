@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from core.drain import reasons as drain
 from core.engine import brakes, harden, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
@@ -37,7 +38,11 @@ SOFT: Final = harden.REASONS
 """Why the mark of a node that goes does not become hard."""
 NATURE: Final = disruption.REASONS
 """What is known of a pod's leaving."""
-REASONS: Final[Mapping[str, Reason]] = {reason.code: reason for reason in (*STAYS, *SOFT, *NATURE)}
+EVICTION: Final = drain.REASONS
+"""Why a pod is not evicted, where that is asked for."""
+REASONS: Final[Mapping[str, Reason]] = {
+    reason.code: reason for reason in (*STAYS, *SOFT, *NATURE, *EVICTION)
+}
 """All, by code."""
 
 
@@ -74,9 +79,14 @@ def in_general(reason: Reason) -> Reason:
 
 def page() -> str:
     """Write docs/reasons.md."""
-    soft = "## Why a mark stays soft\n\nOnly where `hardAfter` is configured.\n"
+    soft = "## Why a mark stays soft\n\nOnly where `hardAfter` or `eviction` is configured.\n"
     nature = "## Why a node empties late\n\nWhat is known of a pod's leaving. It blocks nothing.\n"
+    eviction = (
+        "## Why a pod is not evicted\n\nOnly where `eviction` is configured; beside these, what "
+        "is known of a pod's leaving.\n"
+    )
     parts = [*map(_part, STAYS), soft, *map(_part, SOFT), nature, *map(_part, NATURE)]
+    parts += [eviction, *map(_part, EVICTION)]
     return "\n".join([_PAGE_HEAD, *parts])
 
 

@@ -1,8 +1,8 @@
 """May a pod be disturbed, and will it leave by itself: an ordered tuple of named rules.
 
-Pods that may not be disturbed block nothing, as nothing is evicted, and nobody touches them; but
-their node empties late, so others go first. Pods that have ended are in no Cluster, and what a
-pod's volumes ask stands in core.model.volumes.
+Pods that may not be disturbed block nothing, and nobody touches them, not even where others are
+evicted (core.drain); but their node empties late, so others go first. Pods that have ended are in
+no Cluster, and what a pod's volumes ask stands in core.model.volumes.
 Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
 descheduler's DefaultEvictor.
 """
@@ -44,7 +44,7 @@ class Verdict(StrEnum):
     STICKY = "sticky"
     """It rarely leaves by itself."""
     TOLD = "told"
-    """Nothing, as long as nothing is evicted."""
+    """Nothing, but where pods are evicted."""
 
 
 class Rule(NamedTuple):
@@ -56,7 +56,7 @@ class Rule(NamedTuple):
     verdict: Verdict
 
 
-_LEAVE_IT: Final = "nothing to do: Ebb evicts nothing, and the pod is waited for"
+_LEAVE_IT: Final = "nothing to do: Ebb never evicts such a pod, and waits for it"
 MIRROR: Final = Reason(
     "pod-mirror",
     "The pod is a static pod's image: it lives and goes with its node.",
@@ -246,7 +246,7 @@ RULES: Final = (
 )
 """In the order in which they are asked."""
 REASONS: Final = tuple(rule.reason for rule in RULES)
-"""They block nothing: nothing is evicted."""
+"""They block no plan."""
 
 
 def findings(pod: Pod, now_seconds: int | None = None) -> list[tuple[Verdict, Blocker]]:

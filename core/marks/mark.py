@@ -24,7 +24,7 @@ _WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
 DETAILS_CHARACTERS_MAX: Final = 4096
 """Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
-_BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})")
+_BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 
 
 class Mark(StrEnum):
@@ -52,14 +52,16 @@ class Details:
 
 
 class Backoff(NamedTuple):
-    """What the back-off annotation says: `{times} {until}`."""
+    """What the back-off annotation says: `{times} {until}`, and `{why}` after a failed drain."""
 
     times: int
     until: int
     """Unix seconds."""
+    why: str = ""
+    """The code of the reason for which a drain failed; empty: it did not empty in time."""
 
     def __str__(self) -> str:
-        return f"{self.times} {self.until}"
+        return f"{self.times} {self.until} {self.why}".rstrip()
 
 
 def seconds_of(text: str) -> int | None:
@@ -70,7 +72,7 @@ def seconds_of(text: str) -> int | None:
 def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
     """Read the back-off; a missing or damaged annotation is None."""
     found = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
-    return Backoff(int(found[1]), int(found[2])) if found else None
+    return Backoff(int(found[1]), int(found[2]), found[3] or "") if found else None
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:

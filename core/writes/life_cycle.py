@@ -22,7 +22,7 @@ class State(Enum):
     GUARDED = "guarded", "marked, and kept from the autoscaler until it is empty"
     HANDED_OVER = "handed over", "marked, and nothing keeps the autoscaler from it"
     RELEASED = "released", "not marked any more; the guard stays until a second"
-    BACKING_OFF = "backing off", "it did not empty in time, and is left alone for a while"
+    BACKING_OFF = "backing off", "it did not empty in time, or its drain failed: it is left alone"
     ODD = "odd label", "its mark is none that Ebb writes: it counts as unmarked"
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -37,6 +37,7 @@ class Event(Enum):
     OBSERVE = "observe", "mode: observe"
     STAYS = "stays", "the plan keeps it"
     OVERDUE = "overdue", "it did not empty before its deadline"
+    DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted"
     GOES = "goes", "the cluster can do without it"
     WOULD_GO = "would go", "the same in mode observe: the mark is only told"
     TAINTS_WRONG = "taints wrong", "its taints are not those of its mark"
@@ -48,7 +49,7 @@ class Event(Enum):
     BUSY = "busy", "released, and above the autoscaler's threshold"
     BACKOFF_ENDS = "back-off ends", "its back-off ended long ago"
     DETAILS_LOST = "details lost", "nothing says since when it is marked, or a wrong clock does"
-    HARD_ASKED = "hard asked", "it has been marked for `hardAfter`"
+    HARD_ASKED = "hard asked", "it has been marked for `hardAfter`, or is to be drained"
     HARD_REFUSED = "hard refused", "something speaks against a hard mark, or it is not configured"
     POD_THERE = "pod there", "marked, and not empty any more"
     EMPTY = "empty", "marked and empty: the autoscaler may take it"
@@ -90,6 +91,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
     Event.OBSERVE: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
     Event.STAYS: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
     Event.OVERDUE: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
+    Event.DRAIN_FAILED: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
     Event.GOES: {State.UNMARKED: Act.MARK},
     Event.WOULD_GO: {State.UNMARKED: Act.MARK},
     Event.TAINTS_WRONG: {
@@ -116,6 +118,7 @@ LAST: Final = {
     Event.OBSERVE,
     Event.STAYS,
     Event.OVERDUE,
+    Event.DRAIN_FAILED,
     Event.GOES,
     Event.OTHERS_RELEASE,
 }

@@ -6,8 +6,8 @@ the guard stands from the mark on, is lifted when the node is empty, is put back
 arrives, stays a while after a release, and a node that is being deleted is left alone.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
@@ -61,6 +61,10 @@ class Watch:
     """How long it has been looking on."""
     against_hard: harden.Against
     """By marked node: why its mark must not be hard."""
+    hard: frozenset[str] = frozenset()
+    """Nodes whose mark is to be hard whatever their age: they are drained."""
+    failed: Mapping[str, Blocker] = field(default_factory=dict)
+    """Nodes whose drain has failed, and why."""
 
     def long(self, seconds: int) -> bool:
         """Say whether it may end something that was to last so long.
@@ -150,6 +154,8 @@ class _Maker:
             yield Event.STAYS
         if details is not None and self._overdue(details):
             yield Event.OVERDUE
+        if node.name in self._watch.failed:
+            yield Event.DRAIN_FAILED
         if goes:
             yield Event.WOULD_GO if self._observe else Event.GOES
         if self._taints(node) != node.taints:
@@ -197,7 +203,7 @@ class _Maker:
             yield Event.BUSY
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
-        after = self._config.hard_after_seconds
+        after = 0 if node.name in self._watch.hard else self._config.hard_after_seconds
         if details is None or not self._dated(details):
             yield Event.DETAILS_LOST
         elif harden.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
@@ -230,9 +236,13 @@ class _Maker:
                 return why_leaving(node) or ""
             case Event.STAYS:
                 return _told(self._why.get(node.name, ()))
+            case Event.DRAIN_FAILED:
+                why = self._watch.failed[node.name]
+                return f"its drain failed: {why.pod}: {_told([why])}"
             case Event.HARD_ASKED:
                 since = marked_since(node, self._config.taint_key)
-                return f"marked for {max(0, self._now - since)} s"
+                drained = node.name in self._watch.hard
+                return _DRAINED if drained else f"marked for {max(0, self._now - since)} s"
             case Event.HARD_REFUSED:
                 return _told(self._against(node)) or "hardAfter: never"
             case _:
@@ -289,9 +299,11 @@ class _Maker:
         before = backoff_of(node.annotations)
         times = min(before.times + 1 if before else 1, TIMES_MAX)
         until = self._now + self._config.budgets.backoff.seconds(times)
-        return {BACKOFF_ANNOTATION: str(Backoff(times, until))}
+        why = self._watch.failed.get(node.name)
+        return {BACKOFF_ANNOTATION: str(Backoff(times, until, why.code if why else ""))}
 
 
+_DRAINED: Final = "it is to be drained: no pod may come back"
 _SAME: Final = {
     Event.WOULD_GO: Event.GOES,
     Event.DETAILS_LOST: Event.GOES,

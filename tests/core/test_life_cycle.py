@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core.capacity.usable import NOTHING, Totals
 from core.config.settings import Config, Mode
 from core.engine.plan import Plan, Removal
+from core.guards import disruption
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -20,15 +21,16 @@ from core.marks.keys import (
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.marks.mark import Details, encode_details
+from core.marks.mark import Backoff, Details, backoff_of, encode_details
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.reason import Blocker
 from core.writes.life_cycle import TABLE, Act, Event, State, states
 from core.writes.nodes import WATCH_SECONDS, Watch, _Maker, _Moment, decide
-from core.writes.write import Write, applied, split
+from core.writes.write import Write, WriteKind, applied, split
 from tests.support.builders import node
 from tests.support.life_cycle import PAGE, page
 
@@ -43,6 +45,7 @@ STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHED
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 WATCH = Watch(WATCH_SECONDS, {})
+BARE = Blocker(disruption.BARE, "nobody owns it", "a/p")
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
 
 GRID = """
@@ -52,6 +55,7 @@ LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .     
 OBSERVE         .        RELEASE  RELEASE  .         .           .        .           .
 STAYS           .        RELEASE  RELEASE  .         .           .        .           .
 OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .           .
+DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .           .
 GOES            MARK     .        .        .         .           .        .           .
 WOULD_GO        MARK     .        .        .         .           .        .           .
 TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .           .
@@ -101,6 +105,7 @@ class World:
     pods: tuple[Pod, ...] = ()
     config: Config = CONFIG
     now: int = NOW
+    watch: Watch = WATCH
 
     def changed(self, **annotations: str | None) -> "World":
         merged = {**self.node.annotations, **annotations}
@@ -128,11 +133,13 @@ class World:
 
     def decided(self) -> tuple[Write[Node], ...]:
         cluster, now = Cluster.of([self.node], self.pods), self.now
-        return decide(cluster, self.plan, self.config, now_seconds=now, owner="me", watch=WATCH)
+        return decide(
+            cluster, self.plan, self.config, now_seconds=now, owner="me", watch=self.watch
+        )
 
     def happening(self) -> list[Event]:
         cluster = Cluster.of([self.node], self.pods)
-        maker = _Maker(cluster, self.plan, self.config, _Moment(self.now, "me", WATCH))
+        maker = _Maker(cluster, self.plan, self.config, _Moment(self.now, "me", self.watch))
         return list(maker._events(self.node))
 
     def written(self) -> "World":
@@ -171,6 +178,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
     Event.STAYS: lambda one: replace(one, goes=False),
     Event.OVERDUE: lambda one: replace(one, now=DETAILS.deadline),
+    Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
     Event.GOES: lambda one: replace(one, goes=True),
     Event.WOULD_GO: lambda one: replace(one, goes=True, config=OBSERVE),
     Event.TAINTS_WRONG: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
@@ -191,6 +199,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 NOTES = {
     Event.LEAVING: f"taint {STOPPED.key} says that it is leaving",
     Event.STAYS: "",
+    Event.DRAIN_FAILED: "its drain failed: a/p: pod-bare: nobody owns it",
     Event.WOULD_GO: "the cluster can do without it",
     Event.GUARD_LEFT: "somebody else took the mark away",
     Event.DETAILS_LOST: "the cluster can do without it",
@@ -240,7 +249,7 @@ MEDDLING: Mapping[str, Callable[[World], World]] = {
     **{
         event.name: change
         for event, change in EXAMPLES.items()
-        if event not in (Event.OVERDUE, Event.GUARD_ENDS, Event.BACKOFF_ENDS)
+        if event not in (Event.OVERDUE, Event.DRAIN_FAILED, Event.GUARD_ENDS, Event.BACKOFF_ENDS)
     },
 }
 BESIDE = {
@@ -271,3 +280,19 @@ def test_walks_end_nowhere_that_the_table_does_not_know(
     for _ in range(SETTLED_MAX):
         world = world.written()
     assert split(world.decided(), world.config.mode)[0] == []
+
+
+def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard() -> None:
+    failed = replace(marked(**GUARDED), watch=replace(WATCH, failed={"n": BARE}))
+    (write,) = failed.decided()
+    found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
+    assert found == Backoff(1, NOW + CONFIG.budgets.backoff.first_seconds, "pod-bare")
+    never = replace(CONFIG, hard_after_seconds=None)
+    drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
+    (write,) = drained.decided()
+    assert (write.kind, write.labels) == (WriteKind.HARDEN, {MARK_LABEL: "hard"})
+    assert write.note == "it is to be drained: no pod may come back"
+    assert drained.written().decided() == (), "it stays hard"
+    refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
+    (write,) = replace(drained.written(), watch=refused).decided()
+    assert write.kind is WriteKind.SOFTEN

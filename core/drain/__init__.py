@@ -1,0 +1,1 @@
+"""Which pods of marked nodes are evicted, where that is asked for: the decision alone."""

@@ -1,0 +1,69 @@
+"""What PodDisruptionBudgets let go now, as the eviction API would answer; it has the last word.
+
+Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
+"""
+
+from collections.abc import Iterable
+
+from core.drain.reasons import NEVER_ALLOWED, NOT_NOW, TWO_BUDGETS
+from core.fit.rules import Finder
+from core.model.cluster import DisruptionBudget
+from core.model.pod import Pod
+from core.reason import Blocker
+
+
+class Allowances:
+    """The budgets' allowances, which shrink as evictions are planned."""
+
+    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
+        self._about: Finder[DisruptionBudget] = Finder()
+        self._left: dict[str, int] = {}
+        for one in budgets:
+            self._about.add((one.selector,), one)
+            self._left[one.key] = one.disruptions_allowed
+
+    def why_never(self, pod: Pod) -> Blocker | None:
+        """Say why the pod cannot be evicted as its budgets are written, or None."""
+        found = self._about.matching(pod)
+        if len(found) > 1:
+            names = ", ".join(sorted(one.name for one in found))
+            return Blocker(TWO_BUDGETS, f"budgets {names} all protect it", pod.key)
+        for one in found:
+            asks_all = not one.outdated and one.expected <= one.healthy_min
+            if asks_all and one.disruptions_allowed <= 0 and not _free(one, pod):
+                return Blocker(NEVER_ALLOWED, _told(one), pod.key)
+        return None
+
+    def why_not(self, pod: Pod) -> Blocker | None:
+        """Say why the pod cannot be evicted now, after what has been taken, or None."""
+        if (never := self.why_never(pod)) is not None:
+            return never
+        for one in self._about.matching(pod):
+            if _free(one, pod):
+                continue
+            if one.outdated:
+                told = f"budget {one.name}: its status is not about its present spec yet"
+                return Blocker(NOT_NOW, told, pod.key)
+            if self._left[one.key] <= 0:
+                return Blocker(NOT_NOW, _told(one), pod.key)
+        return None
+
+    def take(self, pod: Pod) -> None:
+        """Count an eviction."""
+        for one in self._about.matching(pod):
+            if not _free(one, pod):
+                self._left[one.key] -= 1
+
+
+def _free(budget: DisruptionBudget, pod: Pod) -> bool:
+    """Say whether the pod, as it serves nobody, goes without being counted."""
+    if pod.ready:
+        return False
+    return budget.unhealthy_free or 0 < budget.healthy_min <= budget.healthy
+
+
+def _told(budget: DisruptionBudget) -> str:
+    return (
+        f"budget {budget.name} allows {max(0, budget.disruptions_allowed)}: {budget.healthy} of "
+        f"{budget.expected} pods are Ready, and {budget.healthy_min} must be"
+    )

@@ -1,0 +1,116 @@
+"""The facts that a look at a drain rests on; read only."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from core.config.settings import Config
+from core.drain.budgets import Allowances
+from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
+from core.engine.harden import Against
+from core.engine.plan import Plan
+from core.marks.mark import Mark, mark_of, marked_since
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.leaving import why_leaving
+from core.model.pod import Pod
+from core.reason import Blocker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a look is given."""
+
+    cluster: Cluster
+    plan: Plan
+    """Made for this cluster."""
+    config: Config
+    against_hard: Against
+    watched_seconds: int
+    """For how long this leader has looked on."""
+    now_seconds: int
+    own_namespace: str
+    """Whose pods are Ebb's own."""
+
+
+class OnTheWay(NamedTuple):
+    """Pods of marked nodes that are being deleted, and still may need the time."""
+
+    on_node: Counter[str]
+    in_namespace: Counter[str]
+
+
+class Ground:
+    """The marked nodes, what keeps them from being empty, and who would replace that."""
+
+    def __init__(self, sight: Sight, owners: Iterable[Owner]) -> None:
+        """*owners*: controllers that matter beside those of the marked nodes' pods."""
+        self.sight, self.now = sight, sight.now_seconds
+        cluster = sight.cluster
+        self.marked = {one.name: one for one in cluster.nodes if mark_of(one.labels) is not None}
+        self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
+        """By marked node: the pods that keep it from being empty."""
+        for pod in cluster.pods:
+            if pod.node is not None and pod.occupies and pod.node in self.on:
+                self.on[pod.node].append(pod)
+        self.of_owner: dict[Owner, list[Pod]] = {owner: [] for owner in owners}
+        """All pods of the controllers that matter, wherever they are."""
+        self.of_owner |= {owner_of(pod): [] for on in self.on.values() for pod in on}
+        names = {owner.name for owner in self.of_owner}
+        for pod in cluster.pods:
+            if pod.owner_name in names and (alike := self.of_owner.get(owner_of(pod))) is not None:
+                alike.append(pod)
+        self.budgets = Allowances(cluster.budgets)
+
+    @cached_property
+    def places(self) -> dict[str, dict[str, int]]:
+        """Return by marked node that goes, in the plan's order: the pods that have a place.
+
+        With each goes its number in the order of packing, which is theirs to go.
+        """
+        return {
+            removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
+            for removal in sorted(self.sight.plan.removals, key=lambda one: one.order)
+            if removal.node in self.marked
+        }
+
+    def in_order(self, name: str) -> Sequence[Pod]:
+        """Return a node's pods in the order in which they go."""
+        places = self.places[name]
+        return sorted(self.on[name], key=lambda pod: (places.get(pod.key, len(places)), pod.key))
+
+    def hard(self, name: str) -> bool:
+        """Say whether no pod may come to the node any more: mark and taint stand there."""
+        node = self.marked[name]
+        tainted = desired_taints(node, self.sight.config.taint_key) == node.taints
+        return tainted and mark_of(node.labels) is Mark.HARD
+
+    def hardens(self, name: str) -> bool:
+        """Say whether nothing speaks against a hard mark."""
+        return not self.sight.against_hard.get(name) and why_leaving(self.marked[name]) is None
+
+    def had_its_time(self, name: str) -> bool:
+        """Say whether the node was given its time to empty by itself."""
+        since = marked_since(self.marked[name], self.sight.config.taint_key)
+        return self.now - since >= self.sight.config.drain.after_seconds
+
+    def why_never(self, name: str) -> Blocker | None:
+        """Return the first pod that keeps the node from ever being drained."""
+        found = (self._why_never(pod) for pod in self.on[name] if not pod.terminating)
+        return next((why for why in found if why is not None), None)
+
+    def _why_never(self, pod: Pod) -> Blocker | None:
+        own = self.sight.own_namespace
+        return why_never(pod, own, self.now) or self.budgets.why_never(pod)
+
+    def ends_by_itself(self, name: str) -> bool:
+        """Say whether a pod is there whose own end is waited for."""
+        return any(why_waited_for(pod, self.now) for pod in self.on[name])
+
+    def on_the_way(self) -> OnTheWay:
+        """Count the pods that leave, whoever has sent them."""
+        found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
+        nodes = Counter(pod.node or "" for pod in found)
+        return OnTheWay(nodes, Counter(pod.namespace for pod in found))

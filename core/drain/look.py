@@ -1,0 +1,227 @@
+"""One look at a drain: which node is at work, which of its pods go now, and why not the others.
+
+One node at a time, in the plan's order; only pods for which the plan has a place, and only once
+the node's mark is hard, so that no other pod comes in their place. All that matters can be read
+off the cluster: the marks and their order, the pods that terminate, the pods that are not Ready.
+So a new leader goes on where another one was killed; and a node that does not go any more is
+released like any other.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from core.config.drain import Eviction as Asked
+from core.config.settings import Mode
+from core.drain.ground import Ground, Sight
+from core.drain.memory import SETTLE_SECONDS, Evicted, Eviction, Memory
+from core.drain.pods import leaves, owner_of, why_waited_for
+from core.drain.reasons import NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
+from core.guards.disruption import STATEFUL_SET
+from core.marks.mark import Mark, mark_of
+from core.model.pod import Pod
+from core.reason import Blocker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """What a look has found; the memory says which node is at work and which have failed."""
+
+    memory: Memory
+    hard: frozenset[str] = frozenset()
+    """Nodes whose mark is to be hard, unless something speaks against it: nobody comes back."""
+    evict: tuple[Eviction, ...] = ()
+    """Now, in this order; all of the node at work."""
+    waits: tuple[Blocker, ...] = ()
+    """Why others of its pods are not evicted now."""
+
+
+NOTHING: Final = Drain(memory=Memory())
+
+
+def look(sight: Sight, memory: Memory) -> Drain:
+    """Say what to evict now, given what this leader has evicted before."""
+    config = sight.config
+    if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
+        return NOTHING
+    ground = Ground(sight, [one.owner for one in memory.evicted])
+    seen = _turned(ground, _followed(ground, memory))
+    hard = {name for name, one in ground.marked.items() if mark_of(one.labels) is Mark.HARD}
+    if not seen.node:
+        return Drain(memory=seen, hard=frozenset(hard))
+    drain = _batch(ground, replace(seen, progress=_progress(ground, memory, seen)))
+    drain = replace(drain, hard=frozenset({*hard, seen.node}))
+    late = ground.now - drain.memory.progress >= sight.config.drain.timeout_seconds
+    return _failed(drain) if late else drain
+
+
+# What became of the evictions before
+
+
+def _followed(ground: Ground, memory: Memory) -> Memory:
+    """Return the memory without pods that others stand in for, and without lost hopes."""
+    open_ = [one for one in (_stands(ground, one) for one in memory.evicted) if one]
+    timeout = ground.sight.config.drain.timeout_seconds
+    late = [one for one in open_ if ground.now - one.at >= timeout]
+    failed = {name: why for name, why in memory.failed.items() if name in ground.marked}
+    if late and memory.began and memory.node in ground.marked:
+        failed.setdefault(memory.node, _not_replaced(late[0]))
+    there = {pod.uid for on in ground.on.values() for pod in on}
+    return replace(
+        memory,
+        evicted=tuple(one for one in open_ if one not in late),
+        refused={uid: one for uid, one in memory.refused.items() if uid in there},
+        failed=failed,
+    )
+
+
+def _stands(ground: Ground, one: Evicted) -> Evicted | None:
+    """Return an eviction as it stands now; None: another pod stands in its place.
+
+    If fewer are Ready than before although all that there are have been for a while, their
+    controller wants no more of them.
+    """
+    pods = ground.of_owner[one.owner]
+    same = next((pod for pod in pods if (pod.key, pod.uid) == (one.key, one.uid)), None)
+    if same is not None:
+        return one._replace(at=ground.now) if leaves(same, ground.now) else one
+    if sum(map(_serves, pods)) >= one.ready:
+        return None
+    settled = ground.now - one.at >= SETTLE_SECONDS and all(map(_serves, pods))
+    return None if settled else one
+
+
+def _serves(pod: Pod) -> bool:
+    return pod.ready and not pod.terminating
+
+
+def _not_replaced(one: Evicted) -> Blocker:
+    told = f"{one.owner.kind} {one.owner.name}: fewer than {one.ready} pods are Ready since"
+    return Blocker(NOT_REPLACED, told, one.key)
+
+
+# Whose turn it is
+
+
+def _turned(ground: Ground, memory: Memory) -> Memory:
+    """Return the memory with the node that is at work now: the same as long as it can be."""
+    failed = dict(memory.failed)
+    for name in sorted(ground.places, key=lambda name: name != memory.node):
+        same = name == memory.node
+        if name in failed or not ground.on[name] or not ground.hardens(name):
+            continue
+        if not same and not ground.had_its_time(name):
+            continue
+        if (why := ground.why_never(name)) is not None:
+            failed[name] = why
+        elif same or not ground.ends_by_itself(name):
+            return replace(memory, node=name, began=memory.began and same, failed=failed)
+    return replace(memory, node="", began=False, failed=failed)
+
+
+def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
+    """Return when the drain last went on: what is on its way has a time of its own."""
+    goes_on = (
+        seen.node != before.node
+        or len(seen.evicted) < len(before.evicted)
+        or bool(seen.evicted)
+        or not _may_evict(ground, seen.node)
+        or any(leaves(pod, ground.now) for pod in ground.on[seen.node])
+    )
+    return ground.now if goes_on else seen.progress
+
+
+def _may_evict(ground: Ground, name: str) -> bool:
+    """Say whether the mark stands, and the leader knows what one before it has evicted."""
+    return ground.hard(name) and ground.sight.watched_seconds >= SETTLE_SECONDS
+
+
+def _failed(drain: Drain) -> Drain:
+    """Return what follows when nothing has gone on for too long."""
+    memory, pods = drain.memory, [one.pod for one in drain.evict]
+    why = drain.waits[0] if drain.waits else _refused(memory, pods[0])
+    failed = {**memory.failed, memory.node: why}
+    gone = replace(memory, node="", began=False, failed=failed)
+    return replace(drain, memory=gone, evict=())
+
+
+# What goes now
+
+
+def _batch(ground: Ground, memory: Memory) -> Drain:
+    """Say which pods of the node at work go now, and why the others do not."""
+    pods = ground.in_order(memory.node)
+    stuck = [
+        Blocker(STUCK, "should have been gone long ago", pod.key)
+        for pod in pods
+        if pod.terminating and not leaves(pod, ground.now)
+    ]
+    if not _may_evict(ground, memory.node):
+        return Drain(memory=memory)
+    if memory.evicted:
+        waits = [_not_replaced(one) for one in memory.evicted]
+        return Drain(memory=memory, waits=(*waits, *stuck))
+    left = [pod for pod in pods if not pod.terminating]
+    whys = [why for pod in left if (why := _why_not(ground, memory, pod)) is not None]
+    if whys and not memory.began:  # it may fail yet: then nobody was disturbed for nothing
+        return Drain(memory=memory, waits=(*whys, *stuck))
+    evict, waits = _chosen(ground, memory, left)
+    return Drain(memory=memory, evict=tuple(evict), waits=(*waits, *stuck))
+
+
+def _chosen(
+    ground: Ground, memory: Memory, pods: Sequence[Pod]
+) -> tuple[list[Eviction], list[Blocker]]:
+    """Choose as many as may be on their way at once."""
+    limits, (nodes, namespaces) = ground.sight.config.drain, ground.on_the_way()
+    there, everywhere = nodes[memory.node], nodes.total()
+    room = min(limits.max_on_node - there, limits.max_in_cluster - everywhere)
+    sets: Counter[object] = Counter()
+    evict: list[Eviction] = []
+    waits: list[Blocker] = []
+    for pod in pods:
+        owner = owner_of(pod)
+        why = _why_not(ground, memory, pod)
+        if why is None and (
+            len(evict) >= room
+            or namespaces[pod.namespace] >= limits.max_in_namespace
+            or (owner.kind == STATEFUL_SET and sets[owner])
+        ):
+            why = Blocker(TURN, "others go first", pod.key)
+        if why is not None:
+            waits.append(why)
+            continue
+        evict.append(Eviction(pod, owner, sum(map(_serves, ground.of_owner[owner]))))
+        ground.budgets.take(pod)
+        namespaces[pod.namespace] += 1
+        sets[owner] += 1
+    return evict, waits
+
+
+def _why_not(ground: Ground, memory: Memory, pod: Pod) -> Blocker | None:
+    """Say why a pod of the node at work is not evicted now, or None."""
+    if (waited_for := why_waited_for(pod, ground.now)) is not None:
+        return waited_for
+    if pod.key not in ground.places[memory.node]:
+        return Blocker(NO_PLACE, "the plan places it nowhere", pod.key)
+    refused = memory.refused.get(pod.uid)
+    if refused is not None and ground.now < refused.until:
+        return _refused(memory, pod)
+    others = (one for one in ground.of_owner[owner_of(pod)] if one.uid != pod.uid)
+    unsettled = pod.ready and next((one for one in others if _in_the_making(ground, one)), None)
+    if unsettled:
+        told = f"{pod.owner_kind} {pod.owner_name}: {unsettled.name} is not Ready"
+        return Blocker(UNSETTLED, told, pod.key)
+    return ground.budgets.why_not(pod)
+
+
+def _in_the_making(ground: Ground, pod: Pod) -> bool:
+    """Say whether a pod may soon serve, or has just ceased to."""
+    return leaves(pod, ground.now) if pod.terminating else not pod.ready
+
+
+def _refused(memory: Memory, pod: Pod) -> Blocker:
+    refused = memory.refused.get(pod.uid)
+    told = f"refused {refused.times} times: {refused.why}" if refused else "it was not let go"
+    return Blocker(REFUSED, told, pod.key)

@@ -1,0 +1,85 @@
+"""What a leader remembers of its evictions; a new one knows nothing, and looks on first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from core.drain.pods import Owner
+from core.model.pod import Pod
+from core.reason import Blocker
+
+SETTLE_SECONDS: Final = 20
+"""By then a controller that wants another pod has made one. So long a new leader looks on before
+it evicts, as it does not know what the one before has evicted."""
+REFUSED_SECONDS_MIN: Final = 5
+REFUSED_SECONDS_MAX: Final = 60
+"""A pod that the API server has not let go is asked for again after this; it doubles each time."""
+REFUSALS_MAX: Final = 1000
+"""Pods of which that is remembered."""
+
+
+class Eviction(NamedTuple):
+    """A pod to evict."""
+
+    pod: Pod
+    owner: Owner
+    ready: int
+    """Ready pods of its owner, itself among them, before any of them was evicted."""
+
+
+class Evicted(NamedTuple):
+    """A pod that has been evicted, until another stands in its place."""
+
+    key: str
+    uid: str
+    owner: Owner
+    ready: int
+    """As in Eviction."""
+    at: int
+    """Unix seconds; as long as it terminates as it should, those of the last look."""
+
+
+class Refused(NamedTuple):
+    """A pod that the API server has not let go."""
+
+    times: int
+    until: int
+    """Unix seconds: before that it is not asked for again."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What has happened in the drains of this leader."""
+
+    node: str = ""
+    """The one at work; empty: none."""
+    began: bool = False
+    """A pod of it has been evicted."""
+    progress: int = 0
+    """Unix seconds: when its drain last went on."""
+    evicted: tuple[Evicted, ...] = ()
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    """By the pods' uid."""
+    failed: Mapping[str, Blocker] = field(default_factory=dict)
+    """Nodes whose drain has failed, until they are released."""
+
+    def after(self, one: Eviction, now_seconds: int) -> "Memory":
+        """Return the memory after an eviction that the API server has taken on."""
+        pod = one.pod
+        new = Evicted(pod.key, pod.uid, one.owner, one.ready, now_seconds)
+        return replace(self, began=True, progress=now_seconds, evicted=(*self.evicted, new))
+
+    def refusing(self, pod: Pod, why: str, *, until: int) -> "Memory":
+        """Return the memory after a refusal."""
+        before = self.refused.get(pod.uid)
+        new = {pod.uid: Refused(before.times + 1 if before else 1, until, why)}
+        kept = [*(self.refused.keys() - new.keys())][: REFUSALS_MAX - 1]
+        return replace(self, refused={uid: self.refused[uid] for uid in kept} | new)
+
+    def pause_seconds(self, pod: Pod) -> int:
+        """Return how long, at least, the pod is left alone if it is refused once more."""
+        before = self.refused.get(pod.uid)
+        return min(
+            REFUSED_SECONDS_MIN << min(before.times if before else 0, 16), REFUSED_SECONDS_MAX
+        )

@@ -1,0 +1,72 @@
+"""Which pods are never evicted, which end by themselves, and who brings back the others."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from core.drain.reasons import OF_JOB, OWN
+from core.guards import disruption
+from core.model.pod import Pod
+from core.reason import Blocker, Reason
+
+JOB: Final = "Job"
+
+NEVER: Final = frozenset(
+    {
+        disruption.MIRROR,
+        disruption.DAEMON,
+        disruption.EXPENDABLE,
+        disruption.NOT_TO_DISRUPT,
+        disruption.PREFERS_NO_EVICTION,
+        disruption.BARE,
+        disruption.CUSTOM_CONTROLLER,
+        disruption.SYSTEM,
+        disruption.NOT_SAFE_TO_EVICT,
+        disruption.LOCAL_STORAGE,
+    }
+)
+"""A pod of which one of these is true is not evicted, whatever else is."""
+
+
+class Owner(NamedTuple):
+    """Whose pod it is: the controller that brings another one."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+def owner_of(pod: Pod) -> Owner:
+    """Return the pod's controller."""
+    return Owner(pod.namespace, pod.owner_kind, pod.owner_name)
+
+
+def why_never(pod: Pod, own_namespace: str, now_seconds: int) -> Blocker | None:
+    """Say why the pod must not be evicted, or None.
+
+    A pod that is being deleted, or whose end is waited for, is asked about nothing else. Anyone
+    may write the annotations that protect a pod, and so keep its node; never another one.
+    """
+    if pod.namespace == own_namespace:
+        return Blocker(OWN, f"is in {own_namespace}", pod.key)
+    return _first(pod, now_seconds, [one for one in disruption.REASONS if one in NEVER])
+
+
+def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
+    """Say why the pod's own end is waited for, or None."""
+    found = [blocker for _, blocker in disruption.findings(pod, now_seconds)]
+    if any(one.reason is disruption.ON_COMPLETION for one in found):
+        return found[0]
+    if pod.owner_kind != JOB or any(one.reason is disruption.SAFE for one in found):
+        return None
+    return Blocker(OF_JOB, f"Job {pod.owner_name} waits for it", pod.key)
+
+
+def leaves(pod: Pod, now_seconds: int) -> bool:
+    """Say whether the pod is being deleted, and may still need the time for it."""
+    found = _first(pod, now_seconds, [disruption.LONG_TERMINATING])
+    return pod.terminating and found is None
+
+
+def _first(pod: Pod, now_seconds: int, reasons: Sequence[Reason]) -> Blocker | None:
+    found = (blocker for _, blocker in disruption.findings(pod, now_seconds))
+    return next((one for one in found if one.reason in reasons), None)

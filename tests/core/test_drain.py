@@ -1,0 +1,607 @@
+"""What is evicted, and why the others are not: a row a rule, and the laws."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config.drain import DrainConfig, Eviction
+from core.config.settings import Config, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.drain import look as looks
+from core.drain.ground import Sight
+from core.drain.look import Drain, look
+from core.drain.memory import SETTLE_SECONDS, Memory
+from core.engine import step
+from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.mark import Details, encode_details
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster, DisruptionBudget
+from core.model.constraints import Ties
+from core.model.leaving import DELETING_TAINTS
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.reason import Blocker, Reason
+from tests.support.builders import UNLIMITED, node, pod, select
+
+NOW = 1_767_225_600
+OWN = "ebb-system"
+CONFIG = Config(
+    mode=Mode.ENFORCE,
+    eviction=Eviction.ENABLED,
+    thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
+    usability=UsabilityMode.NONE,
+    budgets=UNLIMITED,
+    drain=DrainConfig(
+        after_seconds=60,
+        timeout_seconds=100,
+        max_on_node=5,
+        max_in_namespace=3,
+        max_in_cluster=10,
+    ),
+)
+WHY = Blocker(Reason("x", "", "", ""), "speaks against it")
+
+
+def marked(name: str, *, order: int = 1, value: str = "hard", age: int = 60) -> Node:
+    details = Details(
+        since=NOW - age, deadline=NOW + 10**6, owner="me", policy="p", reason="r", order=order
+    )
+    annotations = {DETAILS_ANNOTATION: encode_details(details)}
+    bare = node(name, labels={MARK_LABEL: value}, annotations=annotations)
+    return replace(bare, taints=desired_taints(bare, TAINT_KEY))
+
+
+def a_pod(name: str, on: str | None = "m", *, of: str = "web", **changes: Any) -> Pod:
+    made = pod(name, on, 100, 100, labels={"app": of})
+    return replace(made, **{"uid": f"uid-{name}", "owner_name": of, "ready": True, **changes})
+
+
+def noted(key: str, value: str) -> Ties:
+    return Ties(notes=((key, value),), started_seconds=NOW)
+
+
+def budget(allowed: int, name: str = "b", **changes: Any) -> DisruptionBudget:
+    made = DisruptionBudget(
+        namespace="d",
+        name=name,
+        disruptions_allowed=allowed,
+        selector=select("web"),
+        healthy=3,
+        healthy_min=2,
+        expected=3,
+    )
+    return replace(made, **changes)
+
+
+M, OPEN = marked("m"), node("open", 16_000, 64_000)
+"""A hard-marked node, and one with room for all."""
+
+
+def sight(
+    *pods: Pod,
+    nodes: tuple[Node, ...] = (M, OPEN),
+    budgets: tuple[DisruptionBudget, ...] = (),
+    config: Config = CONFIG,
+    **changes: Any,
+) -> Sight:
+    cluster = Cluster.of(nodes, pods, budgets)
+    made = Sight(
+        cluster=cluster,
+        plan=step.plan(cluster, config, now_seconds=NOW),
+        config=config,
+        against_hard={},
+        watched_seconds=SETTLE_SECONDS,
+        now_seconds=NOW,
+        own_namespace=OWN,
+    )
+    return replace(made, **changes)
+
+
+def gone(found: Drain) -> list[str]:
+    return [one.pod.name for one in found.evict]
+
+
+def codes(found: Drain) -> set[str]:
+    return {one.code for one in found.waits}
+
+
+def failed(found: Drain) -> dict[str, str]:
+    return {name: why.code for name, why in found.memory.failed.items()}
+
+
+# A pod alone on the node
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"owner_kind": "", "owner_name": ""}, "pod-bare"),
+        ({"owner_kind": "Thing"}, "pod-custom-controller"),
+        ({"namespace": "kube-system"}, "pod-system"),
+        ({"priority": 2_000_000_000}, "pod-system"),
+        ({"ties": noted(SAFE_TO_EVICT, "false")}, "pod-not-safe-to-evict"),
+        ({"ties": noted(DO_NOT_DISRUPT, "true")}, "pod-do-not-disrupt"),
+        ({"ties": noted(DO_NOT_DISRUPT, "1h")}, "pod-do-not-disrupt"),
+        ({"ties": noted(PREFER_NO_EVICTION, "")}, "pod-prefer-no-eviction"),
+        ({"ties": Ties(local_volumes=("data",))}, "pod-local-storage"),
+        ({"namespace": OWN}, "evict-own"),
+        # The owner's word for an eviction takes nothing of that back.
+        (
+            {"ties": replace(noted(SAFE_TO_EVICT, "true"), local_volumes=("data",))},
+            "pod-local-storage",
+        ),
+        ({"ties": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
+    ],
+)
+def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
+    changes: dict[str, Any], code: str
+) -> None:
+    found = look(sight(a_pod("a"), replace(a_pod("b", of="other"), **changes)), Memory())
+    assert (gone(found), found.memory.node, failed(found)) == ([], "", {"m": code})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"owner_kind": "StatefulSet"},
+        {"owner_kind": "ReplicationController"},
+        {"owner_kind": "Job", "ties": noted(SAFE_TO_EVICT, "true")},
+        {"ties": noted(DO_NOT_DISRUPT, "nonsense")},
+        {"ready": False},
+    ],
+)
+def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
+    assert gone(look(sight(replace(a_pod("a"), **changes)), Memory())) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"daemon": True, "owner_kind": "DaemonSet"},
+        {"mirror": True, "owner_kind": "Node"},
+        {"priority": -11},
+    ],
+)
+def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
+    changes: dict[str, Any],
+) -> None:
+    beside = replace(a_pod("b", of="other"), **changes)
+    assert gone(look(sight(a_pod("a"), beside), Memory())) == ["a"]
+    assert look(sight(beside), Memory()).memory.node == ""
+
+
+@pytest.mark.parametrize(
+    "changes", [{"owner_kind": "Job"}, {"ties": noted(SAFE_TO_EVICT, "on-completion")}]
+)
+def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_has_its_turn(
+    changes: dict[str, Any],
+) -> None:
+    ends = replace(a_pod("a", of="other"), **changes)
+    alone = look(sight(ends, a_pod("b")), Memory())
+    assert (gone(alone), failed(alone), alone.memory.node) == ([], {}, "")
+    nodes = (M, marked("n", order=2), OPEN)
+    found = look(sight(ends, a_pod("b", "n"), nodes=nodes), Memory())
+    assert (gone(found), found.memory.node) == (["b"], "n")
+
+
+# Budgets
+
+
+@pytest.mark.parametrize(
+    ("budgets", "went", "code"),
+    [
+        ([budget(1)], 1, ""),
+        ([budget(2)], 2, ""),
+        ([budget(0)], 0, "evict-budget"),
+        ([budget(-1)], 0, "evict-budget"),
+        ([budget(3, outdated=True)], 0, "evict-budget"),
+        ([budget(3, namespace="other", selector=select("web", "other"))], 2, ""),
+    ],
+)
+def test_no_more_go_than_the_budget_allows(
+    budgets: list[DisruptionBudget], went: int, code: str
+) -> None:
+    found = look(sight(a_pod("a"), a_pod("b"), budgets=tuple(budgets)), Memory())
+    assert len(found.evict) == went
+    assert codes(found) == ({code} if code else {"evict-budget"} if went == 1 else set())
+    assert failed(found) == {}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "code"),
+    [
+        ([budget(1), budget(1, "c")], "evict-two-budgets"),
+        ([budget(0, healthy_min=3)], "evict-budget-never"),
+        ([budget(0, healthy=0, healthy_min=0, expected=0)], "evict-budget-never"),
+    ],
+)
+def test_budgets_that_never_let_it_go_end_the_drain_at_once(
+    budgets: list[DisruptionBudget], code: str
+) -> None:
+    found = look(sight(a_pod("a"), budgets=tuple(budgets)), Memory())
+    assert (gone(found), failed(found)) == ([], {"m": code})
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes"),
+    [
+        ({}, True),  # enough others are healthy
+        ({"healthy": 1}, False),
+        ({"healthy": 1, "unhealthy_free": True}, True),
+        ({"healthy": 1, "unhealthy_free": True, "outdated": True}, True),
+        ({"healthy": 0, "healthy_min": 0}, False),
+    ],
+)
+def test_a_pod_that_serves_nobody_goes_by_its_own_rule(
+    changes: dict[str, Any], goes: bool
+) -> None:
+    found = look(
+        sight(replace(a_pod("a"), ready=False), budgets=(budget(0, **changes),)), Memory()
+    )
+    assert gone(found) == (["a"] if goes else [])
+
+
+# Turns
+
+
+@pytest.mark.parametrize(
+    ("nodes", "at_work"),
+    [
+        ((M, marked("n", order=2)), "m"),
+        ((marked("m", order=2), marked("n")), "n"),
+        ((marked("m", age=59), marked("n", age=60, order=2)), "n"),
+        ((marked("m", age=0),), ""),
+        ((replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule"))),), ""),
+        ((node("m"),), ""),
+    ],
+)
+def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
+    pods = [a_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
+    found = look(sight(*pods, nodes=(*nodes, OPEN)), Memory())
+    assert found.memory.node == at_work
+    assert {one.pod.node for one in found.evict} == ({at_work} if at_work else set())
+
+
+def test_the_node_at_work_keeps_its_turn() -> None:
+    nodes = (M, marked("n", order=2), OPEN)
+    found = look(sight(a_pod("a"), a_pod("b", "n"), nodes=nodes), Memory(node="n", progress=NOW))
+    assert (found.memory.node, gone(found)) == ("n", ["b"])
+
+
+@pytest.mark.parametrize("value", ["soft", "hard"])
+def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
+    found = look(sight(a_pod("a"), nodes=(marked("m", value=value), OPEN)), Memory())
+    assert found.hard == {"m"}
+    assert gone(found) == (["a"] if value == "hard" else [])
+    bare = replace(M, taints=())
+    assert gone(look(sight(a_pod("a"), nodes=(bare, OPEN)), Memory())) == []
+
+
+def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
+    found = look(sight(a_pod("a"), against_hard={"m": (WHY,)}), Memory(node="m"))
+    assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
+
+
+def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
+    assert look(sight(), Memory(node="m", began=True)).hard == {"m"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(CONFIG, eviction=Eviction.DISABLED),
+        replace(CONFIG, mode=Mode.OBSERVE),
+        Config(),
+    ],
+)
+def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
+    assert look(replace(sight(a_pod("a")), config=config), Memory()) == looks.NOTHING
+
+
+def test_a_node_that_the_plan_keeps_is_not_drained() -> None:
+    full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
+    found = look(sight(a_pod("a"), full), Memory(node="m", began=True))
+    assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
+
+
+def test_a_new_leader_looks_on_first() -> None:
+    asked = sight(a_pod("a"), watched_seconds=SETTLE_SECONDS - 1)
+    found = look(asked, Memory())
+    assert (found.memory.node, gone(found)) == ("m", [])
+    assert gone(look(replace(asked, watched_seconds=SETTLE_SECONDS), found.memory)) == ["a"]
+
+
+# How many
+
+
+@pytest.mark.parametrize(
+    ("changes", "names", "went"),
+    [
+        ({}, {"d": 7}, 3),
+        ({"max_in_namespace": 9}, {"d": 7}, 5),
+        ({"max_in_namespace": 9, "max_on_node": 9}, {"d": 12}, 9),
+        ({"max_in_namespace": 9, "max_on_node": 9, "max_in_cluster": 2}, {"d": 7}, 2),
+        ({}, {"d": 7, "e": 1, "f": 7}, 5),
+        ({"max_in_namespace": 1}, {"d": 7, "e": 1, "f": 7}, 3),
+    ],
+)
+def test_so_many_go_at_once(changes: dict[str, int], names: dict[str, int], went: int) -> None:
+    config = replace(CONFIG, drain=replace(CONFIG.drain, **changes))
+    pods = [
+        a_pod(f"p{number}", namespace=space) for space, n in names.items() for number in range(n)
+    ]
+    pods = [replace(one, uid=one.key) for one in pods]
+    found = look(sight(*pods, config=config), Memory())
+    assert len(found.evict) == went
+    assert codes(found) == {"evict-turn"}
+
+
+def test_pods_that_leave_already_count_among_them_whoever_has_sent_them() -> None:
+    leaving = [a_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
+    found = look(sight(*leaving, *(a_pod(f"p{number}") for number in range(5))), Memory())
+    assert len(found.evict) == CONFIG.drain.max_in_namespace - 2
+
+
+def test_of_a_stateful_set_one_goes_after_the_other() -> None:
+    pods = [a_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
+    assert len(look(sight(*pods), Memory()).evict) == 1
+
+
+# After an eviction
+
+
+def evicted(*pods: Pod) -> Memory:
+    """Return the memory after these were evicted, of two that are Ready."""
+    memory = look(sight(*pods, a_pod("rest", "open")), Memory()).memory
+    for one in look(sight(*pods, a_pod("rest", "open")), Memory()).evict:
+        memory = memory.after(one, NOW)
+    return memory
+
+
+A, B = a_pod("a"), a_pod("b", of="other")
+
+
+@pytest.mark.parametrize(
+    ("pods", "after", "on"),
+    [
+        ((A,), 1, False),  # not seen yet
+        ((replace(A, terminating=True),), 1, False),
+        ((), 1, False),
+        ((), SETTLE_SECONDS - 1, False),
+        ((), SETTLE_SECONDS, True),  # its controller wants no more
+        ((a_pod("new", None, ready=False),), SETTLE_SECONDS, False),
+        ((a_pod("new", "open"),), 1, True),
+        ((a_pod("new", "open", terminating=True),), 1, False),
+        ((replace(a_pod("new", "open"), ready=False),), SETTLE_SECONDS, False),
+        ((replace(A, uid="another"),), 1, True),  # a StatefulSet's next of that name
+        ((a_pod("new", "open", of="strange"),), 1, False),
+    ],
+)
+def test_the_next_pods_go_when_others_are_ready_in_place_of_the_last_ones(
+    pods: tuple[Pod, ...], after: int, on: bool
+) -> None:
+    memory = evicted(A)
+    assert memory.began
+    found = look(sight(*pods, B, a_pod("rest", "open"), now_seconds=NOW + after), memory)
+    assert ("b" in gone(found)) is on
+    assert codes(found) == (set() if on else {"evict-not-replaced"})
+
+
+def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
+    making = replace(a_pod("new", "open"), ready=False)
+    found = look(sight(A, making), Memory())
+    assert (gone(found), codes(found)) == ([], {"evict-unsettled"})
+    assert gone(look(sight(replace(A, ready=False), making), Memory())) == ["a"]
+
+
+def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -> None:
+    asked = sight(A, B, budgets=(budget(0),))
+    assert gone(look(asked, Memory())) == []
+    began = Memory(node="m", began=True, progress=NOW)
+    assert gone(look(asked, began)) == ["b"]
+
+
+# Failure
+
+
+def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None:
+    asked = sight(A, budgets=(budget(0),))
+    memory = look(asked, Memory()).memory
+    assert (memory.node, memory.progress) == ("m", NOW)
+    memory = look(replace(asked, now_seconds=NOW + 99), memory).memory
+    assert memory.node == "m"
+    found = look(replace(asked, now_seconds=NOW + 100), memory)
+    assert (failed(found), found.memory.node) == ({"m": "evict-budget"}, "")
+    assert "allows 0" in found.memory.failed["m"].message
+    again = look(replace(asked, now_seconds=NOW + 101), found.memory)
+    assert failed(again) == {"m": "evict-budget"}, "until it is released"
+    released = sight(a_pod("a"), nodes=(node("m"), OPEN))
+    assert failed(look(released, again.memory)) == {}
+
+
+def test_a_pod_that_was_refused_is_asked_for_later_and_in_the_end_the_drain_fails() -> None:
+    asked = sight(A)
+    memory = look(asked, Memory()).memory.refusing(A, "too many requests", until=NOW + 5)
+    found = look(replace(asked, now_seconds=NOW + 4), memory)
+    assert (gone(found), codes(found)) == ([], {"evict-refused"})
+    assert gone(look(replace(asked, now_seconds=NOW + 5), memory)) == ["a"]
+    found = look(replace(asked, now_seconds=NOW + 100), memory)
+    assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
+    assert "too many requests" in found.memory.failed["m"].message
+
+
+def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
+    memory, waits = Memory(), []
+    for _ in range(6):
+        waits.append(memory.pause_seconds(A))
+        memory = memory.refusing(A, "", until=NOW)
+    assert waits == [5, 10, 20, 40, 60, 60]
+
+
+def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
+    waiting = a_pod("new", None, ready=False)
+    asked = sight(B, waiting, a_pod("rest", "open"), now_seconds=NOW + 100)
+    found = look(asked, evicted(A))
+    assert (gone(found), failed(found)) == ([], {"m": "evict-not-replaced"})
+    assert found.memory.evicted == ()
+
+
+def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
+    due = replace(A, terminating=True, ties=Ties(overdue_seconds=NOW + 5000))
+    asked = sight(due, a_pod("rest", "open"), now_seconds=NOW + 5000)
+    found = look(asked, evicted(A))
+    assert (found.memory.node, failed(found)) == ("m", {})
+    late = look(replace(asked, now_seconds=NOW + 5100), found.memory)
+    assert failed(late) == {"m": "evict-not-replaced"}
+    stuck = look(replace(asked, now_seconds=NOW + 5101), Memory(node="m", progress=NOW))
+    assert failed(stuck) == {"m": "evict-stuck"}
+
+
+# Laws
+
+OWNERS = ("web", "db", "batch")
+
+
+ODD = (
+    {"owner_kind": "", "owner_name": ""},
+    {"owner_kind": "Job"},
+    {"ties": noted(SAFE_TO_EVICT, "false")},
+    {"ties": noted(DO_NOT_DISRUPT, "true")},
+    {"ties": Ties(local_volumes=("data",))},
+    {"namespace": OWN},
+    {"namespace": "kube-system"},
+    {"ready": False},
+    {"ready": False},
+    {"terminating": True},
+    {"terminating": True},
+)
+
+
+@st.composite
+def pods_(draw: st.DrawFn) -> list[Pod]:
+    """Most of them may be evicted; or hardly a drain would begin."""
+    found = []
+    for number in range(draw(st.integers(1, 14))):
+        of = draw(st.sampled_from(("web", "web", "db", "batch")))
+        made = a_pod(
+            f"p{number:02}",
+            draw(st.sampled_from(["m", "m", "m", "n", "open"])),
+            of=of,
+            owner_kind="StatefulSet" if of == "db" else "ReplicaSet",
+            namespace=draw(st.sampled_from(["d", "d", "d", "e"])),
+            ties=draw(st.sampled_from([Ties(), Ties(), noted(SAFE_TO_EVICT, "true")])),
+        )
+        odd = draw(st.sampled_from([*([{}] * 80), *ODD]))
+        found.append(replace(made, **odd))  # type: ignore[arg-type]
+    return found
+
+
+BUDGETS = st.lists(
+    st.builds(
+        lambda allowed, app, space, free, name: replace(
+            budget(allowed, f"b{name}", namespace=space, selector=select(app, space)),
+            unhealthy_free=free,
+        ),
+        st.sampled_from([-1, 0, 1, 1, 2, 2, 3]),
+        st.sampled_from(OWNERS),
+        st.sampled_from(["d", "e"]),
+        st.booleans(),
+        st.integers(0, 10**6),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.name,
+)
+MEMORIES = st.sampled_from(
+    [Memory(), Memory(node="m", began=True, progress=NOW), Memory(node="n", progress=NOW)]
+)
+LIMITS = st.builds(
+    DrainConfig,
+    after_seconds=st.just(0),
+    timeout_seconds=st.just(100),
+    max_on_node=st.integers(1, 6),
+    max_in_namespace=st.integers(1, 6),
+    max_in_cluster=st.integers(1, 6),
+)
+
+
+@given(pods_(), BUDGETS, MEMORIES, LIMITS)
+def test_laws(
+    pods: list[Pod], budgets: list[DisruptionBudget], memory: Memory, limits: DrainConfig
+) -> None:
+    """No budget is overdrawn, no forbidden pod goes, one node at a time, the limits hold."""
+    nodes = (M, marked("n", order=2), OPEN)
+    config = replace(CONFIG, drain=limits)
+    found = look(sight(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
+    went = [one.pod for one in found.evict]
+    assert {one.node for one in went} <= {found.memory.node}
+    assert len({one.uid for one in went}) == len(went)
+    for one in went:
+        notes = dict(one.ties.notes)
+        assert one.node in ("m", "n")
+        assert one.namespace not in (OWN, "kube-system")
+        assert one.owner_kind not in ("", "DaemonSet", "Node")
+        assert one.owner_kind != "Job" or notes == {SAFE_TO_EVICT: "true"}
+        assert not one.terminating
+        assert not one.ties.local_volumes
+        assert notes in ({}, {SAFE_TO_EVICT: "true"})
+    for limit in budgets:
+        mine = [pod for pod in went if _protects(limit, pod)]
+        free = limit.unhealthy_free or 0 < limit.healthy_min <= limit.healthy
+        counted = [pod for pod in mine if pod.ready or not free]
+        assert len(counted) <= max(0, limit.disruptions_allowed)
+        assert all(sum(_protects(other, pod) for other in budgets) == 1 for pod in mine)
+    leaving = [one for one in pods if one.node in ("m", "n") and one.terminating]
+    together = [*went, *leaving]
+    if went:
+        on_node = sum(one.node == found.memory.node for one in together)
+        assert on_node <= max(limits.max_on_node, len(leaving))
+        assert len(together) <= max(limits.max_in_cluster, len(leaving))
+        spaces, before = (Counter(one.namespace for one in many) for many in (together, leaving))
+        for space in {one.namespace for one in went}:
+            assert spaces[space] <= max(limits.max_in_namespace, before[space])
+    assert found.memory.node not in found.memory.failed
+
+
+def _protects(one: DisruptionBudget, pod: Pod) -> bool:
+    (app,) = one.selector.requirements[0].values
+    return pod.namespace == one.namespace and pod.labels["app"] == app
+
+
+@given(st.integers(1, 8), st.integers(0, 3), st.integers(1, 3), st.booleans())
+def test_a_drain_that_nothing_speaks_against_empties_the_node(
+    count: int, slow: int, batch: int, killed: bool
+) -> None:
+    """Each round the evicted pods end and others become Ready, some a while later; no round has
+    more than may go, and a leader that takes over half-way ends with the same."""
+    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
+    pods = {f"p{number}": a_pod(f"p{number}") for number in range(count)}
+    memory, watched, now, made = Memory(), SETTLE_SECONDS, NOW, 0
+    for number in range(400):
+        found = look(
+            sight(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
+            memory,
+        )
+        assert len(found.evict) <= batch
+        assert failed(found) == {}
+        memory = found.memory
+        for name, one in list(pods.items()):
+            if not one.ready:
+                pods[name] = replace(one, ready=number % (slow + 1) == 0)
+        for went in found.evict:
+            memory = memory.after(went, now)
+            del pods[went.pod.name]
+            made += 1
+            pods[f"new{made}"] = replace(a_pod(f"new{made}", "open"), ready=False)
+        if all(one.node == "open" and one.ready for one in pods.values()):
+            break
+        now, watched = now + 5, watched + 5
+        if killed and number == 1:
+            memory, watched = Memory(), 0
+    assert len(pods) == count
+    assert all(one.node == "open" for one in pods.values())
