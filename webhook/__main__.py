@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from core.edge import http, program
 from core.edge.changes import on_change
-from core.edge.clock import SteadyClock, SystemClock
+from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import KINDS, Kind
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.stores import objects
-from core.edge.kube.stores.events import Events
+from core.edge.kube.stores.events import Events, EventType
+from core.edge.kube.stores.evictions import EvictionStore
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
@@ -27,8 +28,9 @@ from core.edge.serving import Serving
 from webhook import names
 from webhook.admission.app import make_app
 from webhook.admission.certs import Certificates, Stores
-from webhook.engine.controller import Controller
+from webhook.engine.controller import Controller, OnPods
 from webhook.engine.election import Elector, Timing
+from webhook.engine.evictor import Evictor
 from webhook.engine.loop import Loop
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.settings import Settings
@@ -77,16 +79,16 @@ class _Webhook:
             jitter=random.random,
         )
         self._events = Events(client, self._clock, self._metrics.lost_events.inc, name)
+        # What is judged by the time must not end because somebody sets a clock.
+        steady = SteadyClock(self._clock)
         self._controller = Controller(
             config,
             objects.nodes(client),
             owner=name,
             metrics=self._metrics,
             tell=self._events.tell,
-            scale_in=ScaleIn(objects.pods(client), self._metrics),
+            on_pods=OnPods(ScaleIn(objects.pods(client), self._metrics), self._evictor(steady)),
         )
-        # What is judged by the time must not end because somebody sets a clock.
-        steady = SteadyClock(self._clock)
         self._loop = Loop(
             self._view, self._controller, steady, self._metrics, lambda: self._elector.leading
         )
@@ -99,6 +101,16 @@ class _Webhook:
             self._metrics.view_age.labels(kind.resource).set_function(age)
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
+
+    def _evictor(self, clock: Clock) -> Evictor:
+        return Evictor(
+            EvictionStore(self._client),
+            clock,
+            self._metrics,
+            own_namespace=self._namespace,
+            jitter=random.random,
+            tell_forbidden=partial(self._events.tell_of, self._namespace, type_=EventType.WARNING),
+        )
 
     async def run(self) -> None:
         """Serve until SIGTERM; the order of leaving is that of Kubernetes' endpoints."""

@@ -8,6 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
+from core.edge.kube.stores.evictions import Outcome
 from core.edge.metrics import Samples, Together, Told
 from core.engine.plan import ReachSums, tightest
 from core.engine.step import Pass
@@ -136,6 +137,20 @@ class Metrics(metrics.Metrics):
             "ebb_engine_pod_writes_total",
             "Writes of deletion costs to Pods by kind.",
             kind=("set", "clear", "outdated", "failed"),
+        )
+        self.evictions = self._counter(
+            "ebb_engine_evictions_total",
+            "Evictions of pods of marked nodes by outcome.",
+            outcome=tuple(Outcome),
+        )
+        self.drain_failures = self._counter(
+            "ebb_engine_drain_failures_total",
+            "Drains that failed, by the reason of a pod that could not go.",
+            reason=(),  # a code of docs/reasons.md
+        )
+        self.eviction_forbidden = self._gauge(
+            "ebb_engine_eviction_forbidden",
+            "1 if pods are to be evicted and the program has no right to.",
         )
         self.lost_events = self._counter(
             "ebb_lost_events_total", "Events that could not be written."

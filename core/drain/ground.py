@@ -20,8 +20,8 @@ from core.reason import Blocker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What a look is given."""
+class Scene:
+    """What a look is given: one pass, and who looks."""
 
     cluster: Cluster
     plan: Plan
@@ -45,10 +45,10 @@ class OnTheWay(NamedTuple):
 class Ground:
     """The marked nodes, what keeps them from being empty, and who would replace that."""
 
-    def __init__(self, sight: Sight, owners: Iterable[Owner]) -> None:
+    def __init__(self, scene: Scene, owners: Iterable[Owner]) -> None:
         """*owners*: controllers that matter beside those of the marked nodes' pods."""
-        self.sight, self.now = sight, sight.now_seconds
-        cluster = sight.cluster
+        self.scene, self.now = scene, scene.now_seconds
+        cluster = scene.cluster
         self.marked = {one.name: one for one in cluster.nodes if mark_of(one.labels) is not None}
         self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
         """By marked node: the pods that keep it from being empty."""
@@ -72,7 +72,7 @@ class Ground:
         """
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
-            for removal in sorted(self.sight.plan.removals, key=lambda one: one.order)
+            for removal in sorted(self.scene.plan.removals, key=lambda one: one.order)
             if removal.node in self.marked
         }
 
@@ -84,17 +84,17 @@ class Ground:
     def hard(self, name: str) -> bool:
         """Say whether no pod may come to the node any more: mark and taint stand there."""
         node = self.marked[name]
-        tainted = desired_taints(node, self.sight.config.taint_key) == node.taints
+        tainted = desired_taints(node, self.scene.config.taint_key) == node.taints
         return tainted and mark_of(node.labels) is Mark.HARD
 
     def hardens(self, name: str) -> bool:
         """Say whether nothing speaks against a hard mark."""
-        return not self.sight.against_hard.get(name) and why_leaving(self.marked[name]) is None
+        return not self.scene.against_hard.get(name) and why_leaving(self.marked[name]) is None
 
     def had_its_time(self, name: str) -> bool:
         """Say whether the node was given its time to empty by itself."""
-        since = marked_since(self.marked[name], self.sight.config.taint_key)
-        return self.now - since >= self.sight.config.drain.after_seconds
+        since = marked_since(self.marked[name], self.scene.config.taint_key)
+        return self.now - since >= self.scene.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
         """Return the first pod that keeps the node from ever being drained."""
@@ -102,7 +102,7 @@ class Ground:
         return next((why for why in found if why is not None), None)
 
     def _why_never(self, pod: Pod) -> Blocker | None:
-        own = self.sight.own_namespace
+        own = self.scene.own_namespace
         return why_never(pod, own, self.now) or self.budgets.why_never(pod)
 
     def ends_by_itself(self, name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from core.config.drain import Eviction as Asked
 from core.config.settings import Mode
-from core.drain.ground import Ground, Sight
+from core.drain.ground import Ground, Scene
 from core.drain.memory import SETTLE_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
 from core.drain.reasons import NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
@@ -40,19 +40,19 @@ class Drain:
 NOTHING: Final = Drain(memory=Memory())
 
 
-def look(sight: Sight, memory: Memory) -> Drain:
+def look(scene: Scene, memory: Memory) -> Drain:
     """Say what to evict now, given what this leader has evicted before."""
-    config = sight.config
+    config = scene.config
     if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
         return NOTHING
-    ground = Ground(sight, [one.owner for one in memory.evicted])
+    ground = Ground(scene, [one.owner for one in memory.evicted])
     seen = _turned(ground, _followed(ground, memory))
     hard = {name for name, one in ground.marked.items() if mark_of(one.labels) is Mark.HARD}
     if not seen.node:
         return Drain(memory=seen, hard=frozenset(hard))
     drain = _batch(ground, replace(seen, progress=_progress(ground, memory, seen)))
     drain = replace(drain, hard=frozenset({*hard, seen.node}))
-    late = ground.now - drain.memory.progress >= sight.config.drain.timeout_seconds
+    late = ground.now - drain.memory.progress >= scene.config.drain.timeout_seconds
     return _failed(drain) if late else drain
 
 
@@ -62,7 +62,7 @@ def look(sight: Sight, memory: Memory) -> Drain:
 def _followed(ground: Ground, memory: Memory) -> Memory:
     """Return the memory without pods that others stand in for, and without lost hopes."""
     open_ = [one for one in (_stands(ground, one) for one in memory.evicted) if one]
-    timeout = ground.sight.config.drain.timeout_seconds
+    timeout = ground.scene.config.drain.timeout_seconds
     late = [one for one in open_ if ground.now - one.at >= timeout]
     failed = {name: why for name, why in memory.failed.items() if name in ground.marked}
     if late and memory.began and memory.node in ground.marked:
@@ -134,7 +134,7 @@ def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
 
 def _may_evict(ground: Ground, name: str) -> bool:
     """Say whether the mark stands, and the leader knows what one before it has evicted."""
-    return ground.hard(name) and ground.sight.watched_seconds >= SETTLE_SECONDS
+    return ground.hard(name) and ground.scene.watched_seconds >= SETTLE_SECONDS
 
 
 def _failed(drain: Drain) -> Drain:
@@ -174,7 +174,7 @@ def _chosen(
     ground: Ground, memory: Memory, pods: Sequence[Pod]
 ) -> tuple[list[Eviction], list[Blocker]]:
     """Choose as many as may be on their way at once."""
-    limits, (nodes, namespaces) = ground.sight.config.drain, ground.on_the_way()
+    limits, (nodes, namespaces) = ground.scene.config.drain, ground.on_the_way()
     there, everywhere = nodes[memory.node], nodes.total()
     room = min(limits.max_on_node - there, limits.max_in_cluster - everywhere)
     sets: Counter[object] = Counter()

@@ -12,7 +12,7 @@ from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain import look as looks
-from core.drain.ground import Sight
+from core.drain.ground import Scene
 from core.drain.look import Drain, look
 from core.drain.memory import SETTLE_SECONDS, Memory
 from core.engine import step
@@ -82,15 +82,15 @@ M, OPEN = marked("m"), node("open", 16_000, 64_000)
 """A hard-marked node, and one with room for all."""
 
 
-def sight(
+def scene(
     *pods: Pod,
     nodes: tuple[Node, ...] = (M, OPEN),
     budgets: tuple[DisruptionBudget, ...] = (),
     config: Config = CONFIG,
     **changes: Any,
-) -> Sight:
+) -> Scene:
     cluster = Cluster.of(nodes, pods, budgets)
-    made = Sight(
+    made = Scene(
         cluster=cluster,
         plan=step.plan(cluster, config, now_seconds=NOW),
         config=config,
@@ -141,7 +141,7 @@ def failed(found: Drain) -> dict[str, str]:
 def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
     changes: dict[str, Any], code: str
 ) -> None:
-    found = look(sight(a_pod("a"), replace(a_pod("b", of="other"), **changes)), Memory())
+    found = look(scene(a_pod("a"), replace(a_pod("b", of="other"), **changes)), Memory())
     assert (gone(found), found.memory.node, failed(found)) == ([], "", {"m": code})
 
 
@@ -157,7 +157,7 @@ def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
     ],
 )
 def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
-    assert gone(look(sight(replace(a_pod("a"), **changes)), Memory())) == ["a"]
+    assert gone(look(scene(replace(a_pod("a"), **changes)), Memory())) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
     changes: dict[str, Any],
 ) -> None:
     beside = replace(a_pod("b", of="other"), **changes)
-    assert gone(look(sight(a_pod("a"), beside), Memory())) == ["a"]
-    assert look(sight(beside), Memory()).memory.node == ""
+    assert gone(look(scene(a_pod("a"), beside), Memory())) == ["a"]
+    assert look(scene(beside), Memory()).memory.node == ""
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
     changes: dict[str, Any],
 ) -> None:
     ends = replace(a_pod("a", of="other"), **changes)
-    alone = look(sight(ends, a_pod("b")), Memory())
+    alone = look(scene(ends, a_pod("b")), Memory())
     assert (gone(alone), failed(alone), alone.memory.node) == ([], {}, "")
     nodes = (M, marked("n", order=2), OPEN)
-    found = look(sight(ends, a_pod("b", "n"), nodes=nodes), Memory())
+    found = look(scene(ends, a_pod("b", "n"), nodes=nodes), Memory())
     assert (gone(found), found.memory.node) == (["b"], "n")
 
 
@@ -207,7 +207,7 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
 def test_no_more_go_than_the_budget_allows(
     budgets: list[DisruptionBudget], went: int, code: str
 ) -> None:
-    found = look(sight(a_pod("a"), a_pod("b"), budgets=tuple(budgets)), Memory())
+    found = look(scene(a_pod("a"), a_pod("b"), budgets=tuple(budgets)), Memory())
     assert len(found.evict) == went
     assert codes(found) == ({code} if code else {"evict-budget"} if went == 1 else set())
     assert failed(found) == {}
@@ -224,7 +224,7 @@ def test_no_more_go_than_the_budget_allows(
 def test_budgets_that_never_let_it_go_end_the_drain_at_once(
     budgets: list[DisruptionBudget], code: str
 ) -> None:
-    found = look(sight(a_pod("a"), budgets=tuple(budgets)), Memory())
+    found = look(scene(a_pod("a"), budgets=tuple(budgets)), Memory())
     assert (gone(found), failed(found)) == ([], {"m": code})
 
 
@@ -242,7 +242,7 @@ def test_a_pod_that_serves_nobody_goes_by_its_own_rule(
     changes: dict[str, Any], goes: bool
 ) -> None:
     found = look(
-        sight(replace(a_pod("a"), ready=False), budgets=(budget(0, **changes),)), Memory()
+        scene(replace(a_pod("a"), ready=False), budgets=(budget(0, **changes),)), Memory()
     )
     assert gone(found) == (["a"] if goes else [])
 
@@ -263,33 +263,33 @@ def test_a_pod_that_serves_nobody_goes_by_its_own_rule(
 )
 def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
     pods = [a_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
-    found = look(sight(*pods, nodes=(*nodes, OPEN)), Memory())
+    found = look(scene(*pods, nodes=(*nodes, OPEN)), Memory())
     assert found.memory.node == at_work
     assert {one.pod.node for one in found.evict} == ({at_work} if at_work else set())
 
 
 def test_the_node_at_work_keeps_its_turn() -> None:
     nodes = (M, marked("n", order=2), OPEN)
-    found = look(sight(a_pod("a"), a_pod("b", "n"), nodes=nodes), Memory(node="n", progress=NOW))
+    found = look(scene(a_pod("a"), a_pod("b", "n"), nodes=nodes), Memory(node="n", progress=NOW))
     assert (found.memory.node, gone(found)) == ("n", ["b"])
 
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
-    found = look(sight(a_pod("a"), nodes=(marked("m", value=value), OPEN)), Memory())
+    found = look(scene(a_pod("a"), nodes=(marked("m", value=value), OPEN)), Memory())
     assert found.hard == {"m"}
     assert gone(found) == (["a"] if value == "hard" else [])
     bare = replace(M, taints=())
-    assert gone(look(sight(a_pod("a"), nodes=(bare, OPEN)), Memory())) == []
+    assert gone(look(scene(a_pod("a"), nodes=(bare, OPEN)), Memory())) == []
 
 
 def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
-    found = look(sight(a_pod("a"), against_hard={"m": (WHY,)}), Memory(node="m"))
+    found = look(scene(a_pod("a"), against_hard={"m": (WHY,)}), Memory(node="m"))
     assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
 
 
 def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
-    assert look(sight(), Memory(node="m", began=True)).hard == {"m"}
+    assert look(scene(), Memory(node="m", began=True)).hard == {"m"}
 
 
 @pytest.mark.parametrize(
@@ -301,17 +301,17 @@ def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
     ],
 )
 def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
-    assert look(replace(sight(a_pod("a")), config=config), Memory()) == looks.NOTHING
+    assert look(replace(scene(a_pod("a")), config=config), Memory()) == looks.NOTHING
 
 
 def test_a_node_that_the_plan_keeps_is_not_drained() -> None:
     full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
-    found = look(sight(a_pod("a"), full), Memory(node="m", began=True))
+    found = look(scene(a_pod("a"), full), Memory(node="m", began=True))
     assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
 
 
 def test_a_new_leader_looks_on_first() -> None:
-    asked = sight(a_pod("a"), watched_seconds=SETTLE_SECONDS - 1)
+    asked = scene(a_pod("a"), watched_seconds=SETTLE_SECONDS - 1)
     found = look(asked, Memory())
     assert (found.memory.node, gone(found)) == ("m", [])
     assert gone(look(replace(asked, watched_seconds=SETTLE_SECONDS), found.memory)) == ["a"]
@@ -337,20 +337,20 @@ def test_so_many_go_at_once(changes: dict[str, int], names: dict[str, int], went
         a_pod(f"p{number}", namespace=space) for space, n in names.items() for number in range(n)
     ]
     pods = [replace(one, uid=one.key) for one in pods]
-    found = look(sight(*pods, config=config), Memory())
+    found = look(scene(*pods, config=config), Memory())
     assert len(found.evict) == went
     assert codes(found) == {"evict-turn"}
 
 
 def test_pods_that_leave_already_count_among_them_whoever_has_sent_them() -> None:
     leaving = [a_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    found = look(sight(*leaving, *(a_pod(f"p{number}") for number in range(5))), Memory())
+    found = look(scene(*leaving, *(a_pod(f"p{number}") for number in range(5))), Memory())
     assert len(found.evict) == CONFIG.drain.max_in_namespace - 2
 
 
 def test_of_a_stateful_set_one_goes_after_the_other() -> None:
     pods = [a_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
-    assert len(look(sight(*pods), Memory()).evict) == 1
+    assert len(look(scene(*pods), Memory()).evict) == 1
 
 
 # After an eviction
@@ -358,8 +358,8 @@ def test_of_a_stateful_set_one_goes_after_the_other() -> None:
 
 def evicted(*pods: Pod) -> Memory:
     """Return the memory after these were evicted, of two that are Ready."""
-    memory = look(sight(*pods, a_pod("rest", "open")), Memory()).memory
-    for one in look(sight(*pods, a_pod("rest", "open")), Memory()).evict:
+    memory = look(scene(*pods, a_pod("rest", "open")), Memory()).memory
+    for one in look(scene(*pods, a_pod("rest", "open")), Memory()).evict:
         memory = memory.after(one, NOW)
     return memory
 
@@ -388,20 +388,20 @@ def test_the_next_pods_go_when_others_are_ready_in_place_of_the_last_ones(
 ) -> None:
     memory = evicted(A)
     assert memory.began
-    found = look(sight(*pods, B, a_pod("rest", "open"), now_seconds=NOW + after), memory)
+    found = look(scene(*pods, B, a_pod("rest", "open"), now_seconds=NOW + after), memory)
     assert ("b" in gone(found)) is on
     assert codes(found) == (set() if on else {"evict-not-replaced"})
 
 
 def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
     making = replace(a_pod("new", "open"), ready=False)
-    found = look(sight(A, making), Memory())
+    found = look(scene(A, making), Memory())
     assert (gone(found), codes(found)) == ([], {"evict-unsettled"})
-    assert gone(look(sight(replace(A, ready=False), making), Memory())) == ["a"]
+    assert gone(look(scene(replace(A, ready=False), making), Memory())) == ["a"]
 
 
 def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -> None:
-    asked = sight(A, B, budgets=(budget(0),))
+    asked = scene(A, B, budgets=(budget(0),))
     assert gone(look(asked, Memory())) == []
     began = Memory(node="m", began=True, progress=NOW)
     assert gone(look(asked, began)) == ["b"]
@@ -411,7 +411,7 @@ def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -
 
 
 def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None:
-    asked = sight(A, budgets=(budget(0),))
+    asked = scene(A, budgets=(budget(0),))
     memory = look(asked, Memory()).memory
     assert (memory.node, memory.progress) == ("m", NOW)
     memory = look(replace(asked, now_seconds=NOW + 99), memory).memory
@@ -421,12 +421,12 @@ def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None
     assert "allows 0" in found.memory.failed["m"].message
     again = look(replace(asked, now_seconds=NOW + 101), found.memory)
     assert failed(again) == {"m": "evict-budget"}, "until it is released"
-    released = sight(a_pod("a"), nodes=(node("m"), OPEN))
+    released = scene(a_pod("a"), nodes=(node("m"), OPEN))
     assert failed(look(released, again.memory)) == {}
 
 
 def test_a_pod_that_was_refused_is_asked_for_later_and_in_the_end_the_drain_fails() -> None:
-    asked = sight(A)
+    asked = scene(A)
     memory = look(asked, Memory()).memory.refusing(A, "too many requests", until=NOW + 5)
     found = look(replace(asked, now_seconds=NOW + 4), memory)
     assert (gone(found), codes(found)) == ([], {"evict-refused"})
@@ -446,7 +446,7 @@ def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
 
 def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
     waiting = a_pod("new", None, ready=False)
-    asked = sight(B, waiting, a_pod("rest", "open"), now_seconds=NOW + 100)
+    asked = scene(B, waiting, a_pod("rest", "open"), now_seconds=NOW + 100)
     found = look(asked, evicted(A))
     assert (gone(found), failed(found)) == ([], {"m": "evict-not-replaced"})
     assert found.memory.evicted == ()
@@ -454,7 +454,7 @@ def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
 
 def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
     due = replace(A, terminating=True, ties=Ties(overdue_seconds=NOW + 5000))
-    asked = sight(due, a_pod("rest", "open"), now_seconds=NOW + 5000)
+    asked = scene(due, a_pod("rest", "open"), now_seconds=NOW + 5000)
     found = look(asked, evicted(A))
     assert (found.memory.node, failed(found)) == ("m", {})
     late = look(replace(asked, now_seconds=NOW + 5100), found.memory)
@@ -537,7 +537,7 @@ def test_laws(
     """No budget is overdrawn, no forbidden pod goes, one node at a time, the limits hold."""
     nodes = (M, marked("n", order=2), OPEN)
     config = replace(CONFIG, drain=limits)
-    found = look(sight(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
+    found = look(scene(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
     went = [one.pod for one in found.evict]
     assert {one.node for one in went} <= {found.memory.node}
     assert len({one.uid for one in went}) == len(went)
@@ -584,7 +584,7 @@ def test_a_drain_that_nothing_speaks_against_empties_the_node(
     memory, watched, now, made = Memory(), SETTLE_SECONDS, NOW, 0
     for number in range(400):
         found = look(
-            sight(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
+            scene(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
             memory,
         )
         assert len(found.evict) <= batch

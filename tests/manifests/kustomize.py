@@ -22,6 +22,7 @@ COMPONENTS: Final = (
     "cert-manager",
     "admission-policy",
     "scale-in-order",
+    "eviction",
 )
 EXAMPLES: Final = ("self-managed", "managed")
 KNOWN: Final = {"apiVersion", "kind", "resources", "components", "patches", "images", "labels"}

@@ -46,6 +46,7 @@ CLUSTER: dict[str, list[Rule]] = {
         ),
     ],
     "ebb-webhook-scale-in": [("", "pods", (), ("get", "patch"))],
+    "ebb-webhook-eviction": [("", "pods/eviction", (), ("create",))],
     "ebb-extender": [followed(NODES, *FOLLOW)],
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],
 }
@@ -126,6 +127,10 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
             "scale-in-order",
             {"ebb-webhook", "ebb-webhook-registration", "ebb-webhook-scale-in"},
         ),
+        (
+            "eviction",
+            {"ebb-webhook", "ebb-webhook-registration", "ebb-webhook-eviction"},
+        ),
     ],
 )
 def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> None:
@@ -136,3 +141,15 @@ def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> No
 def test_with_cert_manager_no_right_on_secrets_is_left() -> None:
     found = [rule for role in of_kind(render("cert-manager"), "Role") for rule in rules(role)]
     assert "secrets" not in {resource for _, resource, _, _ in found}
+
+
+@pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
+def test_no_program_may_evict_but_with_the_component_that_says_so(name: str) -> None:
+    roles = of_kind(render(name), "Role", "ClusterRole")
+    held = {
+        role["metadata"]["name"]
+        for role in roles
+        for _, resource, _, verbs in rules(role)
+        if resource == "pods/eviction" or (resource == "pods" and "delete" in verbs)
+    }
+    assert held == ({"ebb-webhook-eviction"} if name == "eviction" else set())

@@ -16,7 +16,7 @@ from core.writes.costs import decide_costs
 from core.writes.write import Write
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
-from webhook.engine.controller import Controller
+from webhook.engine.controller import Controller, OnPods
 from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
 from webhook.metrics import Metrics
 
@@ -257,7 +257,7 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
     nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
     pods = PodApi(*some(2), *some(1, "u"))
     scale_in = ScaleIn(pods, metrics)
-    controller = Controller(config, nodes, owner="me", metrics=metrics, scale_in=scale_in)
+    controller = Controller(config, nodes, owner="me", metrics=metrics, on_pods=OnPods(scale_in))
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     report = await controller.tick(cluster, NOW)
     assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]

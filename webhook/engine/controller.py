@@ -3,8 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from core.config.settings import Config, ScaleInOrder
+from core.drain.ground import Scene
+from core.drain.look import NOTHING
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.engine.memory import Memory
@@ -18,6 +21,7 @@ from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
+from webhook.engine.evictor import Evictor, Looked
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.writers import BLIND, Sight, Tell, Writers
 from webhook.metrics import Metrics
@@ -36,6 +40,15 @@ class TickReport:
     """In observe mode marks are among them that are only told."""
     failed: int
     costs: tuple[Write[Pod], ...] = ()
+    looked: Looked | None = None
+    """What is to be evicted; None: nobody evicts."""
+
+
+class OnPods(NamedTuple):
+    """What is done to the pods of marked nodes, each only where it is configured."""
+
+    scale_in: ScaleIn | None = None
+    evictor: Evictor | None = None
 
 
 class Controller:
@@ -49,12 +62,13 @@ class Controller:
         owner: str,
         metrics: Metrics,
         tell: Tell = lambda *_: None,
-        scale_in: ScaleIn | None = None,
+        on_pods: OnPods | None = None,
     ) -> None:
         self.config = config
         """In use; another one holds from the next pass on."""
-        self._writers = Writers(nodes, metrics, tell)
-        self._owner, self._metrics, self._scale_in = owner, metrics, scale_in
+        self._writers, self._tell = Writers(nodes, metrics, tell), tell
+        self._owner, self._metrics = owner, metrics
+        self._scale_in, self._evictor = on_pods or OnPods()
         self.begin()
 
     def begin(self) -> None:
@@ -62,6 +76,8 @@ class Controller:
         self._last: Pass | None = None
         self._unmarked: set[str] = set()
         """Nodes whose mark could not be written: their delay starts anew."""
+        if self._evictor:
+            self._evictor.begin()
         self.doubts = False
         """Pods wait for which there was a place, and hard marks may be what keeps them."""
 
@@ -80,13 +96,11 @@ class Controller:
         self._last = found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
         hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
         self.doubts = hard and bool(found.memory.placed)
+        looked = self._looked(cluster, config, found)
+        drain = looked.drain if looked else NOTHING
+        watch = Watch(found.watched_seconds, found.against_hard, drain.hard, drain.memory.failed)
         writes = decide(
-            cluster,
-            found.plan,
-            config,
-            now_seconds=now_seconds,
-            owner=self._owner,
-            watch=Watch(found.watched_seconds, found.against_hard),
+            cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
         )
         self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
         if not found.skipped:
@@ -96,7 +110,23 @@ class Controller:
         pieces = last.pieces() if last else []
         del last
         let_go(pieces)
-        return TickReport(config, found, writes, 0, costs)
+        return TickReport(config, found, writes, 0, costs, looked)
+
+    def _looked(self, cluster: Cluster, config: Config, found: Pass) -> Looked | None:
+        """Decide what to evict."""
+        if self._evictor is None:
+            return None
+        return self._evictor.look(
+            Scene(
+                cluster=cluster,
+                plan=found.plan,
+                config=config,
+                against_hard=found.against_hard,
+                watched_seconds=found.watched_seconds,
+                now_seconds=found.at,
+                own_namespace=self._evictor.own_namespace,
+            )
+        )
 
     async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
         """Write; what fails or is dropped is decided anew by the next pass.
@@ -112,6 +142,8 @@ class Controller:
         failed = len(batch.failed)
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, mode, batch.why_not)
+        if self._evictor and report.looked:
+            await self._evictor.carry_out(report.looked, report.config, batch.why_not, self._tell)
         return replace(report, failed=failed)
 
     async def soften(self, nodes: Iterable[Node]) -> None:

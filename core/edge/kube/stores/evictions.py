@@ -1,0 +1,99 @@
+"""Evictions: asked of the API server, which has the last word. Source: k8s.io/api policy/v1."""
+
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from core.edge.kube.client import ApiError, Client, strictly
+from core.errors import ConflictError, UnavailableError
+from core.model.pod import Pod
+
+CALL_SECONDS_MAX: Final = 10.0
+REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEW: Final = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {
+        "resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "eviction"}
+    },
+}
+
+
+class Outcome(StrEnum):
+    """What became of an eviction; a metric's label."""
+
+    EVICTED = "evicted"
+    GONE = "gone"
+    """The pod is not there any more, or another one has its name."""
+    REFUSED = "refused"
+    """A budget, a webhook or a full server did not let it go."""
+    FAILED = "failed"
+    """There was no answer; it may be evicted or not."""
+
+
+class Answer(NamedTuple):
+    """The API server's answer."""
+
+    outcome: Outcome
+    why: str = ""
+    retry_after_seconds: int = 0
+
+
+class Evictions(Protocol):
+    """Who evicts: the API server, or a stand-in."""
+
+    async def evict(self, pod: Pod) -> Answer:
+        """Evict this very pod, with its own grace period."""
+
+    async def allowed(self) -> bool:
+        """Say whether the program has the right. Raises: UnavailableError."""
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_DECODER: Final = msgspec.json.Decoder(_Review)
+
+
+class EvictionStore:
+    """The API server's pods/eviction."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def evict(self, pod: Pod) -> Answer:
+        """Evict this very pod: another one of its name is left alone."""
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        try:
+            await self._client.ask(
+                "POST", path, _eviction(pod), seconds_max=CALL_SECONDS_MAX, tries_max=1
+            )
+        except ConflictError as fault:
+            return Answer(Outcome.GONE, str(fault))
+        except ApiError as fault:
+            if fault.status == 404:
+                return Answer(Outcome.GONE, str(fault))
+            return Answer(Outcome.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
+        except UnavailableError as fault:
+            return Answer(Outcome.FAILED, str(fault))
+        return Answer(Outcome.EVICTED)
+
+    async def allowed(self) -> bool:
+        """Ask whether this program may evict pods, in any namespace. Raises: UnavailableError."""
+        raw = await self._client.ask("POST", REVIEW_PATH, REVIEW)
+        return strictly(_DECODER, raw).status.allowed
+
+
+def _eviction(pod: Pod) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pod.namespace, "name": pod.name},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }

@@ -1,0 +1,232 @@
+"""Eviction on a real control plane: budgets hold, 20 pods drain, a leader's death does no harm."""
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from core.config.settings import Mode
+from core.marks.keys import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import (
+    NAMESPACE,
+    WEBHOOK_ACCOUNT,
+    apply,
+    config,
+    overlay,
+    point,
+    port_of,
+    remove,
+    start_webhook,
+)
+from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, taints
+from tests.e2e.plane import Ebb, Plane, until
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+RIGHT = "clusterrole,clusterrolebinding"
+OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+WHOLE = {"cpu": "100%", "memory": "100%"}
+SETTINGS: Json = {
+    "mode": Mode.ENFORCE,
+    "usability": "none",
+    "thresholds": WHOLE,
+    "eviction": "enabled",
+    "webhook": {"leaseDuration": "3s"},
+    "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 10, "maxInNamespace": 10},
+}
+SLOW = {**SETTINGS["drain"], "maxOnNode": 2}
+Start = Callable[..., Ebb]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def install(plane: Plane) -> Iterator[None]:
+    """Install with the component, and let a scheduler place what comes back."""
+    made = plane.folder / "eviction"
+    overlay(made, "components/eviction")
+    apply(plane, str(made))
+    scheduler = plane.scheduler()
+    yield
+    plane.end(scheduler, signal.SIGKILL)
+    plane.kubectl("delete", RIGHT, "ebb-webhook-eviction", "--ignore-not-found")
+    remove(plane)
+
+
+@pytest.fixture
+def start(plane: Plane) -> Iterator[Start]:
+    """Start the webhook with these settings, once or again."""
+    started: list[Ebb] = []
+
+    def start(**changed: Any) -> Ebb:
+        settings = config(**{**SETTINGS, **changed})
+        point(plane, port_of(settings))
+        started.append(start_webhook(plane, settings).wait_ready())
+        return started[-1]
+
+    yield start
+    for ebb in started:
+        if ebb.program in plane.programs:
+            ebb.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def pods(api: Api) -> Iterator[Api]:
+    """Take budgets away after the test."""
+    yield api
+    api.delete(BUDGETS)
+
+
+def deploy(api: Api, name: str, replicas: int, cpu: str = "100m") -> None:
+    """Run so many replicas, and wait until they are Ready."""
+    labels = {"app": name}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    api.create(DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec})
+    api.wait(PODS, lambda found: sum(ready(p) for p in found.values() if of(p, name)) == replicas)
+
+
+def protect(api: Api, name: str, **spec: Any) -> None:
+    """Put a budget over an app, and wait until it counts."""
+    selector = {"matchLabels": {"app": name}}
+    metadata = {"metadata": {"name": name}}
+    api.create(BUDGETS, {**metadata, "spec": {"selector": selector, **spec}})
+    api.wait(BUDGETS, lambda found: found[name].get("status", {}).get("expectedPods"))
+
+
+def of(found: Json, name: str) -> bool:
+    return bool(found["metadata"].get("labels", {}).get("app") == name)
+
+
+def ready(found: Json) -> bool:
+    conditions = found["status"].get("conditions") or ()
+    return "deletionTimestamp" not in found["metadata"] and any(
+        (one["type"], one["status"]) == ("Ready", "True") for one in conditions
+    )
+
+
+def by_node(found: Mapping[str, Json]) -> Counter[str]:
+    return Counter(one["spec"].get("nodeName", "") for one in found.values() if ready(one))
+
+
+def listed(api: Api) -> dict[str, Json]:
+    return {one["metadata"]["name"]: one for one in api.get(PODS)["items"]}
+
+
+def mark_of(found: Json) -> str | None:
+    value: str | None = found["metadata"]["labels"].get(MARK_LABEL)
+    return value
+
+
+def two_nodes(api: Api) -> None:
+    """Add the node to which the pods are to go; a person keeps it."""
+    add_nodes(api, "b", annotations={KEEP_ANNOTATION: "true"})
+
+
+def evictions(plane: Plane, offset: int) -> Counter[int]:
+    """Count our evictions since, by the API server's answer, from the audit log."""
+    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
+    return Counter(
+        event["responseStatus"]["code"]
+        for event in events
+        if event["user"]["username"] == OURS
+        and event["objectRef"].get("subresource") == "eviction"
+    )
+
+
+def test_without_the_right_it_is_told_once_and_nothing_else_happens(
+    plane: Plane, api: Api, start: Start
+) -> None:
+    granted = plane.kubectl("get", RIGHT, "ebb-webhook-eviction", "-o", "json")
+    plane.kubectl("delete", RIGHT, "ebb-webhook-eviction")
+    offset = len(plane.audit.read_bytes())
+    add_nodes(api, "a")
+    deploy(api, "web", 2)
+    two_nodes(api)
+    ebb = start()
+    until(lambda: ebb.metric("ebb_engine_eviction_forbidden") == 1, "it says so")
+    api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
+    passes = ebb.metric("ebb_engine_pass_duration_seconds_count")
+    until(
+        lambda: ebb.metric("ebb_engine_pass_duration_seconds_count") > passes + 3, "passes follow"
+    )
+    told = [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
+    assert len(told) == 1
+    assert told[0]["type"] == "Warning"
+    assert evictions(plane, offset) == {}
+    assert mark_of(api.get(f"{NODES}/a")) == "soft"
+    (plane.folder / "granted.json").write_text(granted)
+    plane.kubectl("create", "-f", str(plane.folder / "granted.json"))
+
+
+def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_another(
+    plane: Plane, pods: Api, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api, offset = pods, len(plane.audit.read_bytes())
+    add_nodes(api, "a")
+    deploy(api, "web", 20)
+    deploy(api, "fixed", 1)
+    protect(api, "web", maxUnavailable=5)
+    protect(api, "fixed", maxUnavailable=0)
+    two_nodes(api)
+    ebb = start()
+    failed = api.wait(
+        NODES, lambda found: BACKOFF_ANNOTATION in found["a"]["metadata"]["annotations"]
+    )
+    assert mark_of(failed["a"]) is None
+    assert taints(failed["a"]) == []
+    times, _, why = failed["a"]["metadata"]["annotations"][BACKOFF_ANNOTATION].split()
+    assert (times, why) == ("1", "evict-budget-never")
+    assert evictions(plane, offset) == {}, "nobody was disturbed for a drain that fails"
+    assert by_node(listed(api)) == {"a": 21}
+    assert ebb.metric('ebb_engine_drain_failures_total{reason="evict-budget-never"}') == 1
+    until(
+        lambda: any(
+            "evict-budget-never" in one["note"]
+            for one in api.get(EVENTS)["items"]
+            if one["reason"] == "DrainReleased" and one["regarding"]["name"] == "a"
+        ),
+        "an Event says why",
+    )
+    # What spoke against it goes, and a person lets the node try again at once.
+    api.delete(f"{DEPLOYMENTS}/fixed", propagationPolicy="Foreground")
+    api.merge(f"{NODES}/a", {"metadata": {"annotations": {BACKOFF_ANNOTATION: None}}})
+    begun, least = time.monotonic(), 20
+
+    def drained(found: Mapping[str, Json]) -> bool:
+        nonlocal least
+        alive = [one for one in found.values() if of(one, "web") and ready(one)]
+        least = min(least, len(alive))
+        return by_node(found) == {"b": 20}
+
+    api.wait(PODS, drained, 60)
+    with capsys.disabled():
+        print(f"\n20 pods: {time.monotonic() - begun:.0f} s, {least} Ready at least")
+    assert least >= 15
+    assert evictions(plane, offset) == {201: 20}, "each once, and the budget refused none"
+    assert ebb.metric('ebb_engine_evictions_total{outcome="evicted"}') == 20
+
+
+def test_what_a_killed_leader_left_the_next_one_takes_back_or_finishes(
+    plane: Plane, pods: Api, start: Start
+) -> None:
+    api, offset = pods, len(plane.audit.read_bytes())
+    add_nodes(api, "a")
+    deploy(api, "web", 8)
+    two_nodes(api)
+    ebb = start(drain=SLOW)
+    api.wait(PODS, lambda found: by_node(found)["b"] >= 2, 60)
+    ebb.stop(signal.SIGKILL)
+    left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 8)
+    assert by_node(left)["a"] > 0, "it was killed halfway"
+    count = evictions(plane, offset)
+    after = start(drain=SLOW, eviction="disabled")
+    api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
+    assert evictions(plane, offset) == count, "pods that are left stay"
+    after.configure(eviction="enabled")
+    api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)
+    assert evictions(plane, offset) == {201: 8}

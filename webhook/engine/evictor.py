@@ -1,0 +1,152 @@
+"""Carries out what core.drain decides: evicts, remembers, tells.
+
+What is remembered is changed here alone, by the loop; a look in a thread rests on one state of it,
+and is carried out on that state or not at all.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from core.config.drain import Eviction as Asked
+from core.config.settings import Config, Mode
+from core.drain.ground import Scene
+from core.drain.look import NOTHING, Drain, look
+from core.drain.memory import Eviction, Memory
+from core.edge.clock import Clock
+from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
+from core.edge.logs import fields
+from core.errors import UnavailableError
+from core.model.node import Node
+from webhook.engine.writers import Tell, with_each
+from webhook.metrics import Metrics
+
+CALLS_MAX: Final = 4
+"""Evictions that are asked for at once."""
+RIGHT_SECONDS: Final = 300
+"""How long an answer about the right to evict counts."""
+EVICTED: Final = "PodEvicted"
+REFUSED: Final = "PodEvictionRefused"
+FORBIDDEN: Final = "EvictionForbidden"
+FORBIDDEN_NOTE: Final = (
+    "eviction: enabled, but the program has no right to create pods/eviction, so nothing is "
+    "evicted; manifests/components/eviction grants it"
+)
+
+log = logging.getLogger("ebb.evictor")
+
+
+class Looked(NamedTuple):
+    """A look, and what it rests on."""
+
+    before: Memory
+    drain: Drain
+    node: Node | None
+    """The one at work."""
+
+
+class Evictor:
+    """Evicts pods while its replica leads."""
+
+    def __init__(
+        self,
+        evictions: Evictions,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        own_namespace: str,
+        jitter: Callable[[], float],
+        tell_forbidden: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        """*jitter*: from 0 to 1. *tell_forbidden* takes an Event's reason and note."""
+        self._evictions, self._clock, self._metrics = evictions, clock, metrics
+        self._jitter, self._tell_forbidden = jitter, tell_forbidden
+        self.own_namespace = own_namespace
+        self.allowed: bool | None = None
+        """Whether the program has the right to evict; None: it has not been asked for yet."""
+        self._asked_at = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Lead anew: others may have evicted meanwhile."""
+        self._memory, self._busy = Memory(), False
+
+    def look(self, scene: Scene) -> Looked:
+        """Decide, in any thread."""
+        before = self._memory
+        drain = look(scene, before) if self.allowed else NOTHING
+        name = drain.memory.node
+        return Looked(
+            before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
+        )
+
+    async def carry_out(
+        self, looked: Looked, config: Config, why_not: Callable[[], str | None], tell: Tell
+    ) -> None:
+        """Evict what was decided on what is remembered now, until *why_not* says to look again."""
+        if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
+            self._memory, self.allowed = Memory(), None
+            self._metrics.eviction_forbidden.set(0)
+            return
+        await self._ask_for_the_right()
+        node, drain = looked.node, looked.drain
+        if self._busy or looked.before is not self._memory or not self.allowed:
+            return
+        self._memory, self._busy = drain.memory, True
+        self._tell_failed(looked)
+
+        async def evict(one: Eviction) -> None:
+            if node is not None and why_not() is None:
+                await self._evict(one, node, tell)
+
+        try:
+            await with_each(drain.evict, CALLS_MAX, evict)
+        finally:
+            self._busy = False
+
+    async def _evict(self, one: Eviction, node: Node, tell: Tell) -> None:
+        answer = await self._evictions.evict(one.pod)
+        self._metrics.evictions.labels(answer.outcome.value).inc()
+        told = fields(pod=one.pod.key, node=node.name, reason=answer.why)
+        log.info("eviction %s", answer.outcome.value, extra=told)
+        match answer.outcome:
+            case Outcome.EVICTED:
+                self._memory = self._memory.after(one, self._clock.unix_seconds())
+                tell(node, EVICTED, f"{one.pod.key} was evicted")
+            case Outcome.REFUSED | Outcome.FAILED:
+                if one.pod.uid not in self._memory.refused:
+                    tell(node, REFUSED, f"{one.pod.key}: {answer.why}")
+                self._wait(one, answer)
+            case Outcome.GONE:
+                pass  # the next pass decides anew
+
+    def _wait(self, one: Eviction, answer: Answer) -> None:
+        """Leave a pod alone that was not let go: longer each time, and not all for as long."""
+        least = max(self._memory.pause_seconds(one.pod), answer.retry_after_seconds)
+        pause = round(least * (1 + self._jitter()))
+        until = self._clock.unix_seconds() + pause
+        self._memory = self._memory.refusing(one.pod, answer.why, until=until)
+
+    def _tell_failed(self, looked: Looked) -> None:
+        """Tell whose drain has failed; the release of the node says it in an Event."""
+        for name, why in looked.drain.memory.failed.items():
+            if name not in looked.before.failed:
+                self._metrics.drain_failures.labels(why.code).inc()
+                told = fields(node=name, pod=why.pod, reason=f"{why.code}: {why.message}")
+                log.warning("a drain failed", extra=told)
+
+    async def _ask_for_the_right(self) -> None:
+        """Ask whether this program may evict; tell once that it may not."""
+        now = self._clock.monotonic_seconds()
+        if self.allowed is not None and now - self._asked_at < RIGHT_SECONDS:
+            return
+        try:
+            found = await self._evictions.allowed()
+        except UnavailableError as fault:
+            log.warning("cannot tell whether pods may be evicted", extra=fields(reason=str(fault)))
+            return
+        if not found and self.allowed is not False:
+            log.error(FORBIDDEN_NOTE)
+            self._tell_forbidden(FORBIDDEN, FORBIDDEN_NOTE)
+        self.allowed, self._asked_at = found, now
+        self._metrics.eviction_forbidden.set(not found)
