@@ -1,7 +1,7 @@
 """The facts that a look at a drain rests on; read only."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -9,12 +9,15 @@ from typing import NamedTuple
 from core.config.settings import Config
 from core.drain.budgets import Allowances
 from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
+from core.drain.reasons import COMES_BACK
 from core.engine.harden import Against
 from core.engine.plan import Plan
+from core.fit.rules import tolerates
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import why_leaving
+from core.model.node import Effect, Taint
 from core.model.pod import Pod
 from core.reason import Blocker
 
@@ -102,8 +105,29 @@ class Ground:
         return next((why for why in found if why is not None), None)
 
     def _why_never(self, pod: Pod) -> Blocker | None:
-        own = self.scene.own_namespace
-        return why_never(pod, own, self.now) or self.budgets.why_never(pod)
+        own, taint_key = self.scene.own_namespace, self.scene.config.taint_key
+        if (why := why_never(pod, own, self.now)) is not None:
+            return why
+        taint = Taint(taint_key, "1", Effect.NO_SCHEDULE)
+        if any(tolerates(one, taint) for one in pod.placing.tolerations):
+            return Blocker(COMES_BACK, "it tolerates the taint of a mark", pod.key, taint_key)
+        return self.budgets.why_never(pod)
+
+    def why_back(
+        self, name: str, here: Collection[str], left: Collection[Owner]
+    ) -> Blocker | None:
+        """Return a pod that is on the node although pods of its controller were evicted there.
+
+        *here*: the uids of those that were there before.
+        """
+        taint_key = self.scene.config.taint_key
+        for pod in self.on[name]:
+            if owner_of(pod) in left and pod.uid not in here and not pod.terminating:
+                told = (
+                    f"{pod.owner_kind} {pod.owner_name} puts its pods there in spite of the mark"
+                )
+                return Blocker(COMES_BACK, told, pod.key, taint_key)
+        return None
 
     def ends_by_itself(self, name: str) -> bool:
         """Say whether a pod is there whose own end is waited for."""

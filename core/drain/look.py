@@ -8,7 +8,7 @@ released like any other.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,6 +44,8 @@ def look(scene: Scene, memory: Memory) -> Drain:
     """Say what to evict now, given what this leader has evicted before."""
     config = scene.config
     if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
+        return NOTHING
+    if not memory.evicted and not any(mark_of(one.labels) for one in scene.cluster.nodes):
         return NOTHING
     ground = Ground(scene, [one.owner for one in memory.evicted])
     seen = _turned(ground, _followed(ground, memory))
@@ -113,11 +115,21 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
             continue
         if not same and not ground.had_its_time(name):
             continue
-        if (why := ground.why_never(name)) is not None:
+        why = ground.why_never(name)
+        if same and memory.began and why is None:
+            why = ground.why_back(name, memory.here, memory.left)
+        if why is not None:
             failed[name] = why
         elif same or not ground.ends_by_itself(name):
-            return replace(memory, node=name, began=memory.began and same, failed=failed)
-    return replace(memory, node="", began=False, failed=failed)
+            return _at(ground, memory if same else memory.released(failed), name, failed)
+    return memory.released(failed)
+
+
+def _at(ground: Ground, memory: Memory, name: str, failed: Mapping[str, Blocker]) -> Memory:
+    """Return the memory of this node at work."""
+    first = ground.hard(name) and not memory.here
+    here = frozenset(pod.uid for pod in ground.on[name]) if first else memory.here
+    return replace(memory, node=name, here=here, failed=failed)
 
 
 def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
@@ -141,8 +153,7 @@ def _failed(drain: Drain) -> Drain:
     """Return what follows when nothing has gone on for too long."""
     memory, pods = drain.memory, [one.pod for one in drain.evict]
     why = drain.waits[0] if drain.waits else _refused(memory, pods[0])
-    failed = {**memory.failed, memory.node: why}
-    gone = replace(memory, node="", began=False, failed=failed)
+    gone = memory.released({**memory.failed, memory.node: why})
     return replace(drain, memory=gone, evict=())
 
 

@@ -54,8 +54,10 @@ class Memory:
 
     node: str = ""
     """The one at work; empty: none."""
-    began: bool = False
-    """A pod of it has been evicted."""
+    here: frozenset[str] = frozenset()
+    """The uids of its pods, when its mark was first seen to be hard."""
+    left: frozenset[Owner] = frozenset()
+    """The controllers of which pods have been evicted there."""
     progress: int = 0
     """Unix seconds: when its drain last went on."""
     evicted: tuple[Evicted, ...] = ()
@@ -68,7 +70,17 @@ class Memory:
         """Return the memory after an eviction that the API server has taken on."""
         pod = one.pod
         new = Evicted(pod.key, pod.uid, one.owner, one.ready, now_seconds)
-        return replace(self, began=True, progress=now_seconds, evicted=(*self.evicted, new))
+        left = self.left | {one.owner}
+        return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
+
+    def released(self, failed: Mapping[str, Blocker]) -> "Memory":
+        """Return the memory without a node at work."""
+        return replace(self, node="", here=frozenset(), left=frozenset(), failed=failed)
+
+    @property
+    def began(self) -> bool:
+        """Say whether a pod of the node at work has been evicted."""
+        return bool(self.left)
 
     def refusing(self, pod: Pod, why: str, *, until: int) -> "Memory":
         """Return the memory after a refusal."""

@@ -11,6 +11,13 @@ OWN: Final = Reason(
     "drain the node by hand: kubectl drain {node} --ignore-daemonsets",
     "the pod has been replaced on another node",
 )
+COMES_BACK: Final = Reason(
+    "evict-comes-back",
+    "The pod, or the one that replaced it, may run on the node in spite of a hard mark: evicted, "
+    "it would come back there.",
+    "take the toleration of {key}, or `nodeName`, from its template",
+    "its template lets the mark keep it away",
+)
 OF_JOB: Final = Reason(
     "evict-job",
     "A Job's pod ends by itself, and an eviction would count as its failure: it is waited for.",
@@ -73,6 +80,7 @@ STUCK: Final = Reason(
 )
 REASONS: Final = (
     OWN,
+    COMES_BACK,
     OF_JOB,
     TWO_BUDGETS,
     NEVER_ALLOWED,

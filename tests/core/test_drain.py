@@ -15,13 +15,14 @@ from core.drain import look as looks
 from core.drain.ground import Scene
 from core.drain.look import Drain, look
 from core.drain.memory import SETTLE_SECONDS, Memory
+from core.drain.pods import Owner
 from core.engine import step
 from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster, DisruptionBudget
-from core.model.constraints import Ties
+from core.model.constraints import Placing, Ties, Toleration
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -44,6 +45,7 @@ CONFIG = Config(
         max_in_cluster=10,
     ),
 )
+BEGAN = Memory(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
 WHY = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
@@ -130,6 +132,8 @@ def failed(found: Drain) -> dict[str, str]:
         ({"ties": noted(PREFER_NO_EVICTION, "")}, "pod-prefer-no-eviction"),
         ({"ties": Ties(local_volumes=("data",))}, "pod-local-storage"),
         ({"namespace": OWN}, "evict-own"),
+        ({"placing": Placing(tolerations=(Toleration(operator="Exists"),))}, "evict-comes-back"),
+        ({"placing": Placing(tolerations=(Toleration(TAINT_KEY, "Exists"),))}, "evict-comes-back"),
         # The owner's word for an eviction takes nothing of that back.
         (
             {"ties": replace(noted(SAFE_TO_EVICT, "true"), local_volumes=("data",))},
@@ -289,7 +293,7 @@ def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
 
 
 def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
-    assert look(scene(), Memory(node="m", began=True)).hard == {"m"}
+    assert look(scene(), BEGAN).hard == {"m"}
 
 
 @pytest.mark.parametrize(
@@ -306,7 +310,7 @@ def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
 
 def test_a_node_that_the_plan_keeps_is_not_drained() -> None:
     full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
-    found = look(scene(a_pod("a"), full), Memory(node="m", began=True))
+    found = look(scene(a_pod("a"), full), BEGAN)
     assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
 
 
@@ -379,7 +383,7 @@ A, B = a_pod("a"), a_pod("b", of="other")
         ((a_pod("new", "open"),), 1, True),
         ((a_pod("new", "open", terminating=True),), 1, False),
         ((replace(a_pod("new", "open"), ready=False),), SETTLE_SECONDS, False),
-        ((replace(A, uid="another"),), 1, True),  # a StatefulSet's next of that name
+        ((replace(A, uid="another", node="open"),), 1, True),  # a StatefulSet's next of that name
         ((a_pod("new", "open", of="strange"),), 1, False),
     ],
 )
@@ -403,11 +407,36 @@ def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
 def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -> None:
     asked = scene(A, B, budgets=(budget(0),))
     assert gone(look(asked, Memory())) == []
-    began = Memory(node="m", began=True, progress=NOW)
+    began = BEGAN
     assert gone(look(asked, began)) == ["b"]
 
 
 # Failure
+
+
+@pytest.mark.parametrize(
+    ("back", "code"),
+    [
+        (a_pod("new"), "evict-comes-back"),
+        (a_pod("new", terminating=True), ""),
+        (a_pod("new", of="strange"), ""),
+        (a_pod("new", "open"), ""),
+    ],
+)
+def test_where_pods_come_back_in_spite_of_the_mark_the_drain_fails(back: Pod, code: str) -> None:
+    """As those of a template that names the node itself: evicted for ever."""
+    found = look(scene(back, B, a_pod("rest", "open")), evicted(A))
+    assert failed(found) == ({"m": code} if code else {})
+
+
+def test_pods_that_were_there_before_are_none_that_came_back() -> None:
+    beside = a_pod("beside")
+    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
+    first = look(scene(A, beside, config=config), Memory())
+    (one,) = first.evict
+    left = beside if one.pod is A else A
+    found = look(scene(left, a_pod("new", "open"), config=config), first.memory.after(one, NOW))
+    assert (gone(found), failed(found)) == ([left.name], {})
 
 
 def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None:
@@ -517,9 +546,7 @@ BUDGETS = st.lists(
     max_size=3,
     unique_by=lambda one: one.name,
 )
-MEMORIES = st.sampled_from(
-    [Memory(), Memory(node="m", began=True, progress=NOW), Memory(node="n", progress=NOW)]
-)
+MEMORIES = st.sampled_from([Memory(), BEGAN, Memory(node="n", progress=NOW)])
 LIMITS = st.builds(
     DrainConfig,
     after_seconds=st.just(0),

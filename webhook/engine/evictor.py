@@ -12,7 +12,7 @@ from core.config.drain import Eviction as Asked
 from core.config.settings import Config, Mode
 from core.drain.ground import Scene
 from core.drain.look import NOTHING, Drain, look
-from core.drain.memory import Eviction, Memory
+from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
 from core.edge.clock import Clock
 from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
 from core.edge.logs import fields
@@ -107,8 +107,9 @@ class Evictor:
     async def _evict(self, one: Eviction, node: Node, tell: Tell) -> None:
         answer = await self._evictions.evict(one.pod)
         self._metrics.evictions.labels(answer.outcome.value).inc()
-        told = fields(pod=one.pod.key, node=node.name, reason=answer.why)
-        log.info("eviction %s", answer.outcome.value, extra=told)
+        outcome = answer.outcome.value
+        told = fields(pod=one.pod.key, node=node.name, outcome=outcome, reason=answer.why)
+        log.info("eviction", extra=told)
         match answer.outcome:
             case Outcome.EVICTED:
                 self._memory = self._memory.after(one, self._clock.unix_seconds())
@@ -122,7 +123,8 @@ class Evictor:
 
     def _wait(self, one: Eviction, answer: Answer) -> None:
         """Leave a pod alone that was not let go: longer each time, and not all for as long."""
-        least = max(self._memory.pause_seconds(one.pod), answer.retry_after_seconds)
+        asked = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
+        least = max(self._memory.pause_seconds(one.pod), asked)
         pause = round(least * (1 + self._jitter()))
         until = self._clock.unix_seconds() + pause
         self._memory = self._memory.refusing(one.pod, answer.why, until=until)
