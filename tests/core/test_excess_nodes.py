@@ -1,19 +1,26 @@
 """Policy ExcessNodes: its table, and a plain plan of it that starts from the objects."""
 
+import random
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import pytest
 
 from core.config.document import parse
-from core.config.settings import API_VERSION, KIND, Config
+from core.config.settings import API_VERSION, KIND, Config, PolicySettings
 from core.engine import step
+from core.engine.memory import Pace
 from core.marks.keys import MARK_LABEL
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.policies.excess_nodes import Settings, Weights
+from tests.support import mixed, mixed_config
 from tests.support.builders import node, pod
+from tests.support.reference_excess import Excess
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
 FREELY = {
@@ -150,3 +157,77 @@ def test_the_first_in_order_that_nothing_else_keeps_is_the_candidate() -> None:
     assert goes(Cluster.of([large, *others], pods), config()) == []
     kept = node("large", 8000, 16000, annotations={"kube-ebb.io/keep": "true"})
     assert goes(Cluster.of([kept, *others], pods), config()) == ["a"]
+
+
+# Beside a plain plan.
+
+
+class Case(NamedTuple):
+    """What a seed makes."""
+
+    cluster: Cluster
+    config: Config
+    pace: Pace | None
+
+
+@cache
+def case(seed: int) -> Case:
+    chance = random.Random(seed)
+    cluster = mixed.cluster(chance)
+    weights = chance.choice((Weights(), Weights(cpu=Fraction(0)), Weights(memory=Fraction(3))))
+    threshold = Fraction(chance.choice((0, 1, 2, 3, 5)), chance.choice((1, 2)))
+    drawn = replace(
+        mixed_config.config(chance),
+        policy="ExcessNodes",
+        policies=PolicySettings(excess_nodes=Settings(threshold=threshold, weights=weights)),
+    )
+    return Case(cluster, drawn, mixed_config.pace(chance))
+
+
+def plainly(made: Case, mutant: str = "") -> Excess:
+    return Excess(made.cluster, made.config, mutant, made.pace)
+
+
+def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
+    plan = step.plan(made.cluster, made.config, pace=made.pace)
+    return [(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals]
+
+
+SEEDS = range(400)
+
+
+def test_the_plan_is_the_plain_one() -> None:
+    removed = 0
+    for seed in SEEDS:
+        found = removals_of(case(seed))
+        assert found == plainly(case(seed)).run().removals, seed
+        removed += len(found)
+    assert removed > len(SEEDS) // 2
+
+
+def test_what_is_told_is_what_is_plainly_there() -> None:
+    for seed in SEEDS[:100]:
+        made = case(seed)
+        plan = step.plan(made.cluster, made.config, pace=made.pace)
+        told = [one.value for one in plan.figures]
+        worth = plainly(made).told()
+        assert told == ([] if worth is None else [worth]), seed
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        "CPU alone",
+        "by name",
+        "each alone",
+        "no slack",
+        "order of the start",
+        "taints are no matter",
+    ],
+)
+def test_the_comparison_would_notice(mutant: str) -> None:
+    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+    for seed in range(3 * len(SEEDS)):
+        if plainly(case(seed), mutant).run().removals != removals_of(case(seed)):
+            return
+    pytest.fail("no cluster tells the difference")

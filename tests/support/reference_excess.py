@@ -1,0 +1,126 @@
+"""ExcessNodes written plainly: from the objects, everything added up at every question.
+
+The plain plan lends what is common to all policies (who may go, what holds back, where pods would
+go); nothing comes from the policy but the values of its settings.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support.reference import Reference
+from tests.support.reference_fit import PASSING
+from tests.support.reference_packing import Moves
+from tests.support.reference_rules import guarded, is_marked, mark_rank
+from tests.support.reference_state import is_spare
+from tests.support.reference_sums import Pair, asked, offered
+
+if TYPE_CHECKING:
+    from core.policies.excess_nodes import Settings
+
+
+class Excess(Reference):
+    """One plan; `run` makes it."""
+
+    @property
+    def said(self) -> "Settings":
+        """Return the settings."""
+        found: Settings = self.config.policies.excess_nodes
+        return found
+
+    def on(self, node: Node) -> list[Pod]:
+        """Return the pods that stand on the node now."""
+        return [pod for pod in self.standing()[node.name] if not is_spare(pod)]
+
+    def counts_in(self, node: Node) -> bool:
+        """Say whether the node counts: it takes pods, from all, and has CPU and memory."""
+        nobodys = (self.config.taint_key, *PASSING)
+        of_others = [taint.key for taint in node.taints if taint.key not in nobodys]
+        takes = not of_others or self.mutant == "taints are no matter"
+        return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
+
+    def counted(self) -> list[Node]:
+        """Return the nodes that count now; those that must be released count as unmarked."""
+        return [node for node in self.cluster.nodes if self.counts_in(node)]
+
+    def excess(self, node: Node, nodes: Iterable[Node]) -> Fraction:
+        """Return how many nodes like this one the free capacity of *nodes* is worth."""
+        parts = []
+        for resource in (0, 1):
+            if self.mutant == "CPU alone" and resource:
+                continue
+            free = sum(offered(one)[resource] - asked(self.on(one))[resource] for one in nodes)
+            parts.append(Fraction(free, offered(node)[resource]))
+        return min(parts)
+
+    def score(self, node: Node) -> tuple[Fraction, str]:
+        """Return what the candidate has least of."""
+        weights, used, whole = self.said.weights, asked(self.on(node)), offered(node)
+        pairs = zip((weights.cpu, weights.memory), used, whole, strict=True)
+        shares = [weight * Fraction(part, of) for weight, part, of in pairs if of]
+        return (Fraction(0) if self.mutant == "by name" else sum(shares, Fraction())), node.name
+
+    def stays_anyway(self, node: Node) -> bool:
+        """Say whether the node, or a pod of it, keeps it whatever the policy says."""
+        pods = [pod for pod in self.start[node.name] if not pod.stays_with_node]
+        stuck = [pod for pod in pods if pod.key not in self.moves]
+        return guarded(node) or bool(stuck) or self.is_guessed(node)
+
+    # What differs from the plan by thresholds.
+
+    def dearness(self, node: Node) -> tuple[object, ...]:
+        """Put marked nodes first, and all others beside each other."""
+        return (0, node.name not in self.reached) if is_marked(node) else (1, False)
+
+    def rank(self, node: Node) -> tuple[object, ...]:
+        """Order nodes as they are now."""
+        if is_marked(node):
+            return *self.dearness(node), *mark_rank(node, self.config.taint_key)
+        return *self.dearness(node), *self.score(node)
+
+    def is_last(self, node: Node) -> bool:  # noqa: ARG002 it is no matter here
+        """Say no: a minimum of nodes says it."""
+        return False
+
+    def sums_pass(self, node: Node, residents: Pair) -> bool:  # noqa: ARG002
+        """Say whether the node is the candidate, and what is free is worth more than enough."""
+        counted = self.counted()
+        if node not in counted:
+            return False
+        if is_marked(node) and self.mutant != "no slack":
+            return self.excess(node, counted) >= self.said.threshold - Fraction(1, 2)
+        before = [
+            one
+            for one in counted
+            if self.score(one) <= self.score(node) and not self.stays_anyway(one)
+        ]
+        if self.mutant == "each alone":
+            before = [node]
+        return all(self.excess(one, counted) > self.said.threshold for one in before)
+
+    def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Any:  # noqa: ARG002
+        """Say that nothing is too full: there are no thresholds."""
+        return iter(())
+
+    def remove_all(self, removals_max: int | None) -> list[tuple[str, Moves]]:
+        """Remove nodes one by one, each time the first that can go as things stand."""
+        removals: list[tuple[str, Moves]] = []
+        while len(removals) != removals_max:
+            left = (node for node in self.order if node.name not in self.gone)
+            order = (
+                list(left) if self.mutant == "order of the start" else sorted(left, key=self.rank)
+            )
+            found = ((node.name, self.remove(node)) for node in order)
+            going = next(((name, moves) for name, moves in found if moves is not None), None)
+            if going is None:
+                break
+            removals.append(going)
+        return removals
+
+    def told(self) -> Fraction | None:
+        """Return the excess over unmarked nodes once pods that wait have places; None: no node."""
+        self.settle()
+        nodes = [node for node in self.counted() if not is_marked(node)]
+        return self.excess(min(nodes, key=self.score), nodes) if nodes else None
