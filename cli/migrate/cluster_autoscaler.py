@@ -1,0 +1,133 @@
+"""Cluster Autoscaler: flags, of a command line, a container's, or the chart's."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from cli.migrate.given import SHELL, containers, field, words
+from cli.migrate.tool import OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
+
+POLICY: Final = "NodeUtilization"
+PROGRAM: Final = "cluster-autoscaler"
+THRESHOLD: Final = "scale-down-utilization-threshold"
+TAKEN: Final[Mapping[str, Taken]] = {
+    "scale-down-enabled": Taken(("mode",), MODE),
+    THRESHOLD: Taken(("nodeUtilization", "utilization"), SHARE),
+    "scale-down-unneeded-time": Taken(("delay",), DURATION),
+    "scale-down-delay-after-add": Taken(("cooldown", "afterNodeAdd"), DURATION),
+    "scan-interval": Taken(("webhook", "interval"), INTERVAL),
+    "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
+    "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
+}
+OTHERS: Final = "stays with the autoscaler"
+_BY_REASON: Final[Mapping[str, str]] = {
+    "groups and their size at the cloud stay there; `budgets` and `pools` limit marks": """
+        cloud-provider cores-total enforce-node-group-min-size gpu-total max-nodes-total
+        memory-total node-group-auto-discovery nodes""",
+    "scale-up stays with the autoscaler": """
+        balance-similar-node-groups balancing-ignore-label balancing-label
+        enable-proactive-scaleup estimator expander force-ds ignore-taint
+        initial-node-group-backoff-duration max-binpacking-time max-node-group-backoff-duration
+        max-node-provision-time max-node-startup-time max-nodegroup-binpacking-duration
+        max-nodes-per-scaleup new-pod-scale-up-delay node-group-backoff-reset-timeout
+        parallel-scale-up scale-from-unschedulable scale-up-from-zero startup-taint
+        startup-taint-prefix status-taint""",
+    "how many nodes go at once; in Ebb, `budgets.maxMarked` limits how many are marked": """
+        max-bulk-soft-taint-count max-bulk-soft-taint-time max-drain-parallelism
+        max-empty-bulk-delete max-scale-down-parallelism""",
+    "a rule of evictions, which Ebb does not make": """
+        blocking-system-pod-distruption-timeout cordon-node-before-terminating
+        daemonset-eviction-for-empty-nodes daemonset-eviction-for-occupied-nodes
+        drain-priority-config expendable-pods-priority-cutoff max-graceful-termination-sec
+        max-pod-eviction-time min-replica-count skip-nodes-with-custom-controller-pods""",
+    "Ebb counts what all pods of a node ask for, CPU and memory": """
+        ignore-daemonsets-utilization ignore-mirror-pods-utilization
+        scale-down-gpu-utilization-threshold""",
+    "nodes that are not ready are left to the autoscaler": """
+        max-total-unready-percentage ok-total-unready-count scale-down-unready-enabled
+        scale-down-unready-time""",
+    "Ebb leaves a node that did not empty alone for `backoff`": """
+        scale-down-delay-after-delete scale-down-delay-after-failure scale-down-delay-type-local
+        unremovable-node-recheck-timeout""",
+}
+WITHOUT: Final[Mapping[str, str]] = {
+    name: why for why, names in _BY_REASON.items() for name in names.split()
+}
+"""Why a flag has no equivalent; any other has OTHERS."""
+NOTES: Final = (
+    "group size at the cloud: Ebb does not ask for it; the autoscaler waits while it is not met",
+    "scale-up rules, and removing empty nodes: stay with the autoscaler, which must go on running",
+    "draining: the autoscaler evicts pods; Ebb marks a node, which empties as pods end",
+)
+EMPTY_ALONE: Final = (
+    "only nodes without requests go: Ebb marks no others for that, so it observes; with "
+    "`mode: enforce` it would mark nodes under `nodeUtilization.utilization`, 50%"
+)
+
+
+def _settings_of(one: object) -> Sequence[Given]:
+    if isinstance(one, list) and all(isinstance(word, str) for word in one):
+        return _flags(one)
+    args = field(one, "extraArgs")
+    if isinstance(args, dict):
+        return _ours([Given(_name(key), value) for key, value in args.items()], [])
+    return [given for container in containers(one) for given in _flags(_command(container))]
+
+
+def _command(container: object) -> list[str]:
+    """Return the words of a container's command line; those that a shell would run."""
+    found: list[str] = []
+    for part in (field(container, "command"), field(container, "args")):
+        found += [str(word) for word in part] if isinstance(part, list) else []
+    if len(found) > 2 and found[1] == SHELL:
+        return words(found[2], "command")
+    return found
+
+
+def _flags(given: Sequence[str]) -> Sequence[Given]:
+    """Read flags as the autoscaler does: with = or the next word, - and _ alike."""
+    found: list[Given] = []
+    left = list(reversed(given))
+    program = []
+    while left:
+        word = left.pop()
+        name, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            (found.append(Given(word, None)) if found else program.append(word))
+        elif equals:
+            found.append(Given(_name(name), value))
+        else:
+            apart = left and not left[-1].startswith("-") and not _is_flag(_name(name))
+            found.append(Given(_name(name), left.pop() if apart else "true"))
+    return _ours(found, program)
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("_", "-")
+
+
+def _is_flag(name: str) -> bool:
+    return name in TAKEN and TAKEN[name].kind in (FLAG, MODE)
+
+
+def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:
+    """Return the flags, if they are Cluster Autoscaler's by its name or theirs."""
+    named = any(PurePath(word).name == PROGRAM for word in program)
+    return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
+
+
+def _migrated(given: Sequence[Given]) -> Migrated:
+    made = Migrated.by(POLICY)
+    thresholds = [one for one in given if one.key == THRESHOLD]
+    empty_alone = thresholds and read(THRESHOLD, thresholds[-1].value, NUMBER) == 0
+    others = [one for one in given if not (empty_alone and one.key == THRESHOLD)]
+    made.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
+    if empty_alone:
+        made.put(("mode",), OBSERVE)
+        made.leave(thresholds[-1], EMPTY_ALONE)
+    made.notes.extend(NOTES)
+    return made
+
+
+TOOL: Final = Tool("Cluster Autoscaler", TAKEN, _settings_of, _migrated)

@@ -1,0 +1,148 @@
+"""`ebb migrate` of Cluster Autoscaler's flags, wherever users have them."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.migrating import fault, made
+
+NONE = {"mode": "enforce", "policy": "NodeUtilization"}
+FLAGS = [
+    "--v=4",
+    "--cloud-provider=aws",
+    "--skip-nodes-with-local-storage=false",
+    "--expander=least-waste",
+    "--scale-down-utilization-threshold=0.65",
+    "--scale-down-unneeded-time=5m0s",
+    "--scale-down-delay-after-add=15m",
+    "--scan-interval=30s",
+    "--max-scale-down-parallelism=3",
+    "--node-group-auto-discovery=asg:tag=k8s.io/cluster-autoscaler/enabled",
+]
+EXPECTED = NONE | {
+    "nodeUtilization": {"keepLocalStorage": False, "utilization": "65%"},
+    "delay": "5m",
+    "cooldown": {"afterNodeAdd": "15m"},
+    "webhook": {"interval": "30s"},
+}
+
+
+def deployment(**container: object) -> dict[str, Any]:
+    spec = {"containers": [{"name": "autoscaler", **container}]}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "cluster-autoscaler"},
+        "spec": {"replicas": 1, "template": {"spec": spec}},
+    }
+
+
+PROGRAM = "./cluster-autoscaler"
+SHELL = " ".join([PROGRAM, *FLAGS, "2>&1"])
+PLACES = {
+    "one line": " ".join(FLAGS),
+    "a line each": "\n".join(["# flags", *FLAGS, ""]),
+    "a command line": " \\\n  ".join(["/usr/bin/cluster-autoscaler", *FLAGS]) + "\n",
+    "a list": yaml.safe_dump(FLAGS),
+    "a list as JSON": json.dumps(FLAGS),
+    "a container": yaml.safe_dump({"command": [PROGRAM, *FLAGS]}),
+    "args": yaml.safe_dump(deployment(command=[PROGRAM], args=FLAGS)),
+    "command, as JSON": json.dumps(deployment(command=[PROGRAM, *FLAGS])),
+    "a pod": yaml.safe_dump({"kind": "Pod", "spec": {"containers": [{"command": FLAGS}]}}),
+    "a shell": yaml.safe_dump(deployment(command=["/bin/sh", "-c", SHELL])),
+    "beside others": yaml.safe_dump_all([{"kind": "ServiceAccount"}, deployment(args=FLAGS)]),
+    "the chart": yaml.safe_dump(
+        {
+            "extraArgs": {
+                "v": 4,
+                "cloud-provider": "aws",
+                "skip-nodes-with-local-storage": False,
+                "expander": "least-waste",
+                "scale-down-utilization-threshold": 0.65,
+                "scale-down-unneeded-time": "5m",
+                "scale-down-delay-after-add": "15m",
+                "scan-interval": "30s",
+                "max-scale-down-parallelism": 3,
+                "node-group-auto-discovery": "asg",
+            },
+            "replicaCount": 2,
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_flags_are_found_where_users_have_them(place: str) -> None:
+    fields, comments = made(PLACES[place])
+    assert fields == EXPECTED
+    for flag in ("expander=least-waste", "max-scale-down-parallelism=3", "cloud-provider=aws"):
+        assert f"# - {flag}: " in comments
+    assert "# - node-group-auto-discovery=asg" in comments
+    assert "group size at the cloud" in comments
+    assert "scale-up" in comments
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("--scale-down-utilization-threshold 0.5", {"nodeUtilization": {"utilization": "50%"}}),
+        ("--scale-down-utilization-threshold=.5", {"nodeUtilization": {"utilization": "50%"}}),
+        ("--scale-down-utilization-threshold=1", {"nodeUtilization": {"utilization": "100%"}}),
+        ("-scale_down_unneeded_time=1h", {"delay": "1h"}),
+        ("--scale-down-unneeded-time=1.5h", {"delay": "1h30m"}),
+        ("--scale-down-unneeded-time=0", {"delay": "0s"}),
+        ("--scan-interval=10s --scan-interval=1m", {"webhook": {"interval": "1m"}}),
+        ("--scale-down-enabled=false", {"mode": "observe"}),
+        ("--scale-down-enabled", {"mode": "enforce"}),
+        ("--skip-nodes-with-system-pods=false", {"nodeUtilization": {"keepSystem": False}}),
+        ("--skip-nodes-with-system-pods --v=1", {"nodeUtilization": {"keepSystem": True}}),
+        ("--skip-nodes-with-local-storage=F", {"nodeUtilization": {"keepLocalStorage": False}}),
+    ],
+)
+def test_each_flag(flags: str, expected: dict[str, Any]) -> None:
+    assert made(flags)[0] == NONE | expected
+
+
+def test_with_the_threshold_0_only_empty_nodes_went() -> None:
+    fields, comments = made("--scale-down-utilization-threshold=0 --scale-down-enabled=true")
+    assert fields == NONE | {"mode": "observe"}
+    assert "# - scale-down-utilization-threshold=0: only nodes without requests" in comments
+
+
+def test_what_is_no_flag_is_a_comment() -> None:
+    comments = made("cluster-autoscaler run --scan-interval=10s 2>&1 --new-one x --v")[1]
+    assert "# - 2>&1: " in comments
+    assert "# - new-one=x: " in comments
+    assert "# - v=true: " in comments
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("--scale-down-utilization-threshold=50%", "scale-down-utilization-threshold: '50%'; "),
+        ("--scale-down-utilization-threshold=1.1", "scale-down-utilization-threshold: '1.1'; "),
+        ("--scale-down-utilization-threshold=-1", "scale-down-utilization-threshold: '-1'; "),
+        ("--scale-down-utilization-threshold=$(T)", "scale-down-utilization-threshold: '$(T)'; "),
+        ("--scale-down-unneeded-time=10", "scale-down-unneeded-time: '10'; allowed: a duration"),
+        ("--scale-down-unneeded-time", "scale-down-unneeded-time: 'true'; allowed: a duration"),
+        ("--scale-down-delay-after-add=-5m", "scale-down-delay-after-add: '-5m'; allowed: "),
+        ("--scan-interval=0s", "scan-interval: '0s'; allowed: "),
+        ("--scan-interval=500ms", "scan-interval: '500ms'; allowed: "),
+        ("--scale-down-enabled=maybe", "scale-down-enabled: 'maybe'; allowed: true | false"),
+        ("--scan-interval='10s", "not a command line: "),
+        ("--port=80 --name=x", "holds no settings of "),
+        (yaml.safe_dump(deployment(args=["-c", "x"])), "holds no settings of "),
+        (yaml.safe_dump({"extraArgs": {"scan-interval": {}}}), "scan-interval: {}; allowed: "),
+        (
+            yaml.safe_dump_all([deployment(args=FLAGS), deployment(args=FLAGS)]),
+            "cloud-provider: several objects of the file say it",
+        ),
+        (
+            yaml.safe_dump_all([deployment(args=FLAGS), {"time_gap": "10"}]),
+            "holds settings of Node Refiner and of Cluster Autoscaler",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(text: str, told: str) -> None:
+    assert fault(text).startswith(told)
