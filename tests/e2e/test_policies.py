@@ -1,5 +1,6 @@
 """Each policy marks what its table says, on a real control plane: so many nodes, and no more."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -9,11 +10,11 @@ import pytest
 from core.config.settings import Mode
 from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import apply, config, point, port_of, remove, start_webhook
-from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod
+from tests.e2e.install import LEASE, apply, config, point, port_of, remove, start_webhook
+from tests.e2e.objects import NODES, PODS, add_nodes, mark, node, pod, ready
 from tests.e2e.plane import Ebb, Plane, until
 
-PASSES = 3
+PASSES = 2
 """So many of the engine's passes after the last mark show that no other one follows."""
 Start = Callable[..., Ebb]
 
@@ -30,12 +31,13 @@ def settings(plane: Plane) -> Iterator[Json]:
 
 @pytest.fixture
 def start(plane: Plane, settings: Json) -> Iterator[Start]:
-    """Start the webhook under a policy."""
+    """Start the webhook under a policy; it is killed afterwards, and its lead ends with it."""
     with ExitStack() as at_end:
+        at_end.callback(plane.api.delete, LEASE)
 
         def started(policy: str, **more: Any) -> Ebb:
             ebb = start_webhook(plane, {**settings, "policy": policy, **more})
-            at_end.callback(ebb.stop)
+            at_end.callback(ebb.stop, signal.SIGKILL)
             return ebb.wait_ready()
 
         yield started
@@ -43,9 +45,9 @@ def start(plane: Plane, settings: Json) -> Iterator[Start]:
 
 def spread(api: Api, nodes: Sequence[str], *millis: int) -> None:
     """Put pods that ask for so much CPU on each node."""
-    for node in nodes:
+    for name in nodes:
         for number, cpu in enumerate(millis):
-            api.create(PODS, pod(f"{node}-{number}", node_name=node, cpu=f"{cpu}m"))
+            api.create(PODS, pod(f"{name}-{number}", node_name=name, cpu=f"{cpu}m"))
 
 
 def marked(nodes: dict[str, Json]) -> list[str]:
@@ -71,11 +73,11 @@ def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
     nodes = ("a", "b", "c", "d", "e")
     add_nodes(api, *nodes)
     spread(api, nodes, 550, 550, 550, 550, 200)
-    webhook = start("ExcessNodes")
+    webhook = start("ExcessNodes", spacing="0s")
     assert settled(webhook, api, 0) == []
     assert webhook.metric("ebb_excess_nodes") == 2
-    for node in nodes:
-        api.delete(f"{PODS}/{node}-4", gracePeriodSeconds=0)
+    for name in nodes:
+        api.delete(f"{PODS}/{name}-4", gracePeriodSeconds=0)
     assert settled(webhook, api, 1) == ["a"]
 
 
@@ -112,3 +114,41 @@ def test_a_pool_that_is_disabled_releases_its_nodes(start: Start, api: Api) -> N
     mark(api, "g")
     counted(api, start, enabled=False)
     api.wait(NODES, lambda nodes: marked(dict(nodes)) == [])
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+def owner(api: Api) -> Iterator[Json]:
+    """Something that owns pods and makes none; without it the collector would take them away."""
+    made = api.create(CONFIG_MAPS, {"metadata": {"name": "owner"}})
+    uid = made["metadata"]["uid"]
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "owner",
+        "uid": uid,
+        "controller": True,
+    }
+    api.delete(f"{CONFIG_MAPS}/owner")
+
+
+def test_node_utilization_takes_nodes_whose_remembered_places_hold(
+    start: Start, api: Api, owner: Json
+) -> None:
+    """X has room for the pod of a or of b, y for those of c and d; d is used by exactly half."""
+    for name, cpu, takes in (("a", "8", "a"), ("b", "4", "b"), ("c", "4", "c"), ("d", "4", "d"),
+                             ("x", "4", "ab"), ("y", "4", "cd")):  # fmt: skip
+        api.create(NODES, node(name, cpu=cpu, labels=dict.fromkeys(takes, "")))
+    api.wait(NODES, lambda found: all(map(ready, found.values())))
+    for name, cpu in (("a", "400m"), ("b", "350m"), ("c", "350m"), ("d", "2")):
+        one = pod(name, node_name=name, cpu=cpu, nodeSelector={name: ""})
+        one["metadata"]["ownerReferences"] = [owner]
+        api.create(PODS, one)
+    spread(api, ["x"], 3150, 400)  # alone: they keep their nodes
+    spread(api, ["y"], 100)
+    webhook = start("NodeUtilization", delay="2s")
+    assert settled(webhook, api, 2) == ["a", "c"]
+    api.delete(f"{PODS}/x-1", gracePeriodSeconds=0)
+    assert settled(webhook, api, 3) == ["a", "b", "c"]
