@@ -9,7 +9,7 @@ and InterPodAffinity, their filters.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from core.model.constraints import ANY_DRIVER, ANY_IP, Company, Disk, HostPort
 from core.model.pod import Pod
@@ -69,17 +69,6 @@ class Attached(Tally):
         after = self.domains[node] in self.counts
         if before != after:
             self._of_driver.add(node, 1 if after else -1)
-
-
-class Rule(Protocol):
-    """What one pod asks of the counts at a node."""
-
-    @property
-    def name(self) -> str:
-        """What a person reads when the rule refuses."""
-
-    def admits(self, node: int) -> bool:
-        """Say whether the pod may be placed on the node, as the counts stand."""
 
 
 class Clear(NamedTuple):
@@ -150,6 +139,10 @@ class Within(NamedTuple):
         domain = self.attached.domains[node]
         more = sum(domain not in volume.counts for volume in self.own)
         return not more or self.attached.counts.get(domain, 0) + more <= limit
+
+
+Rule = Clear | Near | Even | Within
+"""What one pod asks of the counts at a node; *name* is what a person reads when it refuses."""
 
 
 class Attachments:
