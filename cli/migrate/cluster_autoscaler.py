@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import Final
 
 from cli.migrate.given import SHELL, containers, field, words
-from cli.migrate.tool import OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, OBSERVE, Given, Migrated, Taken, Tool
 from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
 
 POLICY: Final = "NodeUtilization"
@@ -36,7 +36,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "how many nodes go at once; in Ebb, `budgets.maxMarked` limits how many are marked": """
         max-bulk-soft-taint-count max-bulk-soft-taint-time max-drain-parallelism
         max-empty-bulk-delete max-scale-down-parallelism""",
-    "a rule of evictions, which Ebb does not make": """
+    "a rule of evictions; those of Ebb, if they are enabled, go by `drain`": """
         blocking-system-pod-distruption-timeout cordon-node-before-terminating
         daemonset-eviction-for-empty-nodes daemonset-eviction-for-occupied-nodes
         drain-priority-config expendable-pods-priority-cutoff max-graceful-termination-sec
@@ -58,7 +58,7 @@ WITHOUT: Final[Mapping[str, str]] = {
 NOTES: Final = (
     "group size at the cloud: Ebb does not ask for it; the autoscaler waits while it is not met",
     "scale-up rules, and removing empty nodes: stay with the autoscaler, which must go on running",
-    "draining: the autoscaler evicts pods; Ebb marks a node, which empties as pods end",
+    f"draining: the autoscaler evicts a node's pods; {DRAINING}",
 )
 EMPTY_ALONE: Final = (
     "only nodes without requests go: Ebb marks no others for that, so it observes; with "

@@ -13,6 +13,8 @@ from core.errors import InvalidInputError
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"\\\r?\n")
 _FLAG: Final = re.compile(r"--?[A-Za-z]")
+COMMAND_LINE_MAX: Final = 128 * 1024
+"""As long as Linux takes a word; splitting takes time with the square of a word's length."""
 SHELL: Final = "-c"
 """What tells a shell that the next word is a command line of its own."""
 
@@ -44,6 +46,8 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anythin
 
 def words(text: str, where: str) -> list[str]:
     """Split a command line as a shell does. Raises: InvalidInputError."""
+    if len(text) > COMMAND_LINE_MAX:
+        raise InvalidInputError(where, f"a command line longer than {COMMAND_LINE_MAX} characters")
     try:
         return shlex.split(text)
     except ValueError as fault:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cli.migrate.given import containers, field, parse_json
-from cli.migrate.tool import OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, OBSERVE, Given, Migrated, Taken, Tool
 from cli.migrate.values import (
     COUNT_FROM_1,
     FLAG,
@@ -40,9 +40,7 @@ OF_POOL: Final[Mapping[str, Taken]] = {
     "scaleDownRequiredUnderutilizedNodeCount": Taken(("required",), COUNT_FROM_1),
 }
 """Of an enabled pool; of another one they are left out if they are 0."""
-NOTES: Final = (
-    "draining: the compactor deletes pods; Ebb marks the node, which empties as its pods end",
-)
+NOTES: Final = (f"draining: the compactor deletes pods past PodDisruptionBudgets; {DRAINING}",)
 NO_DELAY: Final = (
     "delay: the time that a node stays marked is no part of this file, but of the environment, "
     "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; it is 300 where that is not set, and 600 by the chart"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cli.migrate.given import field
-from cli.migrate.tool import Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, Given, Migrated, Taken, Tool
 from cli.migrate.values import COUNT, MINUTES, MODE, NUMBER
 
 POLICY: Final = "ExcessNodes"
@@ -19,7 +19,7 @@ TAKEN: Final[Mapping[str, Taken]] = {
 }
 """What it knows; all else it passes over."""
 NOTES: Final = (
-    "draining: Node Refiner evicts a node's pods; Ebb marks the node, which empties as pods end",
+    f"draining: Node Refiner evicts a node's pods; {DRAINING}",
     "minimums: Node Refiner looks before a step and ends one node below; Ebb looks after it",
     "at exactly the threshold Node Refiner may take a node; Ebb takes one above it only",
 )

@@ -67,6 +67,9 @@ class Migrated:
 
 ENFORCE: Final = "enforce"
 OBSERVE: Final = "observe"
+DRAINING: Final = (
+    "Ebb marks the node, which empties as pods end, and evicts them only with `eviction: enabled`"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ class Kind(NamedTuple):
 
 
 def text(value: object) -> str:
-    """Return a scalar as it is written. Raises: ValueError for anything else."""
+    """Return a scalar as it is written. Raises: ValueError for anything else, or longer."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str | int | float):
+    if isinstance(value, str | int | float) and len(str(value)) <= SHOWN_MAX:
         return str(value)
     raise ValueError
 

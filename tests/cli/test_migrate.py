@@ -9,6 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cli.migrate.given import COMMAND_LINE_MAX
 from cli.migrate.tools import TOOLS
 from core.config.schema import settings
 from core.edge.files import CONFIG_BYTES_MAX, parse_config
@@ -156,7 +157,8 @@ def test_other_faults_are_one_line_too(text: str, told: str) -> None:
     assert fault(text).startswith(told)
 
 
-def test_a_file_has_a_largest_size() -> None:
+def test_a_file_and_a_command_line_have_a_largest_size() -> None:
+    assert fault("--a=" + "b" * COMMAND_LINE_MAX).startswith("a command line longer than 131072 ")
     assert run(b"#" * (CONFIG_BYTES_MAX + 1)) == (2, "", "ebb: given: larger than 1048576 bytes\n")
 
 
