@@ -66,7 +66,7 @@ def command(
     answer = Planned(
         plan=plan,
         config=config,
-        minded=caveats(found.cluster, found.kinds),
+        minded=caveats(found.cluster, found.kinds, config),
         money=_money(found.cluster, config, plan),
     )
     output.put(answer, form)

@@ -71,6 +71,6 @@ def look(found: Found, now_seconds: int) -> Status:
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
         waiting=len(waiting),
         stuck=len(waiting - {pod for pod, _ in plan.pending}),
-        minded=caveats(found.cluster, found.kinds),
+        minded=caveats(found.cluster, found.kinds, found.config),
         now_seconds=now_seconds,
     )

@@ -251,6 +251,10 @@ class Work:
                 waiting.sort(key=self._ranks.__getitem__)
         return [0] * len(self._levels)
 
+    def about(self, name: str) -> str:
+        """Return what the policy says of the node for people."""
+        return self._policy.about(self.packer.node_ids[name])
+
     def figures(self) -> tuple[Figure, ...]:
         """Return what the policy tells of the state as it is."""
         return tuple(self._policy.figures())

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
 from core.model.cluster import Cluster
 from core.model.leaving import going
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
+from core.policies.all import POLICIES
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
@@ -31,10 +34,33 @@ class Caveat:
     """The nodes that it is about, each with how many pods; most pods first, then by name."""
 
 
-def caveats(cluster: Cluster, kinds: frozenset[str] | None) -> tuple[Caveat, ...]:
+def caveats(cluster: Cluster, kinds: frozenset[str] | None, config: Config) -> tuple[Caveat, ...]:
     """Return what to keep in mind; *kinds* are those that a dump holds, None: all are known."""
     dumped = () if kinds is None else _of_dump(cluster, kinds)
-    return (*dumped, *_without_requests(cluster), *_aside(cluster), *_overcommitted(cluster))
+    return (
+        *_unheard(config),
+        *dumped,
+        *_without_requests(cluster),
+        *_aside(cluster),
+        *_overcommitted(cluster),
+    )
+
+
+def _unheard(config: Config) -> Iterator[Caveat]:
+    """Name the settings of ClusterThreshold alone that a file sets under another policy."""
+    if POLICIES[config.policy].thresholds:
+        return
+    pools = config.budgets.pools
+    said = {
+        "thresholds": config.thresholds != Thresholds(),
+        "leaveThresholds": config.leave_thresholds is not None,
+        "usability": config.usability is not UsabilityMode.AUTO,
+        "thresholds of pools": any(one.thresholds or one.leave_thresholds for one in pools),
+        "prices": bool(config.prices),
+    }
+    if names := [name for name, is_said in said.items() if is_said]:
+        message = f"under policy {config.policy} nothing is decided by {', '.join(names)}"
+        yield Caveat("not-heard", message)
 
 
 def _of_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:

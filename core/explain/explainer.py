@@ -51,6 +51,8 @@ class NodeAnswer:
     """Where pods would go: by the plan if the node goes, else if it alone went now."""
     homeless: tuple[tuple[str, str], ...]
     """(namespace/name, why) of the pods that would not find a place."""
+    rule: str
+    """How it stands by the policy; empty: price, pods to move and share say it."""
     price: Fraction
     to_move: int
     """Pods that would have to find another place."""
@@ -122,6 +124,7 @@ class Explainer:
             against_hard=self._against_hard(node),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
+            rule=self._work.about(name),
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(homeless),
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
+from core.capacity.sums import RESOURCE_NAMES, percent
 from core.capacity.usable import NOTHING, Amount
 from core.forms import number, where
 from core.model.leaving import others_taint
@@ -166,6 +167,16 @@ class ExcessNodes(Policy):
         if excess > least:
             return Blocker(NO_EXCESS, "there is too little for a node that would go before it")
         return Blocker(NO_EXCESS, f"{told}, not above {_decimal(least)}")
+
+    def about(self, node: int) -> str:
+        """Say how much is asked for on it, and how much excess there is with it as candidate."""
+        used, whole = self._account.used(node), self._account.capacity(node)
+        parts = zip(RESOURCE_NAMES, used, whole, strict=True)
+        told = ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
+        if node not in self._which:
+            return f"{told} requested; it does not count"
+        self._look_again()
+        return f"{told} requested, excess {_decimal(self._excess(node))} nodes like it"
 
     @staticmethod
     def waited(seconds: int, delay_seconds: int) -> bool:

@@ -128,6 +128,10 @@ class Policy(Protocol):
         """Say what would not hold."""
         raise AssertionError("it says of no packing that something would not hold")
 
+    def about(self, node: int) -> str:  # noqa: ARG002
+        """Say for people how the node stands by the rule before any goes; empty: as in `rank`."""
+        return ""
+
     def figures(self) -> Iterable[Figure]:
         """Tell how it stands before any node goes."""
         return ()

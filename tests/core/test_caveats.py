@@ -5,12 +5,16 @@ from dataclasses import replace
 import pytest
 
 from cli.forms.json import plan as in_json
+from core.config.document import parse
+from core.config.settings import Config
 from core.explain.caveats import ASIDE, Caveat, caveats
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, Ties
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.policies.all import POLICIES
 from tests.support.builders import node, pod
+from tests.support.configurations import HEAD
 
 ALL = frozenset(
     {
@@ -30,7 +34,7 @@ BOUND = replace(
 
 
 def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> dict[str, Caveat]:
-    found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds)
+    found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds, Config())
     assert len({one.code for one in found}) == len(found)
     for one in found:
         assert one.message.isprintable()
@@ -105,7 +109,7 @@ def test_names_are_few_and_the_fullest_first() -> None:
         for more in range(2 if number == 7 else 1)
     ]
     nodes = [node(f"n{number}") for number in range(30)]
-    (said,) = caveats(Cluster.of(nodes, pods), None)
+    (said,) = caveats(Cluster.of(nodes, pods), None, Config())
     assert said.message == (
         "31 of 31 pods do not request both CPU and memory; what they do not request counts as 0: "
         "n7 (2), n0 (1), n1 (1) and 27 more nodes"
@@ -113,3 +117,23 @@ def test_names_are_few_and_the_fullest_first() -> None:
     (document,) = in_json.warnings([said])
     assert (document["code"], document["count"]) == ("no-requests", 31)
     assert len(document["nodes"]) == in_json.NODES_LISTED
+
+
+SAID = {
+    "thresholds": {"cpu": "90%"},
+    "leaveThresholds": {"cpu": "95%"},
+    "usability": "none",
+    "pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}],
+    "prices": [{"nodeSelector": {"a": "b"}, "price": 1}],
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_one_policys_alone_is_said_not_to_be_heard_under_another(policy: str) -> None:
+    heard = POLICIES[policy].thresholds
+    for said in ({}, SAID, *({name: value} for name, value in SAID.items())):
+        config = parse({**HEAD, **said, "policy": policy}, "x")
+        found = caveats(Cluster.of([node("a")], WHOLE[:0]), None, config)
+        assert [one.code for one in found] == ([] if heard or not said else ["not-heard"])
+        for one in found:
+            assert all(name in one.message for name in said if name != "pools")

@@ -10,18 +10,24 @@ from typing import Any, NamedTuple
 import pytest
 
 from core.config.document import parse
-from core.config.settings import API_VERSION, KIND, Config, PolicySettings
+from core.config.settings import API_VERSION, KIND, Config, Mode, PolicySettings
 from core.engine import step
-from core.engine.memory import Pace
-from core.marks.keys import MARK_LABEL
+from core.engine.memory import Memory, Pace
+from core.engine.survey import Survey
+from core.explain.explainer import Explainer
+from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.policies.excess_nodes import Settings, Weights
+from core.writes.nodes import decide
+from core.writes.write import WriteKind
 from tests.support import mixed, mixed_config
-from tests.support.builders import node, pod
+from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference_excess import Excess
 
+NOW = 1_000_000
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
 FREELY = {
     "budgets": {"minNodes": 0, "minUntaintedNodes": 0, "maxMarked": "100%", "maxInWindow": "100%"},
@@ -122,6 +128,9 @@ def test_a_marked_node_stays_so_with_itself_counted_back_down_to_half_a_node_les
         pytest.param(node("x", memory=0), "not-counted", id="without memory"),
         pytest.param(node("x", unschedulable=True), "not-counted", id="cordoned"),
         pytest.param(node("x", ready=False), "not-counted", id="not Ready"),
+        pytest.param(replace(node("x"), virtual=True), "not-counted", id="virtual"),
+        pytest.param(replace(node("x"), deleting=True), "being-deleted", id="leaving"),
+        pytest.param(replace(node("x"), unreadable="status"), "not-counted", id="not readable"),
         pytest.param(
             node("x", taints=(Taint("gpu", "", "NoSchedule"),)), "not-counted", id="of others"
         ),
@@ -157,6 +166,84 @@ def test_the_first_in_order_that_nothing_else_keeps_is_the_candidate() -> None:
     assert goes(Cluster.of([large, *others], pods), config()) == []
     kept = node("large", 8000, 16000, annotations={"kube-ebb.io/keep": "true"})
     assert goes(Cluster.of([kept, *others], pods), config()) == ["a"]
+
+
+# In the course of time.
+
+OTHER = Config(budgets=UNLIMITED, delay_seconds=0)
+"""ClusterThreshold, by which one of five nodes at 55 % or 62 % can go."""
+
+
+@pytest.mark.parametrize(("share", "stays_marked"), [(60, True), (71, False)])
+def test_marks_made_under_another_policy_are_judged_by_this_one(
+    share: int, stays_marked: bool
+) -> None:
+    cluster = even(5, share)
+    old = step.step(cluster, OTHER, Memory(candidates={"n0": 0}), NOW)
+    (first,) = [one.node for one in old.plan.removals] or ["n0"]
+    nodes = [marked(one) if one.name == first else one for one in cluster.nodes]
+    found = step.step(Cluster.of(nodes, cluster.pods), config(), old.memory, NOW + 1, last=old)
+    assert found.plan.marked_infeasible == (() if stays_marked else (first,))
+    assert [one.node for one in found.plan.removals] == ([first] if stays_marked else [])
+    writes = decide(
+        Cluster.of(nodes, cluster.pods),
+        found.plan,
+        replace(config(), mode=Mode.ENFORCE),
+        now_seconds=NOW + 1,
+        owner="me",
+    )
+    released = [one.key for one in writes if one.kind is WriteKind.RELEASE]
+    assert released == ([] if stays_marked else [first])
+
+
+def test_marks_made_under_this_policy_are_judged_by_another() -> None:
+    full = even(5, 85)
+    cluster = Cluster.of([marked(full.nodes[0]), *full.nodes[1:]], full.pods)
+    assert step.step(cluster, OTHER, Memory(), NOW).plan.marked_infeasible == ("n0",)
+
+
+def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
+    asked = config(delay="60s", cooldown={"afterNodeAdd": "0s"}, spacing="0s")
+    last = step.step(even(5, 55), asked, Memory(), NOW)
+    assert last.again == NOW + 60
+    for seconds, goes_now in ((59, False), (60, True)):
+        last = step.step(even(5, 55), asked, last.memory, NOW + seconds, last=last)
+        assert last.skipped is not goes_now
+        assert bool(last.plan.removals) is goes_now
+
+
+def test_by_default_one_node_is_marked_then_none_for_ten_minutes_whoever_leads() -> None:
+    asked = parse(HEAD, "x")
+    nodes = [replace(node(f"n{n}"), created_seconds=NOW - 3600) for n in range(10)]
+    first = step.step(Cluster.of(nodes, []), asked, Memory(), NOW)
+    assert [one.node for one in first.plan.removals] == ["n0"]
+    since = {DETAILS_ANNOTATION: encode_details(Details(
+        since=NOW, deadline=NOW + 9999, owner="a", policy="ExcessNodes", reason="r"))}  # fmt: skip
+    some = [replace(marked(nodes[0]), annotations=since), *nodes[1:]]
+    for memory in (first.memory, Memory()):
+        for now, more in ((NOW + 599, []), (NOW + 600, ["n1"])):
+            found = step.step(Cluster.of(some, []), asked, memory, now)
+            assert [one.node for one in found.plan.removals] == ["n0", *more]
+    young = [*some[:-1], replace(some[-1], created_seconds=NOW)]
+    for now, more in ((NOW + 3599, []), (NOW + 3600, ["n1"])):
+        found = step.step(Cluster.of(young, []), asked, Memory(), now)
+        assert [one.node for one in found.plan.removals] == ["n0", *more]
+
+
+def test_by_default_two_nodes_are_left() -> None:
+    assert len(goes(Cluster.of([node(f"n{n}") for n in range(6)], []), parse(HEAD, "x"))) == 4
+    low = parse({**HEAD, "excessNodes": {"threshold": 0}}, "x")
+    assert len(goes(Cluster.of([node(f"n{n}") for n in range(6)], []), low)) == 4
+
+
+def test_an_explanation_tells_how_much_excess_there_is() -> None:
+    cluster = even(5, 55)
+    survey = Survey(cluster, config(), NOW)
+    answer = Explainer(survey, step.judge(survey), NOW).node("n1")
+    assert answer is not None
+    assert answer.rule == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"
+    assert [one.code for one in answer.blockers] == ["no-excess"]
+    assert answer.blockers[0].message == "the excess is 1.25 nodes, not above 2"
 
 
 # Beside a plain plan.

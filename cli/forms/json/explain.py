@@ -19,6 +19,7 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
         "node": answer.node.name,
         "verdict": verdict(answer),
         "mark": mark(standing),
+        **({"rule": answer.rule} if answer.rule else {}),
         "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
         "pods": {
             "all": len(answer.pods),

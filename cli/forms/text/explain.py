@@ -84,7 +84,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("node", answer.node.name),
         ("verdict", _verdict(answer)),
         *_mark_facts(explained.standing, explained.now_seconds),
-        ("tried by", rank),
+        ("tried by", answer.rule or rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
         ("reaches", _reaches(answer)),
         *explained.found.origin,
