@@ -3,12 +3,11 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
-from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
@@ -36,7 +35,7 @@ async def _serve(start: program.Start) -> None:
     server = http.Server(app, config.extender.listen, context)
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
-        wanted: dict[Kind[Any, Any], str | None]
+        wanted: dict[AnyKind, str | None]
         every_node = config.extender.score in EVERY_NODE
         wanted = {NODES: None, PODS: None} if every_node else {NODES: MARK_LABEL}
         watches = []

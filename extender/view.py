@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.marks.mark import Mark, mark_of, marked_since
 from core.model.node import Node
@@ -59,7 +59,7 @@ class View(Inventory):
         names = wire.node_names(body)
         return wire.answer(names, self._fragments if known else self._neutral), known
 
-    def relisted(self, kind: Kind[Any, Any]) -> None:
+    def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
         if kind is NODES:
             self._marks = {}
@@ -73,7 +73,7 @@ class View(Inventory):
                 self._add(pod, 1)
         self._score(self.nodes)
 
-    def became(self, kind: Kind[Any, Any], key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
+    def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
             for pod, sign in ((before, -1), (after, 1)):

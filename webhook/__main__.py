@@ -9,12 +9,12 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import Clock, SteadyClock, SystemClock
-from core.edge.decode.kinds import KINDS, Kind
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.stores import objects
@@ -151,7 +151,7 @@ class _Webhook:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
 
-    def _age_seconds(self, kind: Kind[Any, Any]) -> float:
+    def _age_seconds(self, kind: AnyKind) -> float:
         return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_settings(self) -> None:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -29,10 +29,8 @@ def command() -> None:
 @click.argument("name")
 @source.options
 @output.option(NodeExplained)
-@click.pass_obj
-def node(environment: source.Environment, /, name: str, form: str, **where: Any) -> None:  # noqa: ANN401 as `read` takes them
+def node(found: Found, /, name: str, form: str) -> None:
     """Tell everything that decides about one node."""
-    found = source.read(environment, **where)
     now = SystemClock().unix_seconds()
     answer = _explainer(found, now).node(name)
     if answer is None:
@@ -47,10 +45,8 @@ def node(environment: source.Environment, /, name: str, form: str, **where: Any)
 @click.argument("name", metavar="NAMESPACE/NAME")
 @source.options
 @output.option(PodExplained)
-@click.pass_obj
-def pod(environment: source.Environment, /, name: str, form: str, **where: Any) -> None:  # noqa: ANN401 as `read` takes them
+def pod(found: Found, /, name: str, form: str) -> None:
     """Tell everything that decides about one pod."""
-    found = source.read(environment, **where)
     answer = _explainer(found, SystemClock().unix_seconds()).pod(name)
     if answer is None:
         raise _unknown("pod", name, [pod.key for pod in found.cluster.pods])

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import click
 
 from cli import output
 from cli.answers import Money, Planned
 from cli.look import source
+from cli.look.found import Found
 from core.config.settings import Config
 from core.edge import files
 from core.edge.clock import SystemClock
@@ -45,21 +45,18 @@ AT_MOST = "requests over usable capacity afterwards, at most"
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"cpu {AT_MOST}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {AT_MOST}")
 @output.option(Planned)
-@click.pass_obj
 def command(
-    environment: source.Environment,
+    found: Found,
     /,
     policy: str | None,
     max_removals: int | None,
     max_cpu: Fraction | None,
     max_memory: Fraction | None,
     form: str,
-    **where: Any,  # noqa: ANN401 as `read` takes them
 ) -> None:
     """Tell which nodes could go, and why the others stay; nothing is written."""
-    found = source.read(environment, **where)
     # The delay counts as elapsed: the engine alone knows it.
-    judged_by = files.read_config(where["config"], policy) if policy else found.config
+    judged_by = files.read_config(found.config_from, policy) if policy else found.config
     config = _limited(judged_by, max_cpu, max_memory)
     now = SystemClock().unix_seconds()
     plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)

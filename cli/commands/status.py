@@ -1,11 +1,10 @@
 """`ebb status`: the cluster, its marks and who leads, in one look."""
 
-from typing import Any
-
 import click
 
 from cli import output
 from cli.look import overview, source
+from cli.look.found import Found
 from core.edge.clock import SystemClock
 from webhook import names
 
@@ -19,8 +18,6 @@ from webhook import names
     help=f"where the leader's Lease stands (live only); default {names.NAMESPACE}",
 )
 @output.option(overview.Status)
-@click.pass_obj
-def command(environment: source.Environment, /, namespace: str, form: str, **where: Any) -> None:  # noqa: ANN401 as `read` takes them
+def command(found: Found, /, form: str) -> None:
     """Tell nodes, marks, reasons and who leads, in one look; nothing is written."""
-    found = source.read(environment, lease=(namespace, names.LEASE), **where)
     output.put(overview.look(found, SystemClock().unix_seconds()), form)

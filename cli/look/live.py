@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from cli.look.found import Leader, tell_refused
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, Kind
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
@@ -24,7 +24,7 @@ LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
-Lists = dict[Kind[Any, Any], Listed]
+Lists = dict[AnyKind, Listed]
 """By kind: what has been read."""
 
 
@@ -64,7 +64,7 @@ def _refused(lists: Lists) -> Iterator[str]:
                 yield f"{kind.resource} {one.name}: {one.unreadable}"
 
 
-async def _list(client: Client, kind: Kind[Any, Any], into: Listed) -> None:
+async def _list(client: Client, kind: AnyKind, into: Listed) -> None:
     """Read a list; begin again when it expires half-way."""
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:

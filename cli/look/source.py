@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,14 @@ from core.config.settings import Config
 from core.edge import files
 from core.edge.decode.dump import COMMAND, from_dumps
 from core.errors import InvalidInputError
+from webhook.names import LEASE
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
 FILE: Final = click.Path(allow_dash=True)
 """Shells complete it; whether it is there is seen when it is read."""
+WHERE: Final = ("from_file", "kubeconfig", "context", "config", "namespace")
+"""The options of `read`."""
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
@@ -24,11 +28,18 @@ Command = Callable[..., Any]
 def options(command: Command) -> Command:
     """Add the options that say which cluster, and by which configuration it is judged.
 
-    The command hands what they say to `read`.
+    The command is given what is Found; one with an option --namespace, the Lease there too.
     """
+
+    @click.pass_obj
+    @wraps(command)
+    def looking(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
+        where = {name: given.pop(name) for name in WHERE if name in given}
+        command(read(environment, **where), **given)
+
     told = f"a dump, as `{COMMAND}` writes it: plain, gzipped, or - ; repeat it for several"
     from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
-    return from_file(live_options(command))
+    return from_file(live_options(looking))
 
 
 def live_options(command: Command) -> Command:
@@ -54,9 +65,9 @@ def read(
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
-    lease: tuple[str, str] | None = None,
+    namespace: str | None = None,
 ) -> Found:
-    """Read the cluster that the command line names; of a live one *lease* too, if it is given.
+    """Read the cluster that the command line names; of a live one the Lease of a *namespace* too.
 
     Raises: EbbError in one of its forms, UsageError for options that contradict each other.
     """
@@ -73,6 +84,7 @@ def read(
 
     from cli.look import live  # noqa: PLC0415
 
+    lease = None if namespace is None else (namespace, LEASE)
     cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr))
     return Found(
         cluster=cluster,

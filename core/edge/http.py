@@ -37,11 +37,10 @@ class Health:
     """Whether the program is ready, from named checks, and whether it is leaving."""
 
     def __init__(self) -> None:
-        self.checks: dict[str, Ready] = {"shutdown": self._leaving}
         self.leaving = False
-
-    def _leaving(self) -> str | None:
-        return "shutting down" if self.leaving else None
+        self.checks: dict[str, Ready] = {
+            "shutdown": lambda: "shutting down" if self.leaving else None
+        }
 
     def report(self) -> tuple[bool, str]:
         """Return the verdict and a line a check, as Kubernetes' ?verbose has it."""

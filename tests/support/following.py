@@ -9,9 +9,9 @@ from kubernetes.aio import client as package
 
 from core.edge.clock import SystemClock
 from core.edge.decode.inventory import Inventory, Odd
-from core.edge.decode.kinds import KINDS
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import Client
-from core.edge.kube.news import AnyKind, Feed, News
+from core.edge.kube.news import Feed, News
 from core.edge.kube.watch import follow
 from core.edge.metrics import Metrics
 from tests.support.fake_api import PODS, FakeApi

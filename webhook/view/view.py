@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import PODS, Kind
+from core.edge.decode.kinds import PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
 from core.marks.mark import guarded_by_us, mark_of
@@ -27,13 +27,13 @@ class ClusterView(Inventory):
         """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
         self._turned: dict[str, Pod] = {}
 
-    def relisted(self, kind: Kind[Any, Any]) -> None:
+    def relisted(self, kind: AnyKind) -> None:
         """Look at all pods as if they had just come."""
         if kind is PODS:
             for key, pod in self.pods.items():
                 self.became(kind, key, None, pod)
 
-    def became(self, kind: Kind[Any, Any], key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
+    def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Note a pod that cannot wait for the engine's interval."""
         if kind is not PODS or after is None:
             return

@@ -1,5 +1,6 @@
 """Explanations as JSON."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from cli.forms.json.plan import DIGITS
@@ -8,7 +9,7 @@ from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
-from core.reason import Blocker
+from core.reason import Blocker, Reason
 
 
 def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
@@ -29,10 +30,10 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
         },
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
-        "reasons": [reason(blocker, answer.node.name) for blocker in answer.blockers],
-        "waitsFor": [reason(blocker, answer.node.name) for blocker in answer.held],
-        "emptiesLate": [reason(blocker, answer.node.name) for blocker in answer.lingers],
-        "staysSoft": [reason(blocker, answer.node.name) for blocker in answer.against_hard],
+        "reasons": _reasons(answer.blockers, answer.node.name),
+        "waitsFor": _reasons(answer.held, answer.node.name),
+        "emptiesLate": _reasons(answer.lingers, answer.node.name),
+        "staysSoft": _reasons(answer.against_hard, answer.node.name),
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.homeless],
     }
@@ -66,17 +67,16 @@ def mark(standing: Standing) -> dict[str, Any]:
     }
 
 
-def reason(blocker: Blocker, node: str) -> dict[str, Any]:
-    """Return a blocker with what it means and what helps."""
-    told = advice(blocker, node)
-    return {
-        "code": blocker.code,
-        "message": blocker.message,
-        "pod": blocker.pod,
-        "meaning": told.meaning,
-        "fix": told.fix,
-        "endsWhen": told.lifted,
-    }
+def _reasons(blockers: Iterable[Blocker], node: str) -> list[dict[str, Any]]:
+    """Return blockers, each with what it means and what helps."""
+    return [
+        {"code": one.code, "message": one.message, "pod": one.pod, **_told(advice(one, node))}
+        for one in blockers
+    ]
+
+
+def _told(reason: Reason) -> dict[str, str]:
+    return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.lifted}
 
 
 def pod(answer: PodAnswer) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "movable": not one.stays_with_node and not answer.blockers,
         "reach": _reach(answer.reach) if answer.reach else None,
         "admittedBy": answer.admitted,
-        "reasons": [reason(blocker, one.node or "") for blocker in answer.blockers],
-        "nature": [reason(blocker, one.node or "") for blocker in answer.nature],
+        "reasons": _reasons(answer.blockers, one.node or ""),
+        "nature": _reasons(answer.nature, one.node or ""),
         "nodeVerdict": verdict(home) if home else None,
         "nodeReasons": [blocker.code for blocker in home.blockers] if home else [],
         "wouldGoTo": answer.place,
@@ -107,8 +107,4 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
 
 def codes() -> list[dict[str, str]]:
     """Return all codes in the form that orjson writes."""
-    told = ((code, in_general(reason)) for code, reason in REASONS.items())
-    return [
-        {"code": code, "meaning": one.meaning, "fix": one.fix, "endsWhen": one.lifted}
-        for code, one in told
-    ]
+    return [{"code": code, **_told(in_general(reason))} for code, reason in REASONS.items()]

@@ -1,12 +1,12 @@
 """What kubectl prints with -o json, to a Cluster: a list of any kinds, of one kind, one object."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from core.edge.decode.depth import legible
 from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, Kind, Object
+from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
 from core.edge.decode.objects import HEAD_DECODER
 from core.errors import InvalidInputError
 from core.model.cluster import Cluster
@@ -40,7 +40,7 @@ def from_dumps(
     return inventory.snapshot()(), names
 
 
-def _add(inventory: Inventory, kind: Kind[Any, Any], one: Object, sources: str) -> None:
+def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:
     """Add one. Raises: InvalidInputError for a second node or pod of one name."""
     key = kind.key(one)
     if kind in (NODES, PODS) and key in inventory.of(kind):

@@ -5,13 +5,12 @@ from functools import partial
 from operator import is_
 from typing import Any
 
-from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
+from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.volumes import cluster_of
 
-AnyKind = Kind[Any, Any]
 Odd = tuple[str, str]
 """The key of an object that cannot be read, and why not."""
 

@@ -122,6 +122,7 @@ class Kind(Generic[Wire_, Model_]):
             return strictly(self.decoder.decode, raw, where)
 
 
+AnyKind = Kind[Any, Any]
 NODES: Final = Kind(
     name="Node",
     path="/api/v1/nodes",
@@ -172,7 +173,7 @@ CSI_NODES: Final = Kind(
     make=storage.csi_node,
     field="csi_nodes",
 )
-KINDS: Final[tuple[Kind[Any, Any], ...]] = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
+KINDS: Final[tuple[AnyKind, ...]] = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
 """In the order in which they are listed, nodes first: pods on a node that came later are left out,
 but no node looks empty that is not."""
-BY_NAME: Final[Mapping[str, Kind[Any, Any]]] = {kind.name: kind for kind in KINDS}
+BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}

@@ -18,7 +18,7 @@ from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
-from core.edge.decode.kinds import Kind
+from core.edge.decode.kinds import AnyKind
 from core.edge.kube import kubeconfig
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
@@ -103,15 +103,13 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
-    async def page(
-        self, kind: Kind[Any, Any], *, label_selector: str | None, token: str | None
-    ) -> bytes:
+    async def page(self, kind: AnyKind, *, label_selector: str | None, token: str | None) -> bytes:
         """Return one page of a list, as it came."""
         query = {"labelSelector": label_selector, "continue": token, "limit": str(PAGE_OBJECTS)}
         return await _read(await self._call("GET", kind.path, query=query))
 
     async def watch(
-        self, kind: Kind[Any, Any], *, label_selector: str | None, version: str
+        self, kind: AnyKind, *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
         """Open a watch from a resourceVersion; the caller reads lines and closes.
 

@@ -11,7 +11,7 @@ import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
-from core.edge.decode.kinds import KINDS, Kind
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
 from core.edge.heap import growing
 from core.edge.kube.client import Client, strictly
@@ -56,7 +56,7 @@ class Listed:
     """Of the next page."""
 
     async def read(
-        self, client: Client, kind: Kind[Any, Any], *, label_selector: str | None = None
+        self, client: Client, kind: AnyKind, *, label_selector: str | None = None
     ) -> None:
         """Read it all, from the first page on.
 
@@ -72,7 +72,7 @@ class Listed:
                 if not self.token:
                     return
 
-    def take(self, kind: Kind[Any, Any], raw: bytes) -> None:
+    def take(self, kind: AnyKind, raw: bytes) -> None:
         """Add a page. Raises: GarbledError when it is none."""
         page: _Page[Any]
         try:

@@ -7,13 +7,11 @@ from typing import Any
 
 from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory, Odd
-from core.edge.decode.kinds import KINDS, Kind
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.logs import fields
 from core.edge.metrics import Metrics
 
 log = logging.getLogger("ebb.view")
-
-AnyKind = Kind[Any, Any]
 
 
 class News:

@@ -14,10 +14,11 @@ import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
+from core.edge.decode.kinds import AnyKind
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, strictly
 from core.edge.kube.listing import ABOUT, Listed
-from core.edge.kube.news import AnyKind, Feed
+from core.edge.kube.news import Feed
 from core.edge.logs import fields
 from core.errors import GarbledError, InvalidInputError, UnavailableError
 

@@ -58,7 +58,7 @@ class Registration:
     async def bundles(self) -> list[bytes] | None:
         """Return each webhook's caBundle; None when there is no registration."""
         found = await self._read()
-        return None if found is None else [_bundle(webhook) for webhook in _webhooks(found)]
+        return None if found is None else _bundles(found)
 
     async def write(self, bundles: list[bytes], wanted: bytes) -> None:
         """Give every webhook this caBundle, if they still are *bundles*.
@@ -66,12 +66,12 @@ class Registration:
         Raises: ConflictError when somebody else has changed the registration.
         """
         found = await self._read()
-        if found is None or [_bundle(webhook) for webhook in _webhooks(found)] != bundles:
+        if found is None or _bundles(found) != bundles:
             raise ConflictError("the webhook's registration has changed")
         text = base64.b64encode(wanted).decode()
         webhooks = [
-            {**webhook, "clientConfig": {**_client(webhook), "caBundle": text}}
-            for webhook in _webhooks(found)
+            {**one, "clientConfig": {**(one.get("clientConfig") or {}), "caBundle": text}}
+            for one in found.get("webhooks") or ()
         ]
         metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
         await self._client.ask("PATCH", self._path, {"metadata": metadata, "webhooks": webhooks})
@@ -81,16 +81,9 @@ class Registration:
         return None if raw is None else _object(raw)
 
 
-def _webhooks(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return found.get("webhooks") or []
-
-
-def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
-    return webhook.get("clientConfig") or {}
-
-
-def _bundle(webhook: Mapping[str, Any]) -> bytes:
-    return _decoded(_client(webhook).get("caBundle") or "")
+def _bundles(found: Mapping[str, Any]) -> list[bytes]:
+    clients = (webhook.get("clientConfig") or {} for webhook in found.get("webhooks") or ())
+    return [_decoded(client.get("caBundle") or "") for client in clients]
 
 
 def _secret(raw: bytes) -> Secret:
