@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cli.migrate.given import COMMAND_LINE_MAX
+from cli.migrate.node_compactor import ENABLED, OF_POOL
 from cli.migrate.tools import TOOLS
 from core.config.schema import settings
 from core.edge.files import CONFIG_BYTES_MAX, parse_config
@@ -174,33 +175,43 @@ def test_a_plan_takes_it_from_standard_input_to_file(tmp_path: Path) -> None:
     assert lost.stderr.startswith(b"ebb: standard input: holds no settings")
 
 
+def variable(given: tuple[str, object]) -> dict[str, object]:
+    name, value = given
+    return {"name": name, "value": value}
+
+
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
     | st.sampled_from(["10", "10m", "true", "0.75", "1.5h", "2", "1e3", "[", "{}", "--", "# x"])
 )  # fmt: skip
 KEYS = st.sampled_from(sorted({key for tool in TOOLS for key in tool.taken})) | st.text(max_size=6)
 PLACES = st.sampled_from(
-    [
-        *("args", "command", "compactorConfig", "configmap", "containers", "data", "env"),
-        *(
-            "extraArgs",
-            "items",
-            "kind",
-            "metadata",
-            "name",
-            "nodePools",
-            "spec",
-            "template",
-            "value",
-        ),
-    ]
+    ["args", "command", "configmap", "data", "env", "extraArgs", "items", "kind", "nodePools"]
 )
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | PLACES, inner, max_size=4),
     max_leaves=12,
 )
-OBJECTS = VALUES | VALUES.map(lambda data: {"kind": "ConfigMap", "data": data})
+LIKELY = ["10", "10m", "1h", "true", "false", "0.5", "1", 1, 0.75, True]
+NEAR = st.sampled_from(LIKELY) | st.sampled_from(LIKELY) | SCALARS
+REFINER_DATA, TIMES, FLAGS = (
+    st.dictionaries(st.sampled_from(sorted(tool.taken)) | st.text(max_size=2), NEAR, max_size=3)
+    for tool in TOOLS
+)
+POOLS = st.dictionaries(
+    st.text("ab"), st.dictionaries(st.sampled_from([ENABLED, *OF_POOL]), NEAR), max_size=2
+)
+OBJECTS = (
+    VALUES
+    | (VALUES | REFINER_DATA).map(lambda data: {"kind": "ConfigMap", "data": data})
+    | POOLS.map(lambda pools: {"nodePools": pools})
+    | TIMES.map(
+        lambda times: [{"nodePools": {}}, {"args": [], "env": [*map(variable, times.items())]}]
+    ).map(lambda items: {"items": items})
+    | FLAGS.map(lambda flags: {"args": [f"--{key}={value}" for key, value in flags.items()]})
+    | FLAGS.map(lambda flags: {"extraArgs": flags})
+)
 WRITTEN = OBJECTS.map(lambda one: json.dumps(one).encode()) | OBJECTS.map(
     lambda one: yaml.safe_dump(one).encode()
 )
