@@ -46,7 +46,7 @@ days: setup ## 1,000 simulated days with faults and restarts, half an hour; --se
 	$(BIN)/python -m tests.soak.days $(ARGS)
 
 laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at 1,000
-	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
+	$(BIN)/python -m pytest tests/core/test_mixed_laws.py tests/core/test_underutilized_count_laws.py --seeds 20000
 
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)

@@ -21,8 +21,10 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
 from core.policies.node_utilization import NodeUtilization
+from core.policies.underutilized_count import CountedPools
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
+from tests.support.counting import counted
 
 LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
@@ -32,6 +34,9 @@ AHEAD = CLOCKS_APART_SECONDS_MAX + 100
 TIMED = (
     Ties(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
     Ties(overdue_seconds=EPOCH + 100),
+)
+COUNTED = CountedPools(
+    pool_label="pool", pools={name: counted("4/5", 1) for name in ("batch", "general", "gpu", "")}
 )
 
 
@@ -51,6 +56,7 @@ def config(chance: random.Random) -> Config:
     return replace(
         found,
         policy=chance.choice((*POLICIES, *POLICIES, NodeUtilization.name)),
+        policies=replace(found.policies, underutilized_count=COUNTED),
         budgets=timed,
         delay_seconds=chance.choice((0, 15, 100)),
         hard_after_seconds=chance.choice((None, 0, 30)),

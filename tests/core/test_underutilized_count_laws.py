@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from core.config.budgets import Budgets
 from core.config.settings import Config
 from core.engine import step
-from core.engine.memory import Memory
+from core.engine.memory import Memory, Pace
 from core.engine.plan import Plan
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.policies.underutilized_count import SHARE_SCALE, CountedPool
+from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting
 from tests.support.reference_counted import Counted, Plain, Watch
 from tests.support.restraints import BUDGETS
-from tests.support.strategies import clusters, marked, unmarked
+from tests.support.strategies import clusters, keys, marked, unmarked
 
 LIMITS = st.sampled_from([Fraction(1, 8), Fraction(1, 2), Fraction(5, 8), Fraction(3, 4)])
 POOLS = st.dictionaries(
@@ -52,6 +53,33 @@ def test_the_plan_is_the_plain_one(
     plan = step.plan(cluster, config)
     assert by_engine(plan) == Counted(cluster, config).plan()
     assert all(one.blockers for one in plan.kept)
+
+
+def mixed_case(seed: int) -> tuple[Cluster, Config, Pace | None]:
+    chance = random.Random(seed)
+    cluster = mixed.cluster(chance)
+    pools = {
+        name: CountedPool(
+            enabled=chance.random() < 0.9,
+            limit=chance.choice((Fraction(1, 4), Fraction(1, 2), Fraction(4, 5), Fraction(1))),
+            required=chance.choice((1, 1, 2, 3)),
+        )
+        for name in ("batch", "general", "gpu", "")
+    }
+    config = counting(pools, budgets=mixed_config.budgets(chance))
+    return cluster, config, mixed_config.pace(chance)
+
+
+def test_the_plan_is_the_plain_one_on_mixed_clusters(seeds: range) -> None:
+    """Pools behind taints, virtual nodes, nodes that leave or take no pods, unreadable ones."""
+    removed = 0
+    for seed in seeds:
+        cluster, config, pace = mixed_case(seed)
+        plan = step.plan(cluster, config, pace=pace)
+        plain = Counted(cluster, config, "", pace, key=keys(cluster, config)).plan()
+        assert by_engine(plan) == plain, seed
+        removed += len(plan.removals)
+    assert removed > len(seeds) // 2
 
 
 AMOUNTS = st.integers(1, 2**63 - 1)

@@ -4,7 +4,7 @@ The plain plan lends what is common to all policies (who may go, what holds back
 go); nothing comes from the policy but the values of the settings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +15,10 @@ from core.model.node import Node
 from tests.support.reference import Reference
 from tests.support.reference_packing import Moves
 from tests.support.reference_rules import is_marked, leaving, mark_rank
-from tests.support.reference_state import is_spare
+from tests.support.reference_state import Members, is_spare, plain_key
 
 if TYPE_CHECKING:
+    from core.engine.memory import Pace
     from core.policies.underutilized_count import CountedPool, CountedPools
 
 
@@ -65,12 +66,14 @@ class Counted(Reference):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
+        pace: "Pace | None" = None,
         *,
         listed: frozenset[str] | None = None,
         due: frozenset[str] | None = None,
+        key: Callable[[Members], str] = plain_key,
     ) -> None:
         """Look; *listed* are the nodes that have been, *due* those of them for long enough."""
-        super().__init__(cluster, config, mutant, due=due)
+        super().__init__(cluster, config, mutant, pace, due=due, key=key)
         self.seen = {p.key: p.node for p in cluster.pods}
         if listed is None:
             nodes = cluster.nodes
