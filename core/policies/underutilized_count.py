@@ -233,12 +233,12 @@ class UnderutilizedCount(Policy):
     def _figures(self, pool: _Pool) -> Iterator[int | Fraction]:
         """Return the values in the order of the gauges."""
         look, account, nodes = self._look, self._account, pool.nodes
-        marked = sum(node in look.marked for node in nodes)
-        takes = (n for n in nodes if account.takes(n) and n not in look.marked)
+        unmarked = [node for node in nodes if node not in look.marked]
+        takes = filter(account.takes, unmarked)
         yield len(nodes)
-        yield sum(self._against(pool, n, self._start[n]) < 0 for n in takes)
-        yield sum(node in (look.listed or ()) for node in nodes)
-        yield marked
+        yield sum(self._against(pool, node, self._start[node]) < 0 for node in takes)
+        yield sum(map(self._is_listed, unmarked))
+        yield len(nodes) - len(unmarked)
         for resource in (0, 1):
             used = sum(self._start[node][resource] for node in nodes)
             whole = sum(account.capacity(node)[resource] for node in nodes)

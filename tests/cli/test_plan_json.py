@@ -48,6 +48,21 @@ class TestPolicy:
         named = plan_of(capsys, "--from-file", path, "--policy", "ClusterThreshold")
         assert named == plan_of(capsys, "--from-file", path)
 
+    def test_what_a_policy_tells_of_pools_is_a_table(
+        self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The nodes of the dump carry no label, so they are of the pool without a name."""
+        file = tmp_path / "counted.yaml"
+        file.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+            "policy: UnderutilizedCount\nunderutilizedCount:\n  pools:\n"
+            "    '': {enabled: true, limit: 37.5%, required: 3}\n    web: {}\n"
+        )
+        assert main(["plan", "--from-file", path, "--config", str(file)]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert ['""', "4", "1", "2", "0", "0.25", "0.07812"] in lines
+        assert ["web", "0", "0", "0", "0", "0", "0"] in lines
+
 
 class TestJson:
     def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,9 +22,8 @@ from core.model.resources import Resources
 from core.policies.all import POLICIES
 from core.policies.node_utilization import NodeUtilization
 from core.policies.underutilized_count import CountedPools
-from tests.support import mixed, mixed_config
+from tests.support import counting, mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
-from tests.support.counting import counted
 
 LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
@@ -36,7 +35,8 @@ TIMED = (
     Ties(overdue_seconds=EPOCH + 100),
 )
 COUNTED = CountedPools(
-    pool_label="pool", pools={name: counted("4/5", 1) for name in ("batch", "general", "gpu", "")}
+    pool_label="pool",
+    pools={name: counting.counted("4/5", 1) for name in ("batch", "general", "gpu", "")},
 )
 
 

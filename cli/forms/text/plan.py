@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import takewhile
 from typing import Final
 
 from rich.console import Console
@@ -36,6 +37,8 @@ def write(answer: Planned, out: Console) -> None:
         say(out, f"Marked, but can not go any more: {', '.join(plan.marked_infeasible)}")
     if answer.money:
         say(out, _prices(answer.money))
+    if told := _figures(plan):
+        say(out, "", told)
     say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
     if plan.kept:
         say(out, "", _kept(plan.kept))
@@ -48,12 +51,26 @@ def _rule(answer: Planned) -> str:
         cpu, memory = map(reaches.in_percent, (limits.cpu, limits.memory))
         at_most = f"At most cpu {cpu}, memory {memory} of usable capacity may be requested."
         return f"{at_most} {_usability(plan)}"
-    return f"By policy {plan.policy}. {'; '.join(map(_figure, plan.figures))}".strip()
+    told = (f"{one.gauge}: {_value(one)}" for one in plan.figures if not one.labels)
+    return f"By policy {plan.policy}. {'; '.join(told)}".strip()
 
 
-def _figure(one: Figure) -> str:
-    about = f" ({', '.join(one.labels)})" if one.labels else ""
-    return f"{one.gauge}{about}: {float(one.value):.4g}"
+def _figures(plan: Plan) -> Table | None:
+    """Return a row for each thing that the policy tells several figures of, such as a pool."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for one in plan.figures:
+        if one.labels:
+            rows.setdefault(one.labels, []).append(_value(one))
+    gauges = [gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels]
+    words = [gauge.name.split("_") for gauge in gauges]
+    shared = sum(1 for _ in takewhile(lambda one: len(set(one)) == 1, zip(*words, strict=False)))
+    names = [" ".join(one[shared:]) for one in words]
+    cells = [(*(label or '""' for label in labels), *values) for labels, values in rows.items()]
+    return Table(*gauges[0].labels, *names, rows=cells) if rows else None
+
+
+def _value(one: Figure) -> str:
+    return f"{float(one.value):.4g}"
 
 
 def write_minded(minded: Sequence[Caveat], out: Console) -> None:
