@@ -155,6 +155,31 @@ def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew(
     assert followed > 300
 
 
+@pytest.mark.parametrize(
+    ("gone", "came", "followed"), [(1, 1, True), (2, 0, False), (2, 2, False)]
+)
+def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
+    gone: int, came: int, followed: bool
+) -> None:
+    other = pod("other", "n0", 500, 500)
+    pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(15)]
+    new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(came)]
+    before = Census.of(Cluster.of([node("n0")], [*pods, other]))
+    now = before.followed(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
+    alike = other.requests, other.placing
+    assert (now.groups[alike] is before.groups[alike]) is followed
+
+
+def test_a_pass_follows_the_pods_of_the_last_one() -> None:
+    other = pod("other", "n0", 500, 500)
+    pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(20)]
+    asked, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
+    last = step(Cluster.of(nodes, [*pods, other]), asked, Memory(), 0)
+    again = step(Cluster.of(nodes, [*pods[1:], other]), asked, last.memory, 1, last=last)
+    alike = other.requests, other.placing
+    assert again.survey.census.groups[alike] is last.survey.census.groups[alike]
+
+
 def counted(census: Census) -> tuple[object, ...]:
     """Return it without what adds up to nothing."""
     sums = [
@@ -169,8 +194,13 @@ def standing(count: int = 3) -> Cluster:
     return Cluster.of([node(f"n{n}") for n in range(count)], [pod("p", "n0", 500, 500)])
 
 
-def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before() -> None:
-    asked = Config(budgets=UNLIMITED, delay_seconds=600)
+@pytest.mark.parametrize("peak_window_seconds", [0, 100])
+def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before(
+    peak_window_seconds: int,
+) -> None:
+    """What is asked for now is no peak that ends."""
+    budgets = replace(UNLIMITED, peak_window_seconds=peak_window_seconds)
+    asked = Config(budgets=budgets, delay_seconds=600)
     last = step(standing(), asked, Memory(), 0)
     assert last.again == 601
     for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
@@ -247,9 +277,42 @@ def test_while_a_text_counts_the_seconds_passes_are_made() -> None:
     for now in (11, 609):
         last = step(standing(4), asked, last.memory, now, last=last)
         assert not last.skipped
+        assert not last.plan.removals
+    assert codes(last, "n1") == ["cooldown"]
     for now, skipped in ((610, False), (611, False), (612, True)):  # n3's delay ends with 610
         last = step(standing(4), asked, last.memory, now, last=last)
         assert last.skipped is skipped
+
+
+def codes(one: Pass, name: str) -> list[str]:
+    (kept,) = (kept for kept in one.plan.kept if kept.node == name)
+    return [blocker.code for blocker in kept.blockers]
+
+
+@pytest.mark.parametrize("marked_at", [1, 10])
+def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_at: int) -> None:
+    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
+    cluster = Cluster.of([mixed.marked(node("n0"), "soft", marked_at), node("n1")], pods)
+    last = step(cluster, asked, Memory(), 10)
+    assert [one.code for one in last.against_hard["n0"]] == ["hard-preemption"]
+    assert step(cluster, asked, last.memory, 11, last=last).skipped
+    over = step(Cluster.of(cluster.nodes, pods[:1]), asked, last.memory, 20, last=last)
+    assert [one.code for one in over.against_hard["n0"]] == ["hard-preemption"]
+    never = replace(asked, hard_after_seconds=None)
+    assert step(cluster, never, Memory(), 10).against_hard == {}
+
+
+def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks() -> None:
+    """And not before it has waited so long: a scheduler takes its time."""
+    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    waits = replace(pod("p", None, 500, 500), unschedulable=True)
+    nodes = [mixed.marked(node("n0"), "hard", 1), node("n1")]
+    last = None
+    for now, told in ((10, []), (14, []), (15, ["hard-waiting"])):
+        cluster = Cluster.of(nodes, [waits])
+        last = step(cluster, asked, last.memory if last else Memory(), now, last=last)
+        assert [one.code for one in last.against_hard["n0"]] == told
 
 
 def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() -> None:
