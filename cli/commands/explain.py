@@ -16,6 +16,7 @@ from core.engine.step import judge
 from core.engine.survey import Survey
 from core.errors import InvalidInputError
 from core.explain.explainer import Explainer
+from webhook import names
 
 NEAR_MAX: Final = 3
 
@@ -55,7 +56,7 @@ def pod(found: Found, /, name: str, form: str) -> None:
 
 def _explainer(found: Found, now_seconds: int) -> Explainer:
     survey = Survey(found.cluster, found.config, now_seconds)
-    return Explainer(survey, judge(survey), now_seconds)
+    return Explainer(survey, judge(survey), now_seconds, names.NAMESPACE)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:

@@ -101,10 +101,18 @@ class Ground:
 
     def why_never(self, name: str) -> Blocker | None:
         """Return the first pod that keeps the node from ever being drained."""
-        found = (self._why_never(pod) for pod in self.on[name] if not pod.terminating)
+        found = (self._never(pod) for pod in self.on[name] if not pod.terminating)
         return next((why for why in found if why is not None), None)
 
-    def _why_never(self, pod: Pod) -> Blocker | None:
+    def why_not_now(self, pod: Pod) -> Blocker | None:
+        """Say why a pod of any node would not be evicted now if it were its turn, or None."""
+        if not pod.occupies or pod.terminating:
+            return None
+        if (waited_for := why_waited_for(pod, self.now)) is not None:
+            return waited_for
+        return self._never(pod) or self.budgets.why_not(pod)
+
+    def _never(self, pod: Pod) -> Blocker | None:
         own, taint_key = self.scene.own_namespace, self.scene.config.taint_key
         if (why := why_never(pod, own, self.now)) is not None:
             return why

@@ -5,11 +5,14 @@ could take one pod now. It uses the plan's own parts, so that the two cannot dis
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from core.capacity.reaches import Reach
+from core.config.drain import Eviction
+from core.drain.ground import Ground, Scene
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, pace, remember
 from core.engine.plan import Placement, Plan
@@ -47,6 +50,8 @@ class NodeAnswer:
     """Why it may empty late: pods of it that rarely leave by themselves."""
     against_hard: tuple[Blocker, ...]
     """Why its soft mark does not become hard; empty where that is not asked for."""
+    undrained: tuple[Blocker, ...]
+    """Which of its pods would not be evicted now; empty where nothing is evicted."""
     placements: tuple[Placement, ...]
     """Where pods would go: by the plan if the node goes, else if it alone went now."""
     homeless: tuple[tuple[str, str], ...]
@@ -96,11 +101,13 @@ class PodAnswer:
 class Explainer:
     """Answers about one cluster and its plan; what they have in common is prepared once."""
 
-    def __init__(self, survey: Survey, plan: Plan, now_seconds: int) -> None:
-        """*survey*: what the plan was made from."""
+    def __init__(
+        self, survey: Survey, plan: Plan, now_seconds: int, own_namespace: str = ""
+    ) -> None:
+        """*survey*: what the plan was made from. *own_namespace*: where Ebb itself runs."""
         cluster = self._cluster = survey.cluster
         self._survey, self._config, self._plan = survey, survey.config, plan
-        self._now = now_seconds
+        self._now, self._own = now_seconds, own_namespace
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
@@ -122,6 +129,7 @@ class Explainer:
             held=self._held(node) if removal else (),
             lingers=tuple(stickiness(pods, self._now)),
             against_hard=self._against_hard(node),
+            undrained=self._undrained(pods),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
             rule=self._work.about(name),
@@ -172,6 +180,25 @@ class Explainer:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
         return against_hard(self._survey, {}, self._now)[node.name]
+
+    @cached_property
+    def _ground(self) -> Ground:
+        scene = Scene(
+            cluster=self._cluster,
+            plan=self._plan,
+            config=self._config,
+            against_hard={},
+            watched_seconds=0,
+            now_seconds=self._now,
+            own_namespace=self._own,
+        )
+        return Ground(scene, ())
+
+    def _undrained(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
+        if self._config.eviction is not Eviction.ENABLED:
+            return ()
+        found = (self._ground.why_not_now(pod) for pod in pods)
+        return tuple(blocker for blocker in found if blocker is not None)
 
     def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
         """Say where the node's pods would go if it alone went now, and which find no place."""

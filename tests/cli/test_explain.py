@@ -423,6 +423,34 @@ class TestFixes:
             (told,) = explained(capsys, file, *what)[field]
             assert told["fix"].endswith("kubectl -n shop rollout restart statefulset db")
 
+    def test_where_pods_are_evicted_it_says_which_would_not_be(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        owned = pod("db-0", "n")
+        owned["metadata"] |= {
+            "labels": {"app": "db"},
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db", "controller": True}],
+        }
+        budget = {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": {"app": "db"}}},
+            "status": {"disruptionsAllowed": 0, "desiredHealthy": 1, "expectedPods": 2},
+        }
+        file = of(tmp_path, node("n"), node("m"), owned, pod("bare", "n"), budget)
+        assert explained(capsys, file, "node", "n")["notDrained"] == []
+        config = tmp_path / "ebb.yaml"
+        head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+        config.write_text(f"{head}eviction: enabled\n")
+        told = explained(capsys, file, "node", "n", "--config", str(config))["notDrained"]
+        assert [(one["code"], one["pod"]) for one in told] == [
+            ("pod-bare", "shop/bare"),
+            ("evict-budget", "shop/db-0"),
+        ]
+        text = table(capsys, file, "node", "n", "--config", str(config))
+        assert "is not drained for" in text
+        assert "budget db allows 0" in text
+
     def test_a_name_is_one_word_for_a_shell(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

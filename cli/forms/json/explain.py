@@ -34,6 +34,7 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
         "waitsFor": _reasons(answer.held, answer.node.name),
         "emptiesLate": _reasons(answer.lingers, answer.node.name),
         "staysSoft": _reasons(answer.against_hard, answer.node.name),
+        "notDrained": _reasons(answer.undrained, answer.node.name),
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.homeless],
     }

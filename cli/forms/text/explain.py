@@ -35,6 +35,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
         ("waits for", answer.held),
         ("stays soft for", answer.against_hard),
         ("empties late for", answer.lingers),
+        ("is not drained for", answer.undrained),
     ):
         _write_reasons(title, blockers, answer.node.name, out)
     if answer.placements or answer.homeless:
