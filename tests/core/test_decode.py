@@ -1,6 +1,10 @@
 """Nodes and pods as JSON, to the model: what is read and what is tolerated."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.edge.decode import kinds
 from core.errors import InvalidInputError
@@ -157,7 +161,7 @@ READY = {"type": "Ready", "status": "True"}
         ([{**READY, "status": "False"}], False),
         ([{"type": "ContainersReady", "status": "True"}], False),
         ([{"type": "PodScheduled", "status": "True", "reason": "Ready"}], False),
-        ([{"type": 7}, READY], False),
+        ([{"type": 7}, {"status": "True", "type": "Ready"}], False),
         ("Ready", False),
         (None, False),
     ],
@@ -165,6 +169,38 @@ READY = {"type": "Ready", "status": "True"}
 def test_a_bound_pod_is_ready_once_its_kubelet_says_so(conditions: object, ready: bool) -> None:
     assert pod(status__conditions=conditions).ready is ready
     assert not pod(spec__nodeName=MISSING, status__conditions=[READY]).ready
+
+
+TEXTS = st.sampled_from(["True", "False", "", '"type":"Ready","status":"True"', "}", "Ready"])
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"type": st.sampled_from(["Ready", "ContainersReady", "PodScheduled", "Ready2"])},
+            optional={
+                "observedGeneration": st.integers(0, 9),
+                "status": TEXTS,
+                "reason": TEXTS,
+                "message": TEXTS,
+            },
+        ),
+        max_size=4,
+        unique_by=lambda one: one["type"],
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_readiness_is_read_alike_however_it_is_written(
+    conditions: list[Json], compact: bool, other_order: bool
+) -> None:
+    written = [dict(sorted(one.items())) if other_order else one for one in conditions]
+    document = json.loads(changed(POD, status__conditions=written))
+    raw = json.dumps(document, separators=(",", ":") if compact else None, indent=None)
+    expected = {one["type"]: one.get("status") for one in conditions}.get("Ready") == "True"
+    found = kinds.PODS.read(raw.encode())
+    assert found is not None
+    assert found.ready is expected
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +26,12 @@ from tests.e2e.install import (
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, taints
 from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.test_manifests import granted
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-RIGHT = "clusterrole,clusterrolebinding"
+RIGHT = ("", "pods/eviction", "create")
+ROLES = "clusterrole,clusterrolebinding"
 OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
 WHOLE = {"cpu": "100%", "memory": "100%"}
 SETTINGS: Json = {
@@ -44,19 +47,19 @@ Start = Callable[..., Ebb]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def install(plane: Plane) -> Iterator[None]:
+def install(plane: Plane) -> Iterator[Path]:
     """Install with the component, and let a scheduler place what comes back."""
     made = plane.folder / "eviction"
     overlay(made, "components/eviction")
     apply(plane, str(made))
     scheduler = plane.scheduler()
-    yield
+    yield made
     plane.end(scheduler, signal.SIGKILL)
-    plane.kubectl("delete", RIGHT, "ebb-webhook-eviction", "--ignore-not-found")
+    plane.kubectl("delete", ROLES, "ebb-webhook-eviction", "--ignore-not-found")
     remove(plane)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start(plane: Plane) -> Iterator[Start]:
     """Start the webhook with these settings, once or again."""
     started: list[Ebb] = []
@@ -71,6 +74,12 @@ def start(plane: Plane) -> Iterator[Start]:
     for ebb in started:
         if ebb.program in plane.programs:
             ebb.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def leader(start: Start) -> Ebb:
+    """Start one that leads on: each looks on for a while before it evicts."""
+    return start()
 
 
 @pytest.fixture
@@ -141,8 +150,8 @@ def evictions(plane: Plane, offset: int) -> Counter[int]:
 def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     plane: Plane, api: Api, start: Start
 ) -> None:
-    granted = plane.kubectl("get", RIGHT, "ebb-webhook-eviction", "-o", "json")
-    plane.kubectl("delete", RIGHT, "ebb-webhook-eviction")
+    roles = plane.kubectl("get", ROLES, "ebb-webhook-eviction", "-o", "json")
+    plane.kubectl("delete", ROLES, "ebb-webhook-eviction")
     offset = len(plane.audit.read_bytes())
     add_nodes(api, "a")
     deploy(api, "web", 2)
@@ -159,12 +168,13 @@ def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     assert told[0]["type"] == "Warning"
     assert evictions(plane, offset) == {}
     assert mark_of(api.get(f"{NODES}/a")) == "soft"
-    (plane.folder / "granted.json").write_text(granted)
+    (plane.folder / "granted.json").write_text(roles)
     plane.kubectl("create", "-f", str(plane.folder / "granted.json"))
+    ebb.stop(signal.SIGKILL)
 
 
 def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_another(
-    plane: Plane, pods: Api, start: Start, capsys: pytest.CaptureFixture[str]
+    plane: Plane, pods: Api, leader: Ebb, install: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
     add_nodes(api, "a")
@@ -173,7 +183,6 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     protect(api, "web", maxUnavailable=5)
     protect(api, "fixed", maxUnavailable=0)
     two_nodes(api)
-    ebb = start()
     failed = api.wait(
         NODES, lambda found: BACKOFF_ANNOTATION in found["a"]["metadata"]["annotations"]
     )
@@ -183,7 +192,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     assert (times, why) == ("1", "evict-budget-never")
     assert evictions(plane, offset) == {}, "nobody was disturbed for a drain that fails"
     assert by_node(listed(api)) == {"a": 21}
-    assert ebb.metric('ebb_engine_drain_failures_total{reason="evict-budget-never"}') == 1
+    assert leader.metric('ebb_engine_drain_failures_total{reason="evict-budget-never"}') == 1
     until(
         lambda: any(
             "evict-budget-never" in one["note"]
@@ -208,25 +217,27 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
         print(f"\n20 pods: {time.monotonic() - begun:.0f} s, {least} Ready at least")
     assert least >= 15
     assert evictions(plane, offset) == {201: 20}, "each once, and the budget refused none"
-    assert ebb.metric('ebb_engine_evictions_total{outcome="evicted"}') == 20
+    assert leader.metric('ebb_engine_evictions_total{outcome="evicted"}') == 20
+    rights = granted(plane, str(install), WEBHOOK_ACCOUNT)
+    assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 
 
 def test_what_a_killed_leader_left_the_next_one_takes_back_or_finishes(
-    plane: Plane, pods: Api, start: Start
+    plane: Plane, pods: Api, leader: Ebb, start: Start
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
     add_nodes(api, "a")
-    deploy(api, "web", 8)
+    deploy(api, "web", 6)
+    leader.configure(drain=SLOW)
     two_nodes(api)
-    ebb = start(drain=SLOW)
     api.wait(PODS, lambda found: by_node(found)["b"] >= 2, 60)
-    ebb.stop(signal.SIGKILL)
-    left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 8)
+    leader.stop(signal.SIGKILL)
+    left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 6)
     assert by_node(left)["a"] > 0, "it was killed halfway"
     count = evictions(plane, offset)
     after = start(drain=SLOW, eviction="disabled")
     api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
     assert evictions(plane, offset) == count, "pods that are left stay"
     after.configure(eviction="enabled")
-    api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)
-    assert evictions(plane, offset) == {201: 8}
+    api.wait(PODS, lambda found: by_node(found) == {"b": 6}, 90)
+    assert evictions(plane, offset) == {201: 6}

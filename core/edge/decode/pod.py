@@ -1,5 +1,6 @@
 """Pods: from the wire to core.model.pod. Faults name the field alone."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from sys import intern
@@ -40,6 +41,10 @@ COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
 _READY: Final = b'"Ready"'
+_READY_AS_SENT: Final = re.compile(
+    rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
+)
+"""As API servers write the condition; within a JSON string each quote would have a backslash."""
 
 
 def pod(obj: PodObject) -> Pod | None:
@@ -129,6 +134,8 @@ def _ready(obj: PodObject) -> bool:
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if _READY not in raw:
         return False
+    if (sent := _READY_AS_SENT.search(raw)) is not None:
+        return sent[1] == b"True"
     try:
         conditions = CONDITIONS_DECODER.decode(raw) or ()
     except FAULTS:
