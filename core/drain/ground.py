@@ -92,7 +92,14 @@ class Ground:
 
     def hardens(self, name: str) -> bool:
         """Say whether nothing speaks against a hard mark."""
-        return not self.scene.against_hard.get(name) and why_leaving(self.marked[name]) is None
+        return not self.scene.against_hard.get(name)
+
+    def broke_off(self, name: str) -> bool:
+        """Say whether the plan keeps a node that is not empty yet, and does not leave."""
+        node = self.marked.get(name)
+        if node is None or name in self.places or why_leaving(node) is not None:
+            return False
+        return bool(self.on[name])
 
     def had_its_time(self, name: str) -> bool:
         """Say whether the node was given its time to empty by itself."""

@@ -17,7 +17,7 @@ from core.config.settings import Mode
 from core.drain.ground import Ground, Scene
 from core.drain.memory import SETTLE_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
-from core.drain.reasons import NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
+from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
 from core.guards.disruption import STATEFUL_SET
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
@@ -109,6 +109,8 @@ def _not_replaced(one: Evicted) -> Blocker:
 def _turned(ground: Ground, memory: Memory) -> Memory:
     """Return the memory with the node that is at work now: the same as long as it can be."""
     failed = dict(memory.failed)
+    if memory.began and ground.broke_off(memory.node):
+        failed.setdefault(memory.node, _interrupted(ground, memory.node))
     for name in sorted(ground.places, key=lambda name: name != memory.node):
         same = name == memory.node
         if name in failed or not ground.on[name] or not ground.hardens(name):
@@ -123,6 +125,12 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
         elif same or not ground.ends_by_itself(name):
             return _at(ground, memory if same else memory.released(failed), name, failed)
     return memory.released(failed)
+
+
+def _interrupted(ground: Ground, name: str) -> Blocker:
+    kept = (one.blockers for one in ground.scene.plan.kept if one.node == name)
+    codes = dict.fromkeys(blocker.code for blockers in kept for blocker in blockers)
+    return Blocker(INTERRUPTED, f"the plan keeps it: {', '.join(codes)}")
 
 
 def _at(ground: Ground, memory: Memory, name: str, failed: Mapping[str, Blocker]) -> Memory:

@@ -11,6 +11,12 @@ OWN: Final = Reason(
     "drain the node by hand: kubectl drain {node} --ignore-daemonsets",
     "the pod has been replaced on another node",
 )
+INTERRUPTED: Final = Reason(
+    "evict-interrupted",
+    "The plan keeps the node although pods of it have been evicted already.",
+    "nothing to do; or see what the plan says: ebb explain node {node}",
+    "the plan lets the node go again",
+)
 COMES_BACK: Final = Reason(
     "evict-comes-back",
     "The pod, or the one that replaced it, may run on the node in spite of a hard mark: evicted, "
@@ -79,6 +85,7 @@ STUCK: Final = Reason(
     "the pod is gone",
 )
 REASONS: Final = (
+    INTERRUPTED,
     OWN,
     COMES_BACK,
     OF_JOB,

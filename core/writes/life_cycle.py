@@ -35,9 +35,9 @@ class Event(Enum):
     DELETED = "deleted", "an autoscaler is deleting it"
     LEAVING = "leaving", "it leaves by itself, and something of ours stands on it"
     OBSERVE = "observe", "mode: observe"
+    DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted, or its drain broke off"
     STAYS = "stays", "the plan keeps it"
     OVERDUE = "overdue", "it did not empty before its deadline"
-    DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted"
     GOES = "goes", "the cluster can do without it"
     WOULD_GO = "would go", "the same in mode observe: the mark is only told"
     TAINTS_WRONG = "taints wrong", "its taints are not those of its mark"
@@ -89,9 +89,9 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
         State.HARD: Act.LET_GO,
     },
     Event.OBSERVE: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
+    Event.DRAIN_FAILED: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
     Event.STAYS: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
     Event.OVERDUE: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
-    Event.DRAIN_FAILED: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
     Event.GOES: {State.UNMARKED: Act.MARK},
     Event.WOULD_GO: {State.UNMARKED: Act.MARK},
     Event.TAINTS_WRONG: {
@@ -116,9 +116,9 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
 LAST: Final = {
     Event.LEAVING,
     Event.OBSERVE,
+    Event.DRAIN_FAILED,
     Event.STAYS,
     Event.OVERDUE,
-    Event.DRAIN_FAILED,
     Event.GOES,
     Event.OTHERS_RELEASE,
 }

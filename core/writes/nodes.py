@@ -150,12 +150,12 @@ class _Maker:
         goes, details = node.name in self.order, decode_details(node.annotations)
         if self._observe:
             yield Event.OBSERVE
+        if node.name in self._watch.failed:
+            yield Event.DRAIN_FAILED
         if not goes:
             yield Event.STAYS
         if details is not None and self._overdue(details):
             yield Event.OVERDUE
-        if node.name in self._watch.failed:
-            yield Event.DRAIN_FAILED
         if goes:
             yield Event.WOULD_GO if self._observe else Event.GOES
         if self._taints(node) != node.taints:
@@ -238,7 +238,8 @@ class _Maker:
                 return _told(self._why.get(node.name, ()))
             case Event.DRAIN_FAILED:
                 why = self._watch.failed[node.name]
-                return f"its drain failed: {why.pod}: {_told([why])}"
+                pod = f"{why.pod}: " if why.pod else ""
+                return f"its drain failed: {pod}{_told([why])}"
             case Event.HARD_ASKED:
                 since = marked_since(node, self._config.taint_key)
                 drained = node.name in self._watch.hard

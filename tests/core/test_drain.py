@@ -15,7 +15,7 @@ from core.drain import look as looks
 from core.drain.ground import Scene
 from core.drain.look import Drain, look
 from core.drain.memory import SETTLE_SECONDS, Memory
-from core.drain.pods import Owner
+from core.drain.pods import Owner, why_never
 from core.engine import step
 from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
@@ -165,6 +165,27 @@ def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"daemon": True}, "pod-daemon"),
+        ({"mirror": True}, "pod-mirror"),
+        ({"priority": -11}, "pod-expendable"),
+        ({"terminating": True, "owner_kind": ""}, None),
+    ],
+)
+def test_what_goes_with_its_node_is_never_evicted_whoever_asks(
+    changes: dict[str, Any], code: str | None
+) -> None:
+    why = why_never(replace(a_pod("a"), **changes), OWN, NOW)
+    assert (why.code if why else None) == code
+
+
+def test_a_pod_that_leaves_already_keeps_nobody_from_a_drain() -> None:
+    leaving = a_pod("own", of="own", namespace=OWN, terminating=True)
+    assert gone(look(scene(a_pod("a"), leaving), Memory())) == ["a"]
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"daemon": True, "owner_kind": "DaemonSet"},
@@ -202,6 +223,7 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
     [
         ([budget(1)], 1, ""),
         ([budget(2)], 2, ""),
+        ([budget(1, healthy_min=3)], 1, ""),  # its status has not caught up
         ([budget(0)], 0, "evict-budget"),
         ([budget(-1)], 0, "evict-budget"),
         ([budget(3, outdated=True)], 0, "evict-budget"),
@@ -249,6 +271,11 @@ def test_a_pod_that_serves_nobody_goes_by_its_own_rule(
         scene(replace(a_pod("a"), ready=False), budgets=(budget(0, **changes),)), Memory()
     )
     assert gone(found) == (["a"] if goes else [])
+
+
+def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
+    unready = replace(a_pod("a"), owner_name="other", ready=False)
+    assert gone(look(scene(unready, a_pod("b"), budgets=(budget(1),)), Memory())) == ["a", "b"]
 
 
 # Turns
@@ -308,10 +335,21 @@ def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
     assert look(replace(scene(a_pod("a")), config=config), Memory()) == looks.NOTHING
 
 
-def test_a_node_that_the_plan_keeps_is_not_drained() -> None:
+@pytest.mark.parametrize(
+    ("memory", "failures"),
+    [(Memory(node="m"), {}), (BEGAN, {"m": "evict-interrupted"}), (replace(BEGAN, node="x"), {})],
+)
+def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_off_a_drain(
+    memory: Memory, failures: dict[str, str]
+) -> None:
     full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
-    found = look(scene(a_pod("a"), full), BEGAN)
-    assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
+    found = look(scene(a_pod("a"), full), memory)
+    assert (found.memory.node, gone(found), failed(found)) == ("", [], failures)
+    if failures:
+        assert found.memory.failed["m"].message == "the plan keeps it: threshold, no-room"
+    leaves = replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule")))
+    assert failed(look(scene(a_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
+    assert failed(look(scene(full), memory)) == {}, "empty"
 
 
 def test_a_new_leader_looks_on_first() -> None:
@@ -479,6 +517,16 @@ def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
     found = look(asked, evicted(A))
     assert (gone(found), failed(found)) == ([], {"m": "evict-not-replaced"})
     assert found.memory.evicted == ()
+
+
+def test_a_pod_of_one_node_that_nobody_replaces_is_no_fault_of_the_next() -> None:
+    memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
+    nodes = (M, marked("n", order=2), OPEN)
+    waiting = a_pod("new", None, ready=False)
+    asked = scene(a_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99)
+    assert codes(look(asked, memory)) == {"evict-not-replaced"}
+    found = look(replace(asked, now_seconds=NOW + 100), memory)
+    assert (gone(found), failed(found)) == (["c"], {})
 
 
 def test_a_pod_that_takes_its_time_to_end_has_it() -> None:

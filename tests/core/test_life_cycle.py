@@ -53,9 +53,9 @@ EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED BACKIN
 DELETED         .        .        .        .         .           .        .           .
 LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .           LET_GO
 OBSERVE         .        RELEASE  RELEASE  .         .           .        .           .
+DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .           .
 STAYS           .        RELEASE  RELEASE  .         .           .        .           .
 OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .           .
-DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .           .
 GOES            MARK     .        .        .         .           .        .           .
 WOULD_GO        MARK     .        .        .         .           .        .           .
 TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .           .
