@@ -117,12 +117,12 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
             continue
         if not same and not ground.had_its_time(name):
             continue
-        why = ground.why_never(name)
-        if same and memory.began and why is None:
+        began, why = same and memory.began, ground.why_never(name)
+        if began and why is None:
             why = ground.why_back(name, memory.here, memory.left)
         if why is not None:
             failed[name] = why
-        elif same or not ground.ends_by_itself(name):
+        elif began or not ground.ends_by_itself(name):
             return _at(ground, memory if same else memory.released(failed), name, failed)
     return memory.released(failed)
 

@@ -305,6 +305,19 @@ def test_the_node_at_work_keeps_its_turn() -> None:
     assert (found.memory.node, gone(found)) == ("n", ["b"])
 
 
+def test_a_drain_that_began_goes_on_beside_a_pod_whose_end_is_waited_for() -> None:
+    asked = scene(a_pod("a"), a_pod("job", of="job", owner_kind="Job"))
+    assert look(asked, Memory(node="m")).memory.node == ""
+    found = look(asked, replace(BEGAN, progress=NOW - 99))
+    assert (gone(found), codes(found)) == (["a"], {"evict-job"})
+
+
+def test_the_next_node_begins_anew() -> None:
+    found = look(scene(a_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"})))
+    assert (found.memory.began, found.memory.here) == (False, frozenset({"uid-a"}))
+    assert found.memory.progress == NOW
+
+
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
     found = look(scene(a_pod("a"), nodes=(marked("m", value=value), OPEN)), Memory())
