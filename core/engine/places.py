@@ -4,15 +4,22 @@ A node is listed while its own pods would find places beside all that stands onc
 have gone; other listed nodes are not thought away for it. Its places stay what they are for as
 long as they hold. Where one does not, another is looked for; and if a node has gone since the
 last look, whose pods may have taken it, the listed node's time starts anew.
+
+First-fit takes the fullest nodes, so all listed nodes would count on the same room, and each one
+that goes would set all others back. So room that two of them count on already is passed over by
+a third, as long as there is other room.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from core.engine.plan import Placement
 from core.engine.survey import Survey
+from core.packing.packer import Attempt, Packer
 
+Known = Sequence[tuple[int, int]]
+"""Pods and nodes, by their ids of the packer."""
 PLACES_MAX: Final = 2**18
 """Pods whose places are remembered; a node whose pods are beyond is not listed."""
 
@@ -48,19 +55,70 @@ class Listing:
         """Say whether the node was listed at the last look."""
         return node in self._since and node in self._before.of
 
-    def places(self, node: str) -> tuple[Placement, ...]:
-        """Return where pods of the node are to go, as far as that has been found out."""
-        found = self._of.get(node)
-        return self._before.of.get(node, ()) if found is None else found
+    def known(self, packer: Packer, node: int) -> Known:
+        """Return the places that pods on the node have, as far as they have been found."""
+        name = packer.nodes[node].name
+        places = self._of.get(name)
+        if places is None:
+            places = self._before.of.get(name, ())
+        here = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
+        # On the node itself nothing is placed: that stands for nodes that have left the cluster.
+        return [(here[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in here]
 
-    def take(self, node: str, places: tuple[Placement, ...], *, lost: bool) -> None:
-        """List the node; *lost*: some place that it had does not hold any more."""
-        if not self.note(node, places):
+    def find(self, packer: Packer, nodes: Iterable[int], has_time: Callable[[str], bool]) -> None:
+        """List those of the *nodes* whose pods find places, as long as there is time.
+
+        Those whose places all hold come first: the others are to know what they count on.
+        """
+        settled: list[Attempt] = []
+        waiting: list[tuple[int, Known, Attempt | None]] = []
+        for node in nodes:
+            if not has_time(packer.nodes[node].name):
+                self._leave(packer.nodes[node].name)
+                continue
+            known = self.known(packer, node)
+            attempt = packer.attempt(packer.on[node], node, kept=known) if known else None
+            if attempt is None or not _holds(packer, known, attempt):
+                waiting.append((node, known, attempt))
+            else:
+                settled.append(attempt)
+                self._take(packer, node, attempt, known)
+        draft = packer.draft() if waiting else packer
+        for attempt in settled if waiting else ():
+            draft.promise(attempt, packer)
+        for node, known, alone in waiting:
+            if has_time(packer.nodes[node].name):
+                self._look(packer, draft, node, known, alone)
+            else:
+                self._leave(packer.nodes[node].name)
+
+    def _look(
+        self, packer: Packer, draft: Packer, node: int, known: Known, alone: Attempt | None
+    ) -> None:
+        """Look for places where not two others count on the room; if there are none, anywhere.
+
+        *alone*: with the *known* places, if there are any; those that hold are kept.
+        """
+        found = alone or packer.attempt(packer.on[node], node)
+        if found.unplaced:
             return
-        anew = not self.was(node) or (lost and self._has_gone)
-        self.since[node] = self._now if anew else self._since[node]
+        held = [one for one in known if one in found.placements]
+        beside = draft.attempt(draft.on[node], node, kept=held)
+        if beside.unplaced or lost(held, beside):
+            draft.promise(found, packer)
+        else:
+            draft.promise(beside, draft)
+            found = beside
+        self._take(packer, node, found, known)
 
-    def leave(self, node: str) -> None:
+    def _take(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
+        """List the node; its time starts anew if it has lost a place since a node has gone."""
+        name = packer.nodes[node].name
+        if self.note(name, placements(packer, found)):
+            anew = not self.was(name) or (self._has_gone and lost(known, found))
+            self.since[name] = self._now if anew else self._since[name]
+
+    def _leave(self, node: str) -> None:
         """Let stand what is known of a node that there is no time to look at."""
         self._complete = False
         if self.was(node) and self.note(node, self._before.of[node]):
@@ -85,3 +143,25 @@ class Listing:
         """
         before = frozenset() if self._complete else self._before.standing
         return Places(self._of, self._standing | before)
+
+
+def lost(known: Iterable[tuple[int, int]], found: Attempt) -> Known:
+    """Return the known places that the attempt has not kept."""
+    kept = set(found.placements)
+    return [one for one in known if one not in kept]
+
+
+def _holds(packer: Packer, known: Known, found: Attempt) -> bool:
+    """Say whether all pods are where they were to go, and no new ones are there."""
+    complete = len(placements(packer, found)) == len(known)
+    return complete and not found.unplaced and not lost(known, found)
+
+
+def placements(packer: Packer, attempt: Attempt) -> tuple[Placement, ...]:
+    """Write an attempt with names instead of ids, without the pods that do not exist."""
+    pods, nodes, spare = packer.pods, packer.nodes, packer.spare
+    return tuple(
+        Placement(pods[pod].key, nodes[node].name)
+        for pod, node in attempt.placements
+        if pod not in spare
+    )

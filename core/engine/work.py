@@ -13,7 +13,7 @@ from core.capacity.sums import Exceeded
 from core.capacity.usable import Amount
 from core.engine.brakes import Brakes
 from core.engine.memory import Pace
-from core.engine.places import Listing
+from core.engine.places import Known, Listing, lost, placements
 from core.engine.plan import Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.packing.packer import Attempt
@@ -70,7 +70,7 @@ class _Route(NamedTuple):
     attempt: Attempt
     trial: Trial
     over: tuple[Exceeded, ...]
-    taken: Collection[tuple[int, int]]
+    taken: Known
     """Pods and the places that they were to have and others have now; if the node is listed."""
 
     @property
@@ -214,32 +214,22 @@ class Work:
                 level += 1
 
     def _list(self, listing: Listing) -> None:
-        """List the nodes that are not needed, each on the state without marked nodes alone."""
-        for node in sorted(range(len(self.packer.nodes)), key=self._name):
-            name = self._name(node)
-            if name in self.marked or name in self.survey.gone or self.packer.nodes[node].virtual:
-                continue
-            if not self._has_time(name):
-                listing.leave(name)
-            elif self._policy.listed(node, was=listing.was(name)) and not any(
-                blocker.pod for blocker in self.survey.blockers[name]
-            ):
-                attempt = self._attempt(node)
-                if not attempt.unplaced:
-                    places = self.placements(attempt)
-                    listing.take(name, places, lost=bool(_taken(attempt)))
+        """List the nodes that are not needed, now that the marked ones have gone that can."""
+        listing.find(
+            self.packer,
+            filter(self._is_unneeded, sorted(range(len(self.packer.nodes)), key=self._name)),
+            self._has_time,
+        )
         self._due = listing.due(lambda seconds: self._policy.waited(seconds, self._delay_seconds))
 
-    def _attempt(self, node: int, barred: frozenset[int] = frozenset()) -> Attempt:
-        """Pack the node's pods, those first for which places are known already."""
-        packer, on = self.packer, self.packer.on[node]
-        known = self._listing.places(self._name(node)) if self._listing is not None else ()
-        if not known:
-            return packer.attempt(on, node, barred)
-        here = {packer.pods[pod].key: pod for pod in on}
-        # On the node itself nothing is placed: that stands for nodes that have left the cluster.
-        kept = [(here[pod], packer.node_ids.get(to, node)) for pod, to in known if pod in here]
-        return packer.attempt(on, node, barred, kept)
+    def _is_unneeded(self, node: int) -> bool:
+        """Say whether only places are in question; what a node says of itself stops no time."""
+        name, listing = self._name(node), self._listing
+        if name in self.marked or name in self.survey.gone or self.packer.nodes[node].virtual:
+            return False
+        was = listing is not None and listing.was(name)
+        pods_stay = any(blocker.pod for blocker in self.survey.blockers[name])
+        return not pods_stay and self._policy.listed(node, was=was)
 
     def _order_anew(self) -> list[int]:
         """Put each level in order on the state as it is; return where to begin in each."""
@@ -305,11 +295,13 @@ class Work:
         return first if route.refused else route
 
     def _routed(self, node: int, barred: frozenset[int], *, marked: bool) -> _Route:
-        attempt = self._attempt(node, barred)
+        packer, listing = self.packer, self._listing
+        known = listing.known(packer, node) if listing is not None else ()
+        attempt = packer.attempt(packer.on[node], node, barred, known)
         trial = self.account.trial(node, self.packer.received(attempt))
         over = () if attempt.unplaced else self._policy.exceeded(trial, marked=marked)
-        listed = self._listing is not None and self._name(node) in self._listing.since
-        taken = _taken(attempt) if listed else ()
+        listed = listing is not None and self._name(node) in listing.since
+        taken = lost(known, attempt) if listed else ()
         return _Route(attempt, trial, over, taken)
 
     def _has_time(self, name: str) -> bool:
@@ -387,14 +379,4 @@ class Work:
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
         """Write an attempt with names instead of ids, without the pods that do not exist."""
-        pods, nodes, spare = self.packer.pods, self.packer.nodes, self.packer.spare
-        return tuple(
-            Placement(pods[pod].key, nodes[node].name)
-            for pod, node in attempt.placements
-            if pod not in spare
-        )
-
-
-def _taken(attempt: Attempt) -> list[tuple[int, int]]:
-    """Return places that were to be kept and are not; some that do not hold at first do then."""
-    return [one for one in attempt.lost if one not in attempt.placements]
+        return placements(self.packer, attempt)

@@ -14,6 +14,7 @@ the nodes that fit them, in first-fit order, found on demand.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,8 +48,6 @@ class Attempt:
     """Pod ids that found no node."""
     left: dict[int, int]
     """Free vector of every node that would receive pods, afterwards."""
-    lost: list[tuple[int, int]] = field(default_factory=list)
-    """(pod id, node id) of the places that were to be kept and do not hold."""
     refused: dict[int, set[str]] = field(default_factory=dict)
     """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
 
@@ -100,6 +99,7 @@ class Packer:
         own = set(map(id, spare))
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self._spare_at: dict[int, int] = {}
+        self._promised: set[int] = set()
         self._topology = topology(cluster, self.nodes, self.pods)
 
     def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
@@ -198,7 +198,6 @@ class Packer:
                 or kind.admitting[at : at + 1] != [node]
                 or (group is not None and group.refusal(node) is not None)
             ):
-                result.lost.append((pod, node))
                 continue
             left[node] = remaining
             result.placements.append((pod, node))
@@ -298,6 +297,27 @@ class Packer:
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []
+
+    def draft(self) -> "Packer":
+        """Return the same pods and nodes with free space of its own, where room is promised."""
+        draft = copy(self)
+        draft.free = list(self.free)
+        kinds = {id(kind): kind for kind in self._kind_of}
+        own = {key: Kind(one.request, one.admitting, one.allowed) for key, one in kinds.items()}
+        draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
+        draft._promised = set()  # noqa: SLF001
+        return draft
+
+    def promise(self, attempt: Attempt, of: "Packer") -> None:
+        """Count what was placed by an attempt *of* this one, or of what this is a draft of.
+
+        What is promised first on a node is not counted; where there is too little, none is left.
+        """
+        for node, left in attempt.left.items():
+            if node in self._promised:
+                free = self.free[node] - (of.free[node] - left)
+                self.free[node] = free if free & self.guard == self.guard else self.guard
+            self._promised.add(node)
 
     def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
         """Return (node id, CPU and memory) where there would be more; headroom is no load."""

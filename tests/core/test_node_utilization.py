@@ -10,7 +10,10 @@ from core.config.document import parse
 from core.config.settings import Config
 from core.engine import step
 from core.engine.memory import Memory
+from core.engine.places import PLACES_MAX, Listing, Places
+from core.engine.plan import Placement
 from core.engine.step import Pass
+from core.engine.survey import Survey
 from core.engine.work import PLACE_TAKEN
 from core.errors import ConfigError
 from core.marks.mark import Mark
@@ -357,6 +360,50 @@ def test_a_new_pod_of_the_node_needs_a_place_and_takes_nobodys_time() -> None:
     seen = looks(settings(), (0, made), (60, with_more))[-1]
     assert seen.memory.candidates == {"a": 0, "b": 0, "c": 0}
     assert places(seen, "b") == {"d/b": "x", "d/more": "y"}
+
+
+def test_a_third_passes_by_room_that_two_count_on_where_there_is_other_room() -> None:
+    """X has 450m, for A or for B; D needs 200m and takes them of Y, and of X where Y is full."""
+    made = changed(vector(450), pod("d", "d", 200, 0), nodes=(node("d"),))
+    roomy = changed(made, pod("y", "y", 2800, 0))
+    found = looks(settings(), (0, roomy))[0]
+    assert [places(found, name) for name in "abcd"] == [
+        {"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}, {"d/d": "y"}
+    ]  # fmt: skip
+    full = changed(made, pod("y", "y", 4000, 0), without="c")
+    closed = tuple(replace(one, unschedulable=True) for one in full.nodes if one.name in "abd")
+    found = looks(settings(), (0, changed(full, nodes=closed)))[0]
+    assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "x"}]
+
+
+def test_the_others_go_round_the_places_that_are_kept() -> None:
+    """B and C count on X, and are kept there; D, the first by name, comes and goes round them."""
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    with_more = changed(made, pod("d", "0", 300, 0), nodes=(node("0"),))
+    assert places(looks(settings(), (60, with_more))[0], "0") == {"d/d": "x"}
+    later = looks(settings(), (60, with_more), memory=first.memory)[0]
+    assert [places(later, name) for name in "0ab"] == [{"d/d": "y"}, {"d/a": "x"}, {"d/b": "x"}]
+
+
+def test_what_there_is_no_time_for_keeps_its_time_and_who_has_gone_is_noticed_later() -> None:
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 30),), without="c")
+    late = step.step(with_a, settings(), first.memory, 60, in_time=lambda: False)
+    assert late.memory.candidates == {"b": 0}
+    assert places(late, "b") == {"d/b": "x"}
+    assert looks(settings(), (70, with_a), memory=late.memory)[0].memory.candidates == {"b": 70}
+
+
+def test_places_that_are_too_many_are_not_remembered() -> None:
+    made = vector(450)
+    listing = Listing(Places(), {}, Survey(made, settings()), 0)
+    assert listing.note("a", (Placement("d/a", "x"),) * PLACES_MAX)
+    assert not listing.note("b", (Placement("d/b", "x"),))
+    assert listing.note("a", ())
+    assert listing.note("b", (Placement("d/b", "x"),))
+    assert listing.seen().of.keys() == {"a", "b"}
 
 
 def test_a_node_whose_pods_do_not_fit_is_not_listed() -> None:

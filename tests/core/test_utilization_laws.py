@@ -158,6 +158,7 @@ def test_look_after_look_is_the_plain_one(seed: int) -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
+        "all count on the same",
         "as they stood",
         "half will do",
         "marks are held to the utilization",

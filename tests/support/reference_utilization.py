@@ -125,44 +125,88 @@ class Utilization(Reference):
         return self.hardly_used(node) and not any(self.keeps(pod) for pod in bound)
 
     def look_for_places(self) -> None:
-        """List the nodes that are not needed, on the state in which all marked ones have gone."""
+        """List the nodes that are not needed, on the state in which all marked ones have gone.
+
+        Those whose places all hold come first. What the others are to count on, no two count on
+        already, where such room is to be had.
+        """
         self.looked = True
         assert self.before is not None
+        self.promised: dict[str, Resources] = {}
+        later = []
         for node in self.cluster.nodes:
             if node.virtual or node.name not in self.left or not self.not_needed(node):
                 continue
             here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
             if any(pod.key not in self.moves and not is_spare(pod) for pod in here):
                 continue
-            placed, complete, lost = self.place(node, here)
-            if not complete:
+            known = self.known(node, here)
+            placed = self.place(node, here, known)
+            if len(placed) < len(here):
                 continue
-            self.places[node.name] = placed
-            known = node.name in self.before.since and node.name in self.before.places
-            anew = lost and self.went and self.mutant != "time goes on"
-            self.since[node.name] = (
-                self.before.since[node.name] if known and not anew else self.now
-            )
+            if known and real(placed).keys() == known.keys() and lost(known, placed) == []:
+                self.note(node, known, placed)
+            else:
+                later.append((node, here, known, placed))
+        for node, here, known, placed in later:
+            held = {key: name for key, name in known.items() if placed.get(key) == name}
+            other = self.place(node, here, held, self.promised)
+            if self.mutant == "all count on the same" or len(other) < len(here):
+                other = placed
+            if lost(held, other):
+                other = placed
+            self.note(node, known, other)
         self.due = frozenset(
             name
             for name, since in self.since.items()
             if self.now - since > self.config.delay_seconds
         )
 
-    def place(self, node: Node, here: list[Pod]) -> tuple[Moves, bool, bool]:
-        """Say where the pods would go, whether all found a place, and whether one was lost.
+    def note(self, node: Node, known: Mapping[str, str], placed: Mapping[str, str]) -> None:
+        """Note where the pods would go, and since when they would."""
+        assert self.before is not None
+        self.places[node.name] = [*real(placed).items()]
+        was = node.name in self.before.since and node.name in self.before.places
+        anew = lost(known, placed) and self.went and self.mutant != "time goes on"
+        self.since[node.name] = self.before.since[node.name] if was and not anew else self.now
+        for name in set(placed.values()):
+            asked_there = [self.pods[key].requests for key, to in placed.items() if to == name]
+            self.promise(name, Resources.total(asked_there))
 
-        Places that have been found before come first, as they were found.
-        """
+    def promise(self, name: str, asked_there: Resources) -> None:
+        """Count what is promised on a node, but for the first; too much is all that is there."""
+        if name not in self.promised:
+            self.promised[name] = Resources()
+            return
+        free = self.free(name) - self.promised[name]
+        more = asked_there if has_room(asked_there, free) else ALL
+        self.promised[name] += more
+
+    def free(self, name: str) -> Resources:
+        """Return what nobody asks for on the node."""
+        used = Resources.total(pod.requests for pod in self.standing()[name])
+        return self.nodes[name].allocatable - used
+
+    def known(self, node: Node, here: list[Pod]) -> dict[str, str]:
+        """Return the places that have been found for pods on the node, in their order."""
         known = {**(self.before.places if self.before else {}), **self.places}
-        kept = dict(known.get(node.name, []))
         if self.mutant == "places are chosen anew":
-            kept = {}
+            return {}
+        keys = {pod.key for pod in here}
+        return {key: name for key, name in known.get(node.name, []) if key in keys}
+
+    def place(
+        self,
+        node: Node,
+        here: list[Pod],
+        known: Mapping[str, str],
+        promised: Mapping[str, Resources] | None = None,
+    ) -> dict[str, str]:
+        """Say where the pods would go; places that are known come first, as they were found."""
         pods = {pod.key: pod for pod in here}
-        first = [pods[key] for key in kept if key in pods]
         there = self.standing()
         free = {
-            n.name: n.allocatable - Resources.total(pod.requests for pod in there[n.name])
+            n.name: self.free(n.name) - (promised or {}).get(n.name, Resources())
             for n in self.first_fit
             if self.open(n, there[n.name]) and n.name != node.name
         }
@@ -170,7 +214,7 @@ class Utilization(Reference):
             (self.pods[key], self.nodes[name]) for key, name in self.at.items() if key not in pods
         ]
         placed: dict[str, str] = {}
-        asks = [(pod, [self.nodes[kept[pod.key]]]) for pod in first if kept[pod.key] in self.nodes]
+        asks = [(pods[key], [self.nodes[to]]) for key, to in known.items() if to in self.nodes]
         asks += [(pod, self.first_fit) for pod in sorted(here, key=self.largest_first)]
         for pod, places in asks:
             for to in places:
@@ -184,10 +228,7 @@ class Utilization(Reference):
                     free[to.name] -= pod.requests
                     placed[pod.key] = to.name
                     stays.append((pod, to))
-        lost = any(placed.get(pod.key) != kept[pod.key] for pod in first)
-        real = [(key, name) for key, name in placed.items() if not is_spare(pods[key])]
-        self.spared = {key: name for key, name in placed.items() if is_spare(pods[key])}
-        return real, len(placed) == len(here), lost
+        return placed
 
     # Steps.
 
@@ -198,17 +239,32 @@ class Utilization(Reference):
         if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
             return None
         here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
-        placed, complete, lost = self.place(node, here)
-        if not complete or (lost and not is_marked(node)):
+        known = self.known(node, here)
+        placed = self.place(node, here, known)
+        if len(placed) < len(here) or (lost(known, placed) and not is_marked(node)):
             return None
-        self.at |= dict(placed) | self.spared
+        self.at |= placed
         self.gone.append(node.name)
         self.counts.gone.append(node)
-        self.places[node.name] = placed
-        return placed
+        self.places[node.name] = [*real(placed).items()]
+        return self.places[node.name]
 
     def remembered(self) -> Remembered:
         """Return what the next look is to know."""
         if not self.looked:
             self.look_for_places()
         return Remembered(self.since, self.places, self.left)
+
+
+ALL = Resources(10**30, 10**30, 10**30, 10**30)
+"""More than there is."""
+
+
+def real(placed: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the pods that do not exist."""
+    return {key: name for key, name in placed.items() if not key.startswith("/")}
+
+
+def lost(known: Mapping[str, str], placed: Mapping[str, str]) -> list[str]:
+    """Return the pods that do not get the place that is known."""
+    return [key for key, name in known.items() if placed.get(key) != name]
