@@ -2,7 +2,6 @@
 
     EbbError
     ├── InvalidInputError      a file, object or field is not what it must be
-    │   └── InvalidQuantityError
     ├── ConfigError            the configuration: all its faults at once
     └── UnavailableError       a peer did not answer, or not as it must
         ├── ConflictError      the object has changed since it was read
@@ -25,10 +24,6 @@ class InvalidInputError(EbbError):
         super().__init__(f"{where}: {problem}" if where else problem)
         self.where = where
         self.problem = problem
-
-
-class InvalidQuantityError(InvalidInputError):
-    """A text is not a Kubernetes quantity, or not one that is allowed here."""
 
 
 class ConfigError(EbbError):

@@ -15,7 +15,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from core.errors import InvalidQuantityError
+from core.errors import InvalidInputError
 from core.model.quantity import QUANTITY, QUANTITY_TEXT_MAX
 
 DURATION_SECONDS_MAX: Final = 30 * 24 * 3600
@@ -152,7 +152,7 @@ def quantity(whole: Callable[[str | float], int], unit: str = "") -> Form:
     def read(value: object) -> int:
         try:
             return whole(_written(value))
-        except InvalidQuantityError as fault:
+        except InvalidInputError as fault:
             raise ValueError from fault
 
     allowed = 'a Kubernetes quantity, such as "100m" or "90M"'

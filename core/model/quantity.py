@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from core.errors import InvalidQuantityError
+from core.errors import InvalidInputError
 
 QUANTITY_MAX: Final = 2**63 - 1
 """Kubernetes keeps quantities in 64 bits and caps what is larger."""
@@ -36,12 +36,12 @@ def parse_quantity(text: str | float) -> Fraction:
     """Return the exact value of a quantity that may not be negative.
 
     JSON numbers are read as the API server reads them: by their decimal text.
-    Raises: InvalidQuantityError for anything else, and for negative values.
+    Raises: InvalidInputError for anything else, and for negative values.
     """
     written = str(text) if not isinstance(text, bool) else ""
     found = _FORM.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
     if found is None:
-        raise InvalidQuantityError("", f"{written[:QUANTITY_TEXT_MAX]!r} is not {_ALLOWED}")
+        raise InvalidInputError("", f"{written[:QUANTITY_TEXT_MAX]!r} is not {_ALLOWED}")
     sign, digits, exponent, suffix = found.groups()
     value = Fraction(digits)
     if exponent:
@@ -49,7 +49,7 @@ def parse_quantity(text: str | float) -> Fraction:
     elif suffix:
         value *= _SUFFIXES[suffix]
     if sign == "-" and value:
-        raise InvalidQuantityError("", f"{written!r} is negative; allowed: {_ALLOWED}")
+        raise InvalidInputError("", f"{written!r} is negative; allowed: {_ALLOWED}")
     return value
 
 

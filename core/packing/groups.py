@@ -3,6 +3,7 @@
 Packing knows them as kinds, each with the nodes that may take its pods.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,14 +37,9 @@ def alike(pods: Iterable[Pod]) -> list[list[Pod]]:
     Most pods share these objects with others, so objects are told apart before values: hashing
     150,000 values costs more than the whole packing.
     """
-    groups: dict[tuple[int, int], list[Pod]] = {}
+    groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:
-        key = id(pod.requests), id(pod.placing)
-        members = groups.get(key)
-        if members is None:
-            groups[key] = [pod]
-        else:
-            members.append(pod)
+        groups[id(pod.requests), id(pod.placing)].append(pod)
     return list(groups.values())
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InvalidQuantityError
+from core.errors import InvalidInputError
 from core.model.quantity import (
     QUANTITY_MAX,
     format_bytes,
@@ -72,7 +72,7 @@ def test_every_notation(text: str | float, in_ones: int, in_thousandths: int) ->
     ],
 )
 def test_what_is_no_quantity_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(InvalidQuantityError) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         whole(text)
     assert "allowed" in str(refused.value) or "not" in str(refused.value)
     assert "\n" not in str(refused.value)

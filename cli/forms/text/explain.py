@@ -1,7 +1,6 @@
 """Explanations for people."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Final
 
 from rich.console import Console
@@ -66,11 +65,10 @@ def write_codes(out: Console) -> None:
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
     """Write every blocker, and once for each code what it means and what helps."""
     if blockers:
-        # Stable: codes stay in the order in which the engine gave them first.
-        order = list(dict.fromkeys(blocker.code for blocker in blockers))
-        ranked = sorted(blockers, key=lambda blocker: order.index(blocker.code))
-        groups = groupby(ranked, key=lambda blocker: blocker.code)
-        rows = [row for code, group in groups for row in _reason(code, list(group), node)]
+        by_code: dict[str, list[Blocker]] = {}  # in the order in which the engine gave them first
+        for blocker in blockers:
+            by_code.setdefault(blocker.code, []).append(blocker)
+        rows = [row for code, group in by_code.items() for row in _reason(code, group, node)]
         say(out, "", Table(title, "", "", rows=rows, left=(0, 1, 2)))
 
 

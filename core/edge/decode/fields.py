@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from core.edge.decode.depth import decoded
-from core.errors import InvalidInputError, InvalidQuantityError
+from core.errors import InvalidInputError
 from core.model.quantity import millis, whole
 
 NAME_MAX: Final = 253
@@ -72,7 +72,7 @@ def read_quantity(name: str, written: str | float, field: str) -> int:
     """Return cpu in millicores, everything else in ones. Raises: InvalidInputError."""
     try:
         return millis(written) if name == "cpu" else whole(written)
-    except InvalidQuantityError as fault:
+    except InvalidInputError as fault:
         raise InvalidInputError(field, fault.problem) from fault
 
 
