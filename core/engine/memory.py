@@ -32,6 +32,8 @@ class Memory:
     """Unix seconds of the first look; None: there was none."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Since when each node has been a candidate without a break."""
+    policy: str = ""
+    """By whose rule they have been; empty: there was no look."""
     places: Places = field(default_factory=Places)
     """Where pods of candidates are to go, under a policy that finds them places."""
     looked: int = 0
@@ -100,6 +102,8 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,
+        candidates=memory.candidates if memory.policy in {"", config.policy} else {},
+        policy=config.policy,
         looked=now_seconds,
         nodes=names,
         added=now_seconds if new else _added(memory, cluster, now_seconds),

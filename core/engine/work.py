@@ -342,7 +342,7 @@ class Work:
         marked = name in self.marked
         nominated = self._policy.nominated(node, marked=marked)
         if not nominated:
-            blockers.append(self._policy.why_not(node, marked=marked))
+            blockers += self._policy.why_not(node, marked=marked)
         if not self._has_time(name):
             return [*blockers, Blocker(TIME_BOX, "the pass had no time left to try it")]
         if not nominated:

@@ -4,6 +4,7 @@ Source: thesis 4.4 (candidate_check) and 4.5. A node that is not marked goes if 
 the thresholds for entering; one that is marked stays marked within those for leaving.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from core.capacity.account import Trial
@@ -86,18 +87,18 @@ class ClusterThreshold(Policy):
         """Ask the same."""
         return self.nominated(node, marked=False)
 
-    def why_not(self, node: int, *, marked: bool) -> Blocker:
+    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say what the cluster would be over."""
         if self._account.is_last(node):
-            return Blocker(LAST_NODE, "no other node would be left")
+            return (Blocker(LAST_NODE, "no other node would be left"),)
         whole = self._account.whole
         requests, capacity = self._account.without(node)
         thresholds = whole.thresholds(marked=marked)
         if over := excess(requests, capacity, thresholds):
-            return Blocker(THRESHOLD, f"without it the cluster would have {over}")
+            return (Blocker(THRESHOLD, f"without it the cluster would have {over}"),)
         over = excess(requests.plus(whole.reserve), capacity, thresholds)
         message = f"without it the window's busiest moment would have had {over}"
-        return Blocker(PEAK_DEMAND, message)
+        return (Blocker(PEAK_DEMAND, message),)
 
     def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:
         """Ask thesis 4.5 of the whole and of every reach that loses the node or gains pods."""

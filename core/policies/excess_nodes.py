@@ -6,7 +6,7 @@ Source: Node Refiner's README; the weights of its source (pkg/types). Requests a
 plan in the making, so what one removal moves is counted before the next is judged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
@@ -154,20 +154,20 @@ class ExcessNodes(Policy):
     def _excess(self, node: int) -> Fraction:
         return _worth(self._free, self._account.capacity(node))
 
-    def why_not(self, node: int, *, marked: bool) -> Blocker:
+    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say how much excess there is, or that the node does not count."""
         if node not in self._which:
             key = others_taint(self._look.nodes[node])
             why = f"it has the taint {key}" if key else "it takes no pods, or has no CPU or memory"
-            return Blocker(NOT_COUNTED, why)
+            return (Blocker(NOT_COUNTED, why),)
         self._look_again()
         excess, least = self._excess(node), self._settings.threshold
         told = f"the excess is {_decimal(excess)} nodes"
         if marked:
-            return Blocker(NO_EXCESS, f"{told}, under {_decimal(least - SLACK)} with it")
+            return (Blocker(NO_EXCESS, f"{told}, under {_decimal(least - SLACK)} with it"),)
         if excess > least:
-            return Blocker(NO_EXCESS, "there is too little for a node that would go before it")
-        return Blocker(NO_EXCESS, f"{told}, not above {_decimal(least)}")
+            return (Blocker(NO_EXCESS, "there is too little for a node that would go before it"),)
+        return (Blocker(NO_EXCESS, f"{told}, not above {_decimal(least)}"),)
 
     def about(self, node: int) -> str:
         """Say how much is asked for on it, and how much excess there is with it as candidate."""

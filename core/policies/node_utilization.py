@@ -7,7 +7,7 @@ otherwise. Where a node's pods would go is remembered by the engine (core.engine
 Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
@@ -113,13 +113,10 @@ class NodeUtilization(Policy):
         parts = zip(self._account.used(node), self._account.capacity(node), strict=True)
         return all(_is_under(*part, limit) for part in parts) and not self._kept_by(node)
 
-    def why_not(self, node: int, *, marked: bool) -> Blocker:
-        """Say how much is asked for, or which pods keep the node."""
-        limit, used, whole = (
-            self._limits[marked],
-            self._account.used(node),
-            self._account.capacity(node),
-        )
+    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+        """Say how much is asked for, and which pods keep the node."""
+        found, limit = [], self._limits[marked]
+        used, whole = self._account.used(node), self._account.capacity(node)
         over = [
             f"{name} at {percent(part, total)}" if total > 0 else f"{name} without capacity"
             for name, part, total in zip(RESOURCE_NAMES, used, whole, strict=True)
@@ -127,10 +124,16 @@ class NodeUtilization(Policy):
         ]
         if over:
             least = percent(limit.numerator, limit.denominator)
-            return Blocker(UTILIZED, f"{' and '.join(over)}, not under {least}")
-        first, *others = self._kept_by(node)
-        more = f", and {len(others)} more pods" if others else ""
-        return Blocker(KEEPING_POD, first.message + more, first.pod)
+            found.append(Blocker(UTILIZED, f"{' and '.join(over)}, not under {least}"))
+        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._kept_by(node))
+        return found
+
+    def about(self, node: int) -> str:
+        """Say how much is asked for on it, and how many pods need another place."""
+        used, whole = self._account.used(node), self._account.capacity(node)
+        parts = zip(RESOURCE_NAMES, used, whole, strict=True)
+        told = ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
+        return f"{told} requested, {self._look.to_move(node)} pods to move"
 
     def _kept_by(self, node: int) -> tuple[Blocker, ...]:
         found = self._keepers.get(node)

@@ -105,8 +105,8 @@ class Policy(Protocol):
     def nominated(self, node: int, *, marked: bool) -> bool:
         """Say whether the node may be tried, or stays marked; asked often, so O(1)."""
 
-    def why_not(self, node: int, *, marked: bool) -> Blocker:
-        """Say why a node is not nominated."""
+    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+        """Say why a node is not nominated: every reason."""
 
     def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
         """Say whether an unmarked node is a candidate, whose delay runs; *was*: it was one.

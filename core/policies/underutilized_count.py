@@ -204,20 +204,22 @@ class UnderutilizedCount(Policy):
         else:
             pool.under.discard(node)
 
-    def why_not(self, node: int, *, marked: bool) -> Blocker:
+    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say what of the node, or of its pool, is not so."""
         pool, label = self._of[node], f"label {self._label}"
         if pool is None:
             name = self._pool_name(node)
-            return Blocker(POOL_NOT_CONFIGURED, f"nothing is said of its pool {name!r} ({label})")
+            return (
+                Blocker(POOL_NOT_CONFIGURED, f"nothing is said of its pool {name!r} ({label})"),
+            )
         if not pool.asked.enabled:
-            return Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled")
+            return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
         limit = forms.percent(pool.limit)
         used = self._start[node] if marked else self._account.used(node)
         if self._against(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
-            return Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}")
+            return (Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}"),)
         told = f"{self._under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
-        return Blocker(TOO_FEW_UNDER_LIMIT, f"{told}, required are {pool.asked.required}")
+        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{told}, required are {pool.asked.required}"),)
 
     def _how_full(self, node: int, used: Amount) -> str:
         whole = self._account.capacity(node).cpu_millis

@@ -110,6 +110,7 @@ def noted(found: Pod, **notes: str) -> Pod:
     return replace(found, ties=ties)
 
 
+TWO = (node("a"), node("z"))
 BARE = replace(PLAIN, owner_kind="")
 SYSTEM = replace(PLAIN, namespace="kube-system")
 STORED = replace(PLAIN, ties=LOCAL)
@@ -154,14 +155,18 @@ def test_which_pods_keep_their_node(found: Pod, own: dict[str, Any], keeps: bool
     assert stays(cluster, settings(**own)).get("a", []) == ["keeping-pod"] * keeps
 
 
-def test_the_message_names_a_pod_and_counts_the_others() -> None:
-    pods = [replace(BARE, name=name) for name in "abc"]
-    cluster = Cluster.of([node("a"), node("z")], [*pods, pod("q", "z", 2500, 0)])
-    kept = {one.node: one.blockers for one in step.plan(cluster, settings()).kept}
-    [blocker] = kept["a"]
-    assert blocker.reason is KEEPING_POD
-    assert blocker.pod == "d/a"
-    assert blocker.message == "no controller owns it: nothing would bring it back, and 2 more pods"
+def test_every_reason_is_told() -> None:
+    pods = [replace(BARE, name="b"), SYSTEM, pod("c", "a", 2000, 0), pod("q", "z", 2500, 0)]
+    kept = {one.node: one.blockers for one in step.plan(Cluster.of(TWO, pods), settings()).kept}
+    assert [(one.reason, one.pod) for one in kept["a"][:3]] == [
+        (UTILIZED, None), (KEEPING_POD, "d/b"), (KEEPING_POD, "kube-system/p")
+    ]  # fmt: skip
+    assert kept["a"][1].message == "no controller owns it: nothing would bring it back"
+
+
+def test_explain_says_how_full_a_node_is() -> None:
+    work, _ = step.trial(Survey(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings()))
+    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pods to move"
 
 
 def test_a_pod_that_waits_keeps_no_node() -> None:
@@ -435,9 +440,14 @@ def test_a_node_that_takes_nothing_is_no_place(closed: Node) -> None:
 
 
 def test_times_of_another_policy_count_for_nothing() -> None:
-    made = vector(800)
-    seen = looks(settings(), (601, made), memory=Memory(candidates={"a": 0, "b": 0}))[0]
-    assert seen.memory.candidates == {"a": 601, "b": 601, "c": 601}
+    made, plain = vector(800), Config(budgets=UNLIMITED)
+    seen = looks(plain, (0, made), (1, made))[-1]
+    assert set(seen.memory.candidates.values()) == {0}
+    under_this = looks(settings(), (601, made), (602, made), memory=seen.memory)[-1]
+    assert under_this.memory.candidates == {"a": 601, "b": 601, "c": 601}
+    back = looks(plain, (700, made), memory=under_this.memory)[0]
+    assert set(back.memory.candidates.values()) == {700}
+    assert not back.plan.removals
 
 
 def test_the_long_run_asks_for_no_places_of_before() -> None:
