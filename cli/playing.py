@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.terminal import Table, console, say
+from core.edge import files
 from sim import picture, report, trace, workload
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS
@@ -19,14 +20,17 @@ PLAIN_LINE_HOURS: Final = 12
 PODS_AT_ONCE_TRACE: Final = 5000
 
 
-def play(folder: str | None, file: str, *, days: int, seed: int, wire: bool) -> None:
+def play(
+    folder: str | None, file: str, *, config: str | None, days: int, seed: int, wire: bool
+) -> None:
     """Play the four runs, print the table, draw the picture into *file*.
 
-    *folder* is that of a trace; None: the load that is embedded. *wire*: whether the programs are
-    asked over the wire, or by call.
+    *folder* is that of a trace; None: the load that is embedded. *config*: the file with Ebb's
+    rules; None: the demo's own. *wire*: whether the programs are asked over the wire, or by call.
     """
     out = console()
     picture.check(file)
+    given = files.read_config(config) if config else None
     load = _load(folder, days, seed)
     title = (
         f"{load.name} workload, {days} days, seed {seed}: "
@@ -36,7 +40,7 @@ def play(folder: str | None, file: str, *, days: int, seed: int, wire: bool) -> 
     began = time.perf_counter()
     total = load.duration_ms // HOUR_MS
     with _bars(out, total) if out.is_terminal else _lines(out, total) as tell:
-        results = run_all(load, seed=seed, wire=wire, tell=tell)
+        results = run_all(load, seed=seed, wire=wire, tell=tell, given=given)
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
     picture.draw(results, title, file)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
 from typing import Any, Final
 
+from core.config.settings import Config
 from core.errors import UnavailableError
 from sim import scenario
 from sim.scenario import SCENARIOS, Scenario
@@ -25,15 +26,21 @@ Tell = Callable[[str, int], None]
 """Takes a run's name and the hours that it has played."""
 
 
-def run_all(load: Workload, *, seed: int, wire: bool, tell: Tell) -> Mapping[str, Result]:
-    """Play all scenarios on one load. Raises: UnavailableError when a process is ended."""
+def run_all(
+    load: Workload, *, seed: int, wire: bool, tell: Tell, given: Config | None = None
+) -> Mapping[str, Result]:
+    """Play all scenarios on one load; *given*: Ebb's rules, None: the demo's own.
+
+    Raises: UnavailableError when a process is ended.
+    """
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
             pool = stack.enter_context(_pool())
             runs: dict[str, Future[Result]] = {
-                one.name: pool.submit(_play, one, load, seed, wire, hours) for one in SCENARIOS
+                one.name: pool.submit(_play, (one, load, given), seed, wire, hours)
+                for one in SCENARIOS
             }
         while not all(one.done() for one in runs.values()):
             _tell_news(hours, tell)
@@ -78,9 +85,20 @@ def _leave_at_ctrl_c() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _play(one: Scenario, load: Workload, seed: int, wire: bool, hours: Any) -> Result:  # noqa: ANN401, FBT001 sent to another process
+def _play(
+    played: tuple[Scenario, Workload, Config | None],
+    seed: int,
+    wire: bool,  # noqa: FBT001 sent to another process
+    hours: Any,  # noqa: ANN401
+) -> Result:
+    one, load, given = played
     return scenario.run(
-        one, load, seed=seed, wire=wire, progress=lambda hour: hours.put((one.name, hour))
+        one,
+        load,
+        seed=seed,
+        wire=wire,
+        given=given,
+        progress=lambda hour: hours.put((one.name, hour)),
     )
 
 

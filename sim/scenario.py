@@ -1,7 +1,7 @@
 """The four runs of the demo: the same arrivals, four ways to shrink."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -36,13 +36,10 @@ SCENARIOS: Final = (
 )
 
 
-def configuration(score: str) -> Config:
-    """Return what Ebb runs with in the demo."""
-    return Config(
-        mode=Mode.ENFORCE,
-        thresholds=Thresholds(cpu=SHARE, memory=SHARE),
-        extender=ExtenderConfig(score=score),
-    )
+def configuration(score: str, given: Config | None = None) -> Config:
+    """Return what Ebb runs with: what is *given*, by default the demo's own, and enforced."""
+    config = given or Config(thresholds=Thresholds(cpu=SHARE, memory=SHARE))
+    return replace(config, mode=Mode.ENFORCE, extender=ExtenderConfig(score=score))
 
 
 def run(
@@ -51,12 +48,13 @@ def run(
     *,
     seed: int,
     wire: bool,
+    given: Config | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
-    """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS."""
+    """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
     if scenario.score is None:
         return World(workload, scenario.scale_down, None, seed).run(progress)
-    config = configuration(scenario.score)
+    config = configuration(scenario.score, given)
     view = View(config.extender, config.taint_key)
     if not wire:
         return _with_ebb(

@@ -4,6 +4,8 @@ from typing import Final
 
 import click
 
+from cli.look import source
+
 DAYS_MAX: Final = 60
 
 
@@ -16,6 +18,9 @@ def _days(text: str) -> int:
 @click.command("demo")
 @click.option(
     "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
+)
+@click.option(
+    "--config", type=source.FILE, metavar="FILE", help="Ebb's rules, but for mode and score"
 )
 @click.option("--days", type=_days, default="2", metavar="N", help="default 2")
 @click.option("--seed", type=int, default=1, metavar="N", help="default 1")
@@ -31,8 +36,10 @@ def _days(text: str) -> int:
     metavar="FILE",
     help="the picture; default ebb-demo.png",
 )
-def command(trace: str | None, days: int, seed: int, *, wire: bool, output: str) -> None:
+def command(
+    trace: str | None, config: str | None, days: int, seed: int, *, wire: bool, output: str
+) -> None:
     """Play two days of a cluster in virtual time, four ways."""
     from cli import playing  # noqa: PLC0415 the simulation and its picture take long
 
-    playing.play(trace, output, days=days, seed=seed, wire=wire)
+    playing.play(trace, output, config=config, days=days, seed=seed, wire=wire)

@@ -11,8 +11,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.forms import SHARE, percent
-from core.sections import filled, refused
+from core.forms import SHARE, filled, percent, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,9 +133,12 @@ class Work:
         return [sorted(levels[level], key=self._ranks.__getitem__) for level in sorted(levels)]
 
     def _level(self, node_id: int) -> Order:
-        """Return marked nodes before others, those of them that pods reach before the rest."""
+        """Return marked nodes before others.
+
+        By thresholds, that hold on what pods reach, those that pods reach before the rest.
+        """
         if self._name(node_id) in self.marked:
-            return False, not self.account.reached(node_id)
+            return False, self._policy.thresholds and not self.account.reached(node_id)
         return True, *self._policy.level(node_id)
 
     def rank(self, node_id: int) -> Order:

@@ -292,6 +292,23 @@ def test_the_plan_is_the_plain_one() -> None:
     assert removed > len(SEEDS) // 2
 
 
+def test_a_plan_that_is_carried_out_is_planned_again() -> None:
+    seen = 0
+    for seed in SEEDS:
+        made = case(seed)._replace(pace=None)
+        bare = (replace(one, labels={**one.labels, MARK_LABEL: ""}) for one in made.cluster.nodes)
+        cluster = replace(made.cluster, nodes=tuple(bare))
+        goes = {removal.node: removal for removal in step.plan(cluster, made.config).removals}
+        nodes = (
+            mixed.marked(one, "soft", 1, goes[one.name].order) if one.name in goes else one
+            for one in cluster.nodes
+        )
+        again = step.plan(replace(cluster, nodes=tuple(nodes)), made.config)
+        assert sorted(one.node for one in again.removals) == sorted(goes), seed
+        seen += len(goes)
+    assert seen > len(SEEDS) // 2
+
+
 def test_what_is_told_is_what_is_plainly_there() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)

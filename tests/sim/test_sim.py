@@ -1,11 +1,13 @@
 """The simulated cluster: repeatable, loses nothing, and the wire changes nothing."""
 
+import pickle
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.config.document import parse
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import report, scenario, workload
@@ -13,6 +15,7 @@ from sim.autoscaler import ScaleDown
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import World
+from tests.support.configurations import HEAD
 
 SHORT = workload.embedded(seed=3, days=1)
 SHORT = replace(
@@ -42,6 +45,24 @@ def test_over_the_wire_is_the_same_as_by_call(one: scenario.Scenario) -> None:
 def test_ebb_disturbs_nobody(one: scenario.Scenario, seed: int) -> None:
     found = scenario.run(one, SHORT, seed=seed, wire=False)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
+
+
+POOLS = {"": {"enabled": True, "limit": "75%", "required": 5}}
+BY_OTHERS = {
+    "ExcessNodes": {},
+    "UnderutilizedCount": {"underutilizedCount": {"pools": POOLS}},
+    "NodeUtilization": {},
+}
+
+
+@pytest.mark.parametrize("policy", BY_OTHERS)
+def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> None:
+    given = parse({**HEAD, "policy": policy, **BY_OTHERS[policy]}, "x")
+    assert pickle.loads(pickle.dumps(given)) == given  # so it is sent to the demo's processes
+    found = scenario.run(SCENARIOS[2], SHORT, seed=1, wire=False, given=given)
+    assert (found.evicted, found.pending_by_mark) == (0, 0)
+    assert found.marks > 0
+    assert found.nodes_lowest < found.nodes_start
 
 
 class Watched(World):

@@ -133,8 +133,7 @@ class Counted(Reference):
         others = [n for n in left if not is_marked(n)]
         sign = -1 if self.mutant == "fullest first" else 1
         return [
-            *sorted(marked, key=lambda n: (n.name not in self.reached,
-                                           *mark_rank(n, self.config.taint_key))),
+            *sorted(marked, key=lambda n: mark_rank(n, self.config.taint_key)),
             *sorted(others, key=lambda n: (sign * (self.share_now(n) or 0), n.name)),
         ]  # fmt: skip
 

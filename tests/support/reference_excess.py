@@ -72,7 +72,7 @@ class Excess(Reference):
 
     def dearness(self, node: Node) -> tuple[object, ...]:
         """Put marked nodes first, and all others beside each other."""
-        return (0, node.name not in self.reached) if is_marked(node) else (1, False)
+        return (not is_marked(node),)
 
     def rank(self, node: Node) -> tuple[object, ...]:
         """Order nodes as they are now."""

@@ -69,7 +69,7 @@ class Utilization(Reference):
 
     def dearness(self, node: Node) -> tuple[object, ...]:
         """Return the node's class: marked ones first."""
-        return (0, node.name not in self.reached) if is_marked(node) else (1,)
+        return (not is_marked(node),)
 
     def rank(self, node: Node) -> tuple[object, ...]:
         """Order candidates: those first that empty soonest."""

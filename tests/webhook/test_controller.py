@@ -288,6 +288,17 @@ async def test_reaches_are_measured_and_forgotten() -> None:
     assert "reach=" not in world.metrics.text().decode()
 
 
+async def test_a_policy_tells_its_own_figures_and_none_of_anothers() -> None:
+    world = World()
+    await world.tick()
+    assert "\nebb_excess_nodes " not in world.metrics.text().decode()
+    world.controller.config = replace(world.config, policy="ExcessNodes")
+    await world.tick(1)
+    text = world.metrics.text().decode()
+    assert "\nebb_excess_nodes 1.875" in text  # 7,500m of 12,000m are free, a node has 4,000m
+    assert "ebb_reach_nodes{" not in text
+
+
 async def test_as_many_reaches_are_measured_as_are_shown() -> None:
     """Names of reaches hold what anybody writes in a label."""
     world = World()
