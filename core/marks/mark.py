@@ -113,14 +113,14 @@ def _whole(value: object) -> int:
     """Return the number that JSON had, no float and no truth value. Raises: ValueError."""
     if type(value) is int and 0 <= value <= _WHOLE_MAX:
         return value
-    raise ValueError("no whole number within bounds")
+    raise ValueError
 
 
 def _text(value: object) -> str:
     """Return the text that JSON had, in one line of what can be shown. Raises: ValueError."""
     if isinstance(value, str) and value.isprintable():
         return value
-    raise ValueError("no text that can be printed")
+    raise ValueError
 
 
 def marked_since(node: Node, taint_key: str) -> int:

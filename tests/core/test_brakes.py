@@ -151,6 +151,18 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     brakes = Brakes(Survey(Cluster.of(nodes, []), asked), held)
     found = [one.code for one in brakes.refusals(nodes[0])]
     assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
+    brakes = Brakes(Survey(Cluster.of([node("x")], []), config(pools=(A,))), None)
+    (alone,) = brakes.refusals(node("x"))
+    assert (alone.code, alone.message) == ("no-pool", "it is in none of the configured pools")
+
+
+def test_marks_in_the_window_count_for_nodes_that_pods_reach_by_themselves() -> None:
+    """Of a pool that nothing is remembered of there are none."""
+    asked = config(pools=(replace(A, budget=Budget(max_in_window=Limit(0))),))
+    reached = Cluster.of(empties(3, pool="a"), [pod("p", "n0", 100, 100)])
+    brakes = Brakes(Survey(reached, asked), Pace(in_window={"": 1}))
+    told = [one.message for one in brakes.refusals(reached.nodes[0])]
+    assert told == ["pool a had 0 marks in the window, maxInWindow is 0"]
 
 
 def test_zones_fall_in_step() -> None:

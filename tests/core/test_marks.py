@@ -16,6 +16,7 @@ from core.marks.keys import (
     TAINT_KEY,
 )
 from core.marks.mark import (
+    DETAILS_CHARACTERS_MAX,
     Details,
     backoff_of,
     decode_details,
@@ -82,6 +83,9 @@ def test_desired_taints_settle_at_once_and_leave_others_alone(
 
 def test_details_come_back_as_they_went() -> None:
     assert decode_details(SINCE_100) == DETAILS
+    assert SINCE_100[DETAILS_ANNOTATION] == (
+        '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
+    )
 
 
 WHOLE = '{"since":%s,"deadline":%s,"owner":"a","policy":"b","reason":"c","order":%s}'
@@ -120,6 +124,14 @@ DAMAGED = [
 @pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
 def test_damaged_details_are_none(damaged: str) -> None:
     assert decode_details({DETAILS_ANNOTATION: damaged}) is None
+
+
+@pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
+def test_what_is_as_long_as_may_be_is_read(longer: int, read: bool) -> None:
+    """And without a place in a plan it is the first."""
+    written = (TEXTS % ("a", "b", "c")).ljust(DETAILS_CHARACTERS_MAX + longer)
+    found = Details(since=1, deadline=1, owner="a", policy="b", reason="c", order=0)
+    assert decode_details({DETAILS_ANNOTATION: written}) == (found if read else None)
 
 
 @pytest.mark.parametrize("second", [0, 1, 10**12 - 1])

@@ -339,12 +339,15 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
     plain = Reference(whole, config(), due=frozenset()).run()
     assert len(plan.reaches) == len(plain.reaches) == 256
     assert max(one.before.nodes for one in plan.reaches) == 301
-    too_much = [
-        blocker.pod
+    found = [
+        blocker
         for kept in plan.kept
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
+    told = "asks for nodes of its own, beyond as many sets as are told apart"
+    assert {one.message for one in found} == {told}
+    too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255
     assert "calm/calm" not in too_much
 
