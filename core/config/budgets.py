@@ -13,19 +13,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import Leave, PoolEnter, Told
 from core.forms import (
-    INLINE,
     SHARE,
     Flag,
     Form,
-    Listed,
     Selector,
     duration,
-    filled,
     not_allowed,
     percent,
     read_share,
     text,
 )
+from core.sections import INLINE, Listed, filled
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000

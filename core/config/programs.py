@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.forms import AT_WEBHOOK_START, duration, not_allowed, refused, text, words
+from core.forms import duration, not_allowed, text, words
 from core.scores import SCORES
+from core.sections import AT_WEBHOOK_START, refused
 
 Address = Annotated[
     str,

@@ -27,25 +27,11 @@ from core.config.budgets import Budgets
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
-from core.forms import (
-    BESIDE,
-    EXTENDER,
-    INLINE,
-    QUALIFIED_KEY,
-    RESTART,
-    SHARE,
-    WEBHOOK,
-    Listed,
-    Selector,
-    duration,
-    name_of,
-    number,
-    quantity,
-    words,
-)
+from core.forms import QUALIFIED_KEY, SHARE, Selector, duration, number, quantity, words
 from core.marks.keys import TAINT_KEY
 from core.model.quantity import millis, whole
 from core.policies.all import POLICIES
+from core.sections import BESIDE, EXTENDER, INLINE, RESTART, WEBHOOK, Listed, name_of
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"

@@ -11,7 +11,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.forms import SHARE, filled, percent, refused
+from core.forms import SHARE, percent
+from core.sections import filled, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,16 +42,20 @@ def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
     """Read what a configuration file holds, as `read_config` does."""
     if len(raw) > CONFIG_BYTES_MAX:
         raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
-    documents = parse_yaml(raw, source)
-    if len(documents) > 1:
-        raise ConfigError(source, ["expected a single document in the stream"])
-    return parse(documents[0] if documents else None, source, policy)
+    (document,) = parse_yaml(raw, source, single=True)
+    return parse(document, source, policy)
 
 
-def parse_yaml(raw: bytes, source: str) -> list[Any]:
-    """Read the documents of a YAML stream, strictly: see `_Loader`. Raises: ConfigError."""
+def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
+    """Read the documents of a YAML stream, strictly: see `_Loader`. Raises: ConfigError.
+
+    *single*: there may be no second one, and None stands for an empty one.
+    """
     try:
-        return list(yaml.load_all(raw.decode("utf-8"), Loader=_Loader))
+        text = raw.decode("utf-8")
+        if single:
+            return [yaml.load(text, Loader=_Loader)]  # noqa: S506 a SafeLoader
+        return list(yaml.load_all(text, Loader=_Loader))
     except UnicodeDecodeError as fault:
         raise ConfigError(source, [f"not UTF-8 (byte {fault.start})"]) from fault
     except yaml.MarkedYAMLError as fault:

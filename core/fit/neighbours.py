@@ -3,7 +3,7 @@
 Every rule here is a question about a count: how many pods of one description stand in the node's
 domain (its value of a topology label; for a port, the node itself). So all the state is Tallies,
 which change by one when a pod comes or goes. Pods that ask nothing of others and are asked about
-by nobody belong to no Group and cost nothing; where all pods are such, there is no Topology.
+by nobody belong to no Group and cost nothing; where all pods are such, nothing is counted.
 
 All nodes of the cluster count with the pods on them: cordoned ones, and those that have been
 chosen to go, as empty of the pods that moved, because they stand in the cluster, marked, for a
@@ -29,7 +29,12 @@ class Topology:
 
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
         """Count all pods of *cluster*; *movable* are those that may be placed."""
+        self._groups: dict[int, Group] = {}
+        self._at: dict[int, int] = {}
+        self._trial: list[tuple[Group, int, int]] = []
         companies = {id(pod.company): pod.company for pod in cluster.pods}
+        if all(company == ALONE for company in companies.values()):
+            return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
         book = Book(nodes, companies.values(), Attachments(limits))
         groups = [book.group(pod) for pod in movable]
@@ -39,14 +44,11 @@ class Topology:
             if pod.node in node_ids:
                 for tally in book.adds(book.group(pod)):
                     tally.add(node_ids[pod.node], 1)
-        self._groups: dict[int, Group] = {}
-        self._at: dict[int, int] = {}
         for number, (pod, group) in enumerate(zip(movable, groups, strict=True)):
             if book.adds(group) or group.rules:
                 self._groups[number] = group
                 if pod.node is not None:
                     self._at[number] = node_ids[pod.node]
-        self._trial: list[tuple[Group, int, int]] = []
 
     def group(self, pod: int) -> Group | None:
         """Return the pod's group; None: it asks nothing here and is asked about by nobody."""
@@ -54,7 +56,7 @@ class Topology:
 
     def involves(self, pods: Iterable[int]) -> bool:
         """Say whether any of the pods has a group."""
-        return not self._groups.keys().isdisjoint(pods)
+        return bool(self._groups) and not self._groups.keys().isdisjoint(pods)
 
     def lift(self, pods: Iterable[int]) -> None:
         """Try without the pods where they stand."""
@@ -85,14 +87,6 @@ class Topology:
     def _try(self, group: Group, node: int, by: int) -> None:
         self._trial.append((group, node, by))
         _count(group, node, by)
-
-
-def topology(cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> Topology | None:
-    """Return the Topology of a cluster; None where no pod asks anything of other pods."""
-    asked = {id(pod.company): pod.company for pod in cluster.pods}
-    if all(company == ALONE for company in asked.values()):
-        return None
-    return Topology(cluster, nodes, movable)
 
 
 def _count(group: Group, node: int, by: int) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from core.capacity.usable import NOTHING, Amount
 from core.fit.kinds import NodeKinds
-from core.fit.neighbours import Topology, topology
+from core.fit.neighbours import Topology
 from core.fit.rules import RULES
 from core.fit.tallies import Group
 from core.model.cluster import Cluster
@@ -100,7 +100,7 @@ class Packer:
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self._spare_at: dict[int, int] = {}
         self._promised: set[int] = set()
-        self._topology = topology(cluster, self.nodes, self.pods)
+        self._topology = Topology(cluster, self.nodes, self.pods)
 
     def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
@@ -148,10 +148,9 @@ class Packer:
         A pod without a place does not end the attempt, so that all of them are known.
         """
         away = barred | {leaving}
-        if self._topology is not None:
-            pods = list(pods)
-            if self._topology.involves(pods):
-                return self._attempt_among(pods, away, kept, self._topology)
+        pods = list(pods)
+        if self._topology.involves(pods):
+            return self._attempt_among(pods, away, kept)
         guard, free, kind_of = self.guard, self.free, self._kind_of
         left: dict[int, int] = {}
         result = Attempt([], [], left)
@@ -184,12 +183,11 @@ class Packer:
         pods: Iterable[int],
         kept: Sequence[tuple[int, int]],
         away: frozenset[int],
-        topology: Topology | None = None,
     ) -> list[int]:
         """Place pods where they are to go, if that still can be; return the others."""
-        guard, left = self.guard, result.left
+        guard, left, topology = self.guard, result.left, self._topology
         for pod, node in kept:
-            kind, group = self._kind_of[pod], topology.group(pod) if topology else None
+            kind, group = self._kind_of[pod], topology.group(pod)
             remaining = (left.get(node) or self.free[node]) - kind.request
             at = bisect_left(kind.admitting, node)
             if (
@@ -201,25 +199,20 @@ class Packer:
                 continue
             left[node] = remaining
             result.placements.append((pod, node))
-            if topology is not None:
-                topology.put(pod, node)
+            topology.put(pod, node)
         placed = {pod for pod, _ in result.placements}
         return [pod for pod in pods if pod not in placed]
 
     def _attempt_among(
-        self,
-        pods: list[int],
-        away: frozenset[int],
-        kept: Sequence[tuple[int, int]],
-        topology: Topology,
+        self, pods: list[int], away: frozenset[int], kept: Sequence[tuple[int, int]]
     ) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
         A node that was refused to such a pod may admit the next one, so no place is skipped.
         """
-        result = Attempt([], [], {})
+        result, topology = Attempt([], [], {}), self._topology
         topology.lift(pods)
-        pods = self._keep(result, pods, kept, away, topology)
+        pods = self._keep(result, pods, kept, away)
         known: Kind | None = None
         start = 0
         for pod in pods:
@@ -292,8 +285,7 @@ class Packer:
             insort(self.on[node], pod)
             if pod in self.spare:
                 self._spare_at[pod] = node
-        if self._topology is not None:
-            self._topology.move(attempt.placements)
+        self._topology.move(attempt.placements)
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []
@@ -332,7 +324,7 @@ class Packer:
     def spared(self, pod: int, leaving: int) -> bool:
         """Say whether the pod would have found room, were none kept for pods that do not exist."""
         kind, guard = self._kind_of[pod], self.guard
-        group = self._topology.group(pod) if self._topology is not None else None
+        group = self._topology.group(pod)
         held = ((at, self._kind_of[spare].request) for spare, at in self._spare_at.items())
         return any(
             at in kind.admitting and (self.free[at] + kept - kind.request) & guard == guard

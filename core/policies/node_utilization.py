@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import RESOURCE_NAMES, percent
-from core.forms import SHARE, Flag, at_least
+from core.forms import SHARE, Flag
 from core.guards.disruption import (
     BARE,
     LOCAL_STORAGE,
@@ -27,6 +27,7 @@ from core.guards.disruption import (
 from core.model.pod import Pod
 from core.policies.policy import Look, Order, Policy
 from core.reason import Blocker, Reason
+from core.sections import at_least
 
 SLACK: Final = Fraction(1, 20)
 """By how much the utilization of a marked node may be higher where nothing else is said."""

@@ -16,9 +16,10 @@ from typing import Annotated, Any, ClassVar, Final
 from core import forms
 from core.capacity.sums import percent
 from core.capacity.usable import Amount
-from core.forms import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, Named, Needs, whole_number
+from core.forms import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
 from core.policies.policy import Figure, Gauge, Look, Order, Policy
 from core.reason import Blocker, Reason
+from core.sections import Named, Needs
 
 POOLS_MAX: Final = 100
 """Pools of the file: there are figures of each."""

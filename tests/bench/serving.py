@@ -56,7 +56,7 @@ def python_server(
     """Run an application in a process of its own, over TLS if given a *pem*. Yields: its port."""
     spawning = multiprocessing.get_context("spawn")
     channel, far = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(far, make_app, pem), daemon=True)
+    process = spawning.Process(target=serve, args=(far, make_app, pem), daemon=True)
     with on_server_core():
         process.start()
     try:
@@ -66,7 +66,8 @@ def python_server(
         process.join()
 
 
-def _serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path | None) -> None:
+def serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path | None) -> None:
+    """Serve until the process is ended; the port goes into the channel."""
     context = None
     if pem:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

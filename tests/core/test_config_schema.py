@@ -16,7 +16,7 @@ from core.config.page import page
 from core.config.schema import Schema, restart_needed, schema, written
 from core.config.settings import Config
 from core.errors import ConfigError
-from core.forms import EXTENDER, WEBHOOK
+from core.sections import EXTENDER, WEBHOOK
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 
 ROOT = Path(__file__).parents[2]

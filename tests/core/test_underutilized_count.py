@@ -44,6 +44,13 @@ def six(**changes: int) -> dict[str, int]:
     return dict.fromkeys("abcdef", 2400) | changes
 
 
+def kept(cluster: Cluster, names: str) -> Cluster:
+    """Return the cluster with an annotation on these nodes that keeps them."""
+    keep = {"kube-ebb.io/keep": "true"}
+    nodes = [replace(n, annotations=keep) if n.name in names else n for n in cluster.nodes]
+    return Cluster.of(nodes, cluster.pods)
+
+
 def gone(plan: Plan) -> list[str]:
     return [one.node for one in plan.removals]
 
@@ -118,6 +125,22 @@ def test_one_that_is_blocked_or_finds_no_room_is_passed_over() -> None:
     assert codes(plan, "b") == ["opted-out", "too-few-under-limit"]
     tight = counting({"a": counted("3/4", 7)})
     assert "no-room" in codes(step.plan(Cluster.of(nodes, large), tight), "c")
+
+
+def test_one_over_the_limit_stays_though_enough_are_under_it() -> None:
+    """Those that are under it are kept by an annotation; f is over it from the start."""
+    config, busy = counting({"a": counted("3/4", 5)}), filled(six(f=3200))
+    plan = step.plan(kept(busy, "abcde"), config)
+    assert gone(plan) == []
+    assert codes(plan, "f") == ["over-limit"]
+
+
+def test_one_that_others_pods_bring_over_the_limit_stays() -> None:
+    """Of the pods of a, four go to b, which is fullest; c and d are kept, and have room."""
+    cluster = kept(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
+    plan = step.plan(cluster, counting({"a": counted("3/4", 2)}))
+    assert gone(plan) == ["a"]
+    assert told(plan, "b") == "its pods ask for 100% of its CPU; the limit is 75%"
 
 
 def test_what_waits_counts_where_it_would_go() -> None:
@@ -286,6 +309,24 @@ def test_a_marked_one_does_not_count_and_its_pods_count_where_they_would_go() ->
     assert gone(plan) == ["a"]
 
 
+def test_a_marked_one_does_not_count_though_something_keeps_it() -> None:
+    cluster = kept(filled(six()), "a")
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = step.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
+    assert gone(plan) == []
+    assert told(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
+
+
+def test_a_marked_one_that_is_over_the_limit_is_told_what_stands_on_it() -> None:
+    """Pods of c would go there, since it is the fullest."""
+    cluster = filled(six(b=3001), each=10)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "b" else n for n in cluster.nodes]
+    plan = step.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
+    assert gone(plan) == ["a"]
+    assert {one.node for one in plan.removals[0].placements} >= {"b"}
+    assert told(plan, "b") == "its pods ask for 75.1% of its CPU; the limit is 75%"
+
+
 def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_send() -> None:
     """First-fit sends a's pods to b, which is fullest, and marked too: both go on."""
     cluster = filled({"a": 2000, "b": 2990, "c": 0, "d": 0}, each=10)
@@ -330,22 +371,25 @@ def figures(plan: Plan) -> dict[tuple[str, str], int | Fraction]:
 
 
 def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
+    """Virtual nodes are in none, pods that wait on no node, and others' pools are not told."""
     cluster = filled(six(e=3200, f=3000))
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     nodes = [replace(n, unschedulable=True) if n.name == "b" else n for n in nodes]
-    nodes.append(node("other", labels={POOL: "written by somebody"}))
-    pools = {"a": counted(), "off": CountedPool(), "empty": counted()}
-    found = step.step(Cluster.of(nodes, cluster.pods), counting(pools), Memory(), 0)
-    told = figures(found.plan)
-    assert {name for _, name in told} == {"a", "off", "empty"}
-    assert [value for (_, pool), value in told.items() if pool == "a"] == [
-        6, 2, 3, 1, Fraction(4 * 2400 + 3200 + 3000, 24_000), Fraction(4 * 60 + 80 + 80, 48_000)
-    ]  # fmt: skip
-    assert all(value == 0 for (_, name), value in told.items() if name != "a")
-    off = step.step(
-        Cluster.of(nodes, cluster.pods), counting({"a": counted(enabled=False)}), Memory(), 0
-    )
-    assert [value for (_, name), value in figures(off.plan).items()][:4] == [6, 2, 0, 1]
+    nodes = [replace(n, labels={**A, "x": ""}) if n.name == "c" else n for n in nodes]
+    nodes += [node("other", labels={POOL: "written by somebody"})]
+    nodes += [replace(node("virtual", labels=A), virtual=True)]
+    waiting = pod("waiting", None, 700, 10, placing=Placing(node_selector=(("x", ""),)))
+    whole = Cluster.of(nodes, [*cluster.pods, waiting])
+    shares = Fraction(4 * 2400 + 3200 + 3000, 24_000), Fraction(4 * 60 + 80 + 80, 48_000)
+    config = counting({"a": counted(), "off": CountedPool(), "empty": counted()})
+    for plan in (step.step(whole, config, Memory(), 0).plan, step.plan(whole, config)):
+        told = figures(plan)
+        assert {name for _, name in told} == {"a", "off", "empty"}
+        of_a = [value for (_, pool), value in told.items() if pool == "a"]
+        assert of_a == [6, 2, 3, 1, *shares]
+        assert all(value == 0 for (_, name), value in told.items() if name != "a")
+    off = step.plan(whole, counting({"a": counted(enabled=False)}))
+    assert list(figures(off).values()) == [6, 2, 0, 1, *shares]
 
 
 # Settings.

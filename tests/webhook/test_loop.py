@@ -302,7 +302,7 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
 
 async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_waiting() -> None:
     world = World()
-    world.view.nodes["n05"] = marked(world.view.nodes["n05"], Mark.HARD, 1)
+    world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
     lookout = asyncio.create_task(world.loop._look_out())
     world.turn("unlike", unsupported=("spec.schedulerName",))
     await world.view.urgent.wait()

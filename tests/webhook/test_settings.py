@@ -7,6 +7,7 @@ import pytest
 
 from core.config.settings import Config, Mode
 from core.edge.changes import on_change
+from core.edge.decode.kinds import NODES, PODS
 from core.edge.kube.stores.events import EventType
 from core.model.node import Node
 from core.model.pod import Pod
@@ -28,7 +29,8 @@ class Running:
         path.write_text(HEAD)
         self.path, self.metrics, self.clock = path, Metrics(), FakeClock()
         self.view = ClusterView()
-        self.view.nodes["n"] = Node(name="n", allocatable=Resources(1000, 2**30, 0, 10))
+        node = Node(name="n", allocatable=Resources(1000, 2**30, 0, 10))
+        self.view.changed(NODES, node)
         self.controller = Controller(Config(), NodeApi(), owner="me", metrics=self.metrics)
         self.told: list[tuple[str, str, EventType]] = []
         self.settings = Settings(
@@ -91,7 +93,7 @@ class Broken(Pod):
 
 
 async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Running) -> None:
-    running.view.pods["a/p"] = Broken(namespace="a", name="p")
+    running.view.changed(PODS, Broken(namespace="a", name="p"))
     running.path.write_text(HEAD + "mode: enforce\n")
     await running.settings.reload()
     assert running.controller.config == Config()
@@ -103,7 +105,7 @@ async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Ru
         )
     ]
     assert running.good() == 0
-    running.view.pods.clear()
+    running.view.replaced(PODS, [])
     await running.settings.reload()
     assert running.controller.config.mode is Mode.ENFORCE
 

@@ -5,6 +5,7 @@ from functools import partial
 from operator import is_
 from typing import Any
 
+from core.edge.decode.blocks import Blocks, Moment, in_order
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -26,8 +27,10 @@ class Inventory:
         self.unreadable: dict[AnyKind, dict[str, str]] = {kind: {} for kind in KINDS}
         """By key, why. What stands for such an object keeps its own node."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
-        """Of a kind; another one whenever something has changed, unless it was put in by hand."""
-        self._made: tuple[dict[str, list[Any]], Cluster | None] = ({}, None)
+        """Of a kind; another one whenever something has changed."""
+        self._blocks: dict[AnyKind, Blocks] = {}
+        """The same once more, of kinds that were looked at since their last list."""
+        self._made: tuple[dict[str, Moment], Cluster | None] = ({}, None)
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return what is known of a kind, by key."""
@@ -51,6 +54,7 @@ class Inventory:
         *refused*: by key why nothing stands for an object.
         """
         known, before = self._known[kind], self.unreadable[kind]
+        self._blocks.pop(kind, None)
         known.clear()
         known.update((kind.key(one), one) for one in objects)
         odd = {key: why for key, one in known.items() if (why := _unreadable(one))}
@@ -67,6 +71,8 @@ class Inventory:
         if before is not None and _alike(kind, before, one):
             return ()  # as with most events of pods: they are about what is not read
         known[key] = one
+        if kind in self._blocks:
+            self._blocks[kind].put(one)
         self.versions[kind] += 1
         self.became(kind, key, before, one)
         if why := _unreadable(one):
@@ -88,6 +94,8 @@ class Inventory:
         before = self._known[kind].pop(key, None)
         if before is not None:
             self.versions[kind] += 1
+            if kind in self._blocks:
+                self._blocks[kind].drop(key)
             self.became(kind, key, before, None)
 
     def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
@@ -107,15 +115,17 @@ class Inventory:
         With 150,000 pods that takes a good part of a second: too long for a loop that answers
         reviews meanwhile.
         """
-        parts = {kind.field: list(known.values()) for kind, known in self._known.items()}
-        return partial(self._made_of, parts)
+        for kind, known in self._known.items():
+            if kind not in self._blocks:
+                self._blocks[kind] = Blocks(known, kind.key)
+        return partial(self._made_of, {kind.field: self._blocks[kind].moment() for kind in KINDS})
 
-    def _made_of(self, parts: dict[str, list[Any]]) -> Cluster:
+    def _made_of(self, moments: dict[str, Moment]) -> Cluster:
         """Return the same Cluster as the last time where all in it is the same."""
         before, made = self._made
-        if made is None or not all(_same(before[field], now) for field, now in parts.items()):
-            made = cluster_of(**parts)
-            self._made = parts, made
+        if made is None or not all(_same(before[field], now) for field, now in moments.items()):
+            made = cluster_of(**{field: in_order(now) for field, now in moments.items()})
+            self._made = moments, made
         return made
 
 
@@ -126,8 +136,8 @@ def _alike(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kin
     return kind is not PODS or before.ready == one.ready
 
 
-def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
-    """Say whether these are the same objects: two Nodes of different versions may be equal."""
+def _same(before: Moment, now: Moment) -> bool:
+    """Say whether these are the same blocks: two Nodes of different versions may be equal."""
     return len(before) == len(now) and all(map(is_, before, now))
 
 
