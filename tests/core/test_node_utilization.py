@@ -401,6 +401,23 @@ def test_what_there_is_no_time_for_keeps_its_time_and_who_has_gone_is_noticed_la
     assert looks(settings(), (70, with_a), memory=late.memory)[0].memory.candidates == {"b": 70}
 
 
+@pytest.mark.parametrize("times", range(9))
+def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
+    """A and B have places still, C has lost its own, D has none yet: each has its turn."""
+    made = vector(800)
+    first = looks(settings(), (0, made))[0]
+    other = changed(made, pod("y", "y", 3900, 0), pod("d", "d", 100, 0), nodes=(node("d"),))
+    left = iter(range(times))
+    late = step.step(
+        other, settings(), first.memory, 60, in_time=lambda: next(left, None) is not None
+    )
+    kept = {name: at for name, at in late.memory.candidates.items() if name != "d"}
+    assert kept == {"a": 0, "b": 0, "c": 0}
+    assert late.again == 60 or late.plan.complete
+    again = looks(settings(), (70, other), memory=late.memory)[0]
+    assert {name: again.memory.candidates[name] for name in "abc"} == kept
+
+
 def test_places_that_are_too_many_are_not_remembered() -> None:
     made = vector(450)
     listing = Listing(Places(), {}, Survey(made, settings()), 0)
