@@ -156,13 +156,33 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     assert (alone.code, alone.message) == ("no-pool", "it is in none of the configured pools")
 
 
-def test_marks_in_the_window_count_for_nodes_that_pods_reach_by_themselves() -> None:
-    """Of a pool that nothing is remembered of there are none."""
-    asked = config(pools=(replace(A, budget=Budget(max_in_window=Limit(0))),))
-    reached = Cluster.of(empties(3, pool="a"), [pod("p", "n0", 100, 100)])
-    brakes = Brakes(Survey(reached, asked), Pace(in_window={"": 1}))
-    told = [one.message for one in brakes.refusals(reached.nodes[0])]
-    assert told == ["pool a had 0 marks in the window, maxInWindow is 0"]
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (Pace(), []),
+        (Pace(in_window={"": 1}), ["g0", "x"]),
+        (Pace(in_window={"": 1}, on_unreached={"": 1}), ["x"]),
+        (Pace(in_window={"": 2}, on_unreached={"": 1}), ["g0", "x"]),
+    ],
+)
+def test_marks_on_nodes_that_nobody_reaches_hold_back_no_others(
+    held: Pace, told: list[str]
+) -> None:
+    asked = config(cluster=Budget(max_in_window=Limit(1)))
+    nodes = [node("g0", labels={"green": "true"}), node("g1", labels={"green": "true"}), node("x")]
+    found = Cluster.of(nodes, [pod("p", "g0", 100, 100, placing=GREEN)])
+    brakes = Brakes(Survey(found, asked), held)
+    codes = {one.name: [why.code for why in brakes.refusals(one)] for one in (nodes[0], nodes[2])}
+    assert [name for name, why in codes.items() if "budget-window" in why] == told
+
+
+def test_the_fewest_nodes_are_counted_without_those_that_leave_or_are_no_machines() -> None:
+    going = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
+    others = [replace(node("cloud"), virtual=True), node("going", taints=(going,))]
+    asked = config(cluster=Budget(min_nodes=2))
+    brakes = Brakes(Survey(Cluster.of([*empties(2), *others], []), asked), None)
+    told = [one.message for one in brakes.refusals(node("n0")) if one.code == "min-nodes"]
+    assert told == ["the cluster would have 1 nodes, fewer than minNodes: 2"]
 
 
 def test_zones_fall_in_step() -> None:
