@@ -26,7 +26,7 @@ from core.writes.costs import (
     cost_of,
     decide_costs,
 )
-from core.writes.write import CostKind, Write
+from core.writes.write import CostKind, Write, traces
 from tests.support.builders import node, pod
 
 NOW = 1_767_225_600
@@ -122,6 +122,11 @@ def test_what_is_ours_goes_and_nothing_else(
     (found,) = decided(one, enabled=enabled)
     assert (found.kind, found.note) == (CostKind.CLEAR, "")
     assert found.annotations == gone
+
+
+def test_what_was_decided_before_a_pod_began_to_go_is_not_written() -> None:
+    assert traces(a_pod())[-1] is None
+    assert traces(a_pod(terminating=True))[-1] == "terminating"
 
 
 def test_turned_off_no_cost_is_set() -> None:
