@@ -9,6 +9,7 @@ plan in the making, so what one removal moves is counted before the next is judg
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import RESOURCE_NAMES, percent
@@ -89,8 +90,15 @@ class ExcessNodes(Policy):
         self._counted = [n for n in range(len(look.nodes)) if self._counts(n)]
         self._which = frozenset(self._counted)
         self._scores: dict[int, tuple[Amount, int]] = {}
+        self._alike: dict[Amount, list[int]] = {}
+        """By what nodes have: those that count and nothing else keeps."""
+        for node in self._counted:
+            if not look.blocked(node):
+                self._alike.setdefault(self._account.capacity(node), []).append(node)
         self._seen = -1
-        """How much had changed in the account when the next two were worked out."""
+        """How much had changed in the account when the next three were worked out."""
+        self._free_on: dict[int, Amount] = {}
+        """By node that counts; nothing on one that has gone."""
         self._free = NOTHING
         self._last: Order | None = None
         """The rank of the first node, in order, that there is too little excess for."""
@@ -131,28 +139,36 @@ class ExcessNodes(Policy):
         return self._last is None or self.rank(node) < self._last
 
     def _look_again(self) -> None:
-        if self._seen == len(self._account.changed):
+        """Follow what has changed; what fails for one node fails for all that have as much."""
+        changed = self._account.changed
+        if self._seen == len(changed):
             return
-        self._seen = len(self._account.changed)
-        self._free = self._free_on(self._standing())
+        for node in self._counted if self._seen < 0 else changed[self._seen :]:
+            if node in self._which:
+                now = NOTHING if self._account.has_gone(node) else self._left(node)
+                self._free = self._free.plus(now).minus(self._free_on.get(node, NOTHING))
+                self._free_on[node] = now
+        self._seen = len(changed)
         failing = (
             self.rank(node)
-            for node in self._standing()
-            if not self._look.blocked(node) and self._excess(node) <= self._settings.threshold
+            for whole, nodes in self._alike.items()
+            if self._worth(whole) <= self._settings.threshold
+            for node in nodes
+            if not self._account.has_gone(node)
         )
         self._last = min(failing, default=None)
 
     def _standing(self) -> Iterable[int]:
         return (node for node in self._counted if not self._account.has_gone(node))
 
-    def _free_on(self, nodes: Iterable[int]) -> Amount:
-        free = NOTHING
-        for node in nodes:
-            free = free.plus(self._account.capacity(node)).minus(self._account.used(node))
-        return free.minus(self._account.adrift)
+    def _left(self, node: int) -> Amount:
+        return self._account.capacity(node).minus(self._account.used(node))
+
+    def _worth(self, whole: Amount) -> Fraction:
+        return _worth(self._free.minus(self._account.adrift), whole)
 
     def _excess(self, node: int) -> Fraction:
-        return _worth(self._free, self._account.capacity(node))
+        return self._worth(self._account.capacity(node))
 
     def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say how much excess there is, or that the node does not count."""
@@ -189,8 +205,8 @@ class ExcessNodes(Policy):
         nodes = [node for node in self._standing() if node not in self._look.marked]
         if nodes:
             first = min(nodes, key=self.rank)
-            excess = _worth(self._free_on(nodes), self._account.capacity(first))
-            yield Figure(_GAUGE.name, (), excess)
+            free = reduce(Amount.plus, map(self._left, nodes), NOTHING)
+            yield Figure(_GAUGE.name, (), _worth(free, self._account.capacity(first)))
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:
