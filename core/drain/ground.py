@@ -1,4 +1,4 @@
-"""The facts that a look at a drain rests on; read only."""
+"""The facts that a look at a drain rests on; but for what budgets have left, read only."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

@@ -145,7 +145,6 @@ def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
     goes_on = (
         seen.node != before.node
         or len(seen.evicted) < len(before.evicted)
-        or bool(seen.evicted)
         or not _may_evict(ground, seen.node)
         or any(leaves(pod, ground.now) for pod in ground.on[seen.node])
     )
@@ -227,9 +226,8 @@ def _why_not(ground: Ground, memory: Memory, pod: Pod) -> Blocker | None:
     refused = memory.refused.get(pod.uid)
     if refused is not None and ground.now < refused.until:
         return _refused(memory, pod)
-    others = (one for one in ground.of_owner[owner_of(pod)] if one.uid != pod.uid)
-    unsettled = pod.ready and next((one for one in others if _in_the_making(ground, one)), None)
-    if unsettled:
+    alike = ground.of_owner[owner_of(pod)] if pod.ready else ()
+    if unsettled := next((one for one in alike if _in_the_making(ground, one)), None):
         told = f"{pod.owner_kind} {pod.owner_name}: {unsettled.name} is not Ready"
         return Blocker(UNSETTLED, told, pod.key)
     return ground.budgets.why_not(pod)

@@ -455,6 +455,13 @@ def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
     assert gone(look(scene(replace(A, ready=False), making), Memory())) == ["a"]
 
 
+def test_a_pod_that_should_have_gone_long_ago_holds_up_no_other() -> None:
+    due = Ties(overdue_seconds=NOW)
+    late = replace(a_pod("late", "open", terminating=True, ties=due), ready=False)
+    assert codes(look(scene(A, late), Memory())) == {"evict-unsettled"}
+    assert gone(look(scene(A, late, now_seconds=NOW + 1), Memory())) == ["a"]
+
+
 def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -> None:
     asked = scene(A, B, budgets=(budget(0),))
     assert gone(look(asked, Memory())) == []
@@ -522,6 +529,39 @@ def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
         waits.append(memory.pause_seconds(A))
         memory = memory.refusing(A, "", until=NOW)
     assert waits == [5, 10, 20, 40, 60, 60]
+
+
+def test_an_eviction_gives_the_drain_its_time_anew() -> None:
+    (one,) = look(scene(A), Memory()).evict
+    memory = Memory(node="m", progress=NOW).after(one, NOW + 50)
+    asked = scene(replace(B, uid="uid-b"), a_pod("rest", "open"), budgets=(
+        budget(0, selector=select("other")),
+    ))  # fmt: skip
+    for second, fails in ((149, False), (150, True)):
+        found = look(replace(asked, now_seconds=NOW + second), replace(memory, evicted=()))
+        assert ("m" in failed(found)) is fails
+
+
+LONG_AGO = replace(BEGAN, progress=NOW - 1000)
+LEAVING = a_pod("x", of="x", terminating=True, ties=Ties(overdue_seconds=NOW))
+
+
+@pytest.mark.parametrize(
+    ("asked", "fails"),
+    [
+        (scene(A, budgets=(budget(0),)), True),
+        (scene(A, LEAVING, budgets=(budget(0),)), False),
+        (scene(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), True),
+        (scene(A, budgets=(budget(0),), nodes=(marked("m", value="soft"), OPEN)), False),
+        (scene(A, budgets=(budget(0),), watched_seconds=0), False),
+    ],
+)
+def test_while_a_drain_waits_for_what_is_on_its_way_its_time_does_not_run(
+    asked: Scene, fails: bool
+) -> None:
+    found = look(asked, LONG_AGO)
+    assert failed(found) == ({"m": "evict-budget"} if fails else {})
+    assert fails or found.memory.progress == NOW
 
 
 def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:

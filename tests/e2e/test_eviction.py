@@ -1,17 +1,24 @@
 """Eviction on a real control plane: budgets hold, 20 pods drain, a leader's death does no harm."""
 
+import asyncio
 import json
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.config.settings import Mode
+from core.drain.budgets import Allowances
+from core.edge.decode import kinds
+from core.edge.kube.client import Client
+from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
 from core.marks.keys import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.model.pod import Pod
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     NAMESPACE,
@@ -40,9 +47,8 @@ SETTINGS: Json = {
     "thresholds": WHOLE,
     "eviction": "enabled",
     "webhook": {"leaseDuration": "3s"},
-    "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 10, "maxInNamespace": 10},
+    "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 4, "maxInNamespace": 10},
 }
-SLOW = {**SETTINGS["drain"], "maxOnNode": 2}
 Start = Callable[..., Ebb]
 
 
@@ -99,12 +105,12 @@ def deploy(api: Api, name: str, replicas: int, cpu: str = "100m") -> None:
     api.wait(PODS, lambda found: sum(ready(p) for p in found.values() if of(p, name)) == replicas)
 
 
-def protect(api: Api, name: str, **spec: Any) -> None:
-    """Put a budget over an app, and wait until it counts."""
-    selector = {"matchLabels": {"app": name}}
-    metadata = {"metadata": {"name": name}}
-    api.create(BUDGETS, {**metadata, "spec": {"selector": selector, **spec}})
-    api.wait(BUDGETS, lambda found: found[name].get("status", {}).get("expectedPods"))
+def protect(api: Api, app: str, maximum: int, name: str = "") -> None:
+    """Let so many pods of an app be unavailable, and wait until that counts."""
+    made = name or app
+    spec = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": maximum}
+    api.create(BUDGETS, {"metadata": {"name": made}, "spec": spec})
+    api.wait(BUDGETS, lambda found: found[made].get("status", {}).get("expectedPods"))
 
 
 def of(found: Json, name: str) -> bool:
@@ -147,6 +153,35 @@ def evictions(plane: Plane, offset: int) -> Counter[int]:
     )
 
 
+def test_the_api_server_answers_as_the_simulation_of_budgets_says(plane: Plane, pods: Api) -> None:
+    """Another pod of that name; none; with 0 allowed; by two budgets; and one that may go."""
+    api = pods
+    add_nodes(api, "a")
+    deploy(api, "web", 1)
+    (found,) = api.get(PODS)["items"]
+    pod = kinds.PODS.read(json.dumps(found).encode())
+    assert pod is not None
+    assert pod.ready
+
+    async def answered(pod: Pod) -> Answer:
+        async with await Client.connect(str(plane.kubeconfig("kubectl"))) as client:
+            return await EvictionStore(client).evict(pod)
+
+    def ask(pod: Pod) -> tuple[Outcome, str | None]:
+        raw = [json.dumps(one).encode() for one in api.get(BUDGETS)["items"]]
+        why = Allowances(map(kinds.BUDGETS.read, raw)).why_not(pod)
+        return asyncio.run(answered(pod)).outcome, why.code if why else None
+
+    assert ask(replace(pod, uid="another"))[0] is Outcome.GONE
+    assert ask(replace(pod, name="nobody"))[0] is Outcome.GONE
+    protect(api, "web", 0)
+    assert ask(pod) == (Outcome.REFUSED, "evict-budget-never")
+    protect(api, "web", 1, "web-2")
+    assert ask(pod) == (Outcome.REFUSED, "evict-two-budgets")
+    api.delete(f"{BUDGETS}/web")
+    assert ask(pod) == (Outcome.EVICTED, None)
+
+
 def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     plane: Plane, api: Api, start: Start
 ) -> None:
@@ -180,8 +215,8 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     add_nodes(api, "a")
     deploy(api, "web", 20)
     deploy(api, "fixed", 1)
-    protect(api, "web", maxUnavailable=5)
-    protect(api, "fixed", maxUnavailable=0)
+    protect(api, "web", 5)
+    protect(api, "fixed", 0)
     two_nodes(api)
     failed = api.wait(
         NODES, lambda found: BACKOFF_ANNOTATION in found["a"]["metadata"]["annotations"]
@@ -227,17 +262,16 @@ def test_what_a_killed_leader_left_the_next_one_takes_back_or_finishes(
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
     add_nodes(api, "a")
-    deploy(api, "web", 6)
-    leader.configure(drain=SLOW)
+    deploy(api, "web", 8)
     two_nodes(api)
     api.wait(PODS, lambda found: by_node(found)["b"] >= 2, 60)
     leader.stop(signal.SIGKILL)
-    left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 6)
+    left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 8)
     assert by_node(left)["a"] > 0, "it was killed halfway"
     count = evictions(plane, offset)
-    after = start(drain=SLOW, eviction="disabled")
+    after = start(eviction="disabled")
     api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
     assert evictions(plane, offset) == count, "pods that are left stay"
     after.configure(eviction="enabled")
-    api.wait(PODS, lambda found: by_node(found) == {"b": 6}, 90)
-    assert evictions(plane, offset) == {201: 6}
+    api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)
+    assert evictions(plane, offset) == {201: 8}
