@@ -10,10 +10,15 @@ import pytest
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain.memory import REFUSED_SECONDS_MIN, SETTLE_SECONDS
+from core.drain.memory import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
 from core.edge.kube.stores.evictions import Answer, Outcome
 from core.errors import UnavailableError
-from core.marks.keys import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+)
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -118,7 +123,7 @@ class World:
     async def at_work(self) -> None:
         """Go on until the node is hard and the leader has looked on long enough, but for one."""
         await self.ticks(3)
-        await self.tick(SETTLE_SECONDS - 4)
+        await self.tick(LOOK_ON_SECONDS - 4)
         assert self.mark == "hard"
         assert self.api.asked == []
 
@@ -278,5 +283,17 @@ async def test_who_leads_anew_looks_on_again() -> None:
     world.controller.begin()
     await world.ticks(4)
     assert len(world.api.asked) == 2
-    await world.tick(SETTLE_SECONDS)
+    await world.tick(LOOK_ON_SECONDS)
     assert len(world.api.asked) == 3
+
+
+async def test_a_node_that_cannot_be_written_keeps_no_pod_of_another_from_eviction() -> None:
+    world = World()
+    left_over = node_json("n3")
+    left_over["metadata"]["annotations"] = {KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "1"}
+    world.nodes.nodes["n3"], world.nodes.versions["n3"] = left_over, 1
+    world.nodes.down.add("n3")
+    await world.at_work()
+    await world.ticks(3, 3)
+    assert len(world.api.asked) == 3
+    assert ("patch", "n3") in world.nodes.log

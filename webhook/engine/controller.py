@@ -143,7 +143,9 @@ class Controller:
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, mode, batch.why_not)
         if self._evictor and report.looked:
-            await self._evictor.carry_out(report.looked, report.config, batch.why_not, self._tell)
+            await self._evictor.carry_out(
+                report.looked, report.config, batch.why_halted, self._tell
+            )
         return replace(report, failed=failed)
 
     async def soften(self, nodes: Iterable[Node]) -> None:

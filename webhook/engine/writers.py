@@ -73,8 +73,10 @@ class Batch:
 
     def why_not(self) -> str | None:
         """Say why nothing must be begun that can wait, or None."""
-        if self.failed:
-            return "a write failed"
+        return "a write failed" if self.failed else self.why_halted()
+
+    def why_halted(self) -> str | None:
+        """Say why nothing must be begun that can wait and rests on none of these writes."""
         return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
 
 
@@ -124,9 +126,15 @@ class Writers:
             log.info("dropped", extra=fields(writes=batch.dropped, reason=batch.why))
         return batch
 
-    def _late(self, write: Write[Node]) -> bool:
-        """Say whether the write comes after others; marks keep the order of their plan."""
-        return write.kind is WriteKind.MARK or write.key in self._refused
+    def _late(self, write: Write[Node]) -> int:
+        """Return after how many others the write comes; marks keep the order of their plan.
+
+        What was refused before comes last: it may be refused again, and what comes after it is
+        dropped then.
+        """
+        if write.kind is WriteKind.MARK:
+            return 1
+        return 2 if write.key in self._refused else 0
 
     async def _work(self, batch: Batch, write: Write[Node]) -> None:
         async with self._slots:
