@@ -15,7 +15,7 @@ from typing import Final
 from core.config.drain import Eviction as Asked
 from core.config.settings import Mode
 from core.drain.ground import Ground, Scene
-from core.drain.memory import SETTLE_SECONDS, Evicted, Eviction, Memory
+from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
 from core.guards.disruption import STATEFUL_SET
@@ -153,7 +153,7 @@ def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
 
 def _may_evict(ground: Ground, name: str) -> bool:
     """Say whether the mark stands, and the leader knows what one before it has evicted."""
-    return ground.hard(name) and ground.scene.watched_seconds >= SETTLE_SECONDS
+    return ground.hard(name) and ground.scene.watched_seconds >= LOOK_ON_SECONDS
 
 
 def _failed(drain: Drain) -> Drain:

@@ -14,7 +14,7 @@ from core.config.thresholds import Thresholds
 from core.drain import look as looks
 from core.drain.ground import Scene
 from core.drain.look import Drain, look
-from core.drain.memory import SETTLE_SECONDS, Memory
+from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Memory
 from core.drain.pods import Owner, why_never
 from core.engine import step
 from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
@@ -97,7 +97,7 @@ def scene(
         plan=step.plan(cluster, config, now_seconds=NOW),
         config=config,
         against_hard={},
-        watched_seconds=SETTLE_SECONDS,
+        watched_seconds=LOOK_ON_SECONDS,
         now_seconds=NOW,
         own_namespace=OWN,
     )
@@ -366,10 +366,10 @@ def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_o
 
 
 def test_a_new_leader_looks_on_first() -> None:
-    asked = scene(a_pod("a"), watched_seconds=SETTLE_SECONDS - 1)
+    asked = scene(a_pod("a"), watched_seconds=LOOK_ON_SECONDS - 1)
     found = look(asked, Memory())
     assert (found.memory.node, gone(found)) == ("m", [])
-    assert gone(look(replace(asked, watched_seconds=SETTLE_SECONDS), found.memory)) == ["a"]
+    assert gone(look(replace(asked, watched_seconds=LOOK_ON_SECONDS), found.memory)) == ["a"]
 
 
 # How many
@@ -428,12 +428,12 @@ A, B = a_pod("a"), a_pod("b", of="other")
         ((A,), 1, False),  # not seen yet
         ((replace(A, terminating=True),), 1, False),
         ((), 1, False),
-        ((), SETTLE_SECONDS - 1, False),
+        ((), 99, False),
         ((), SETTLE_SECONDS, True),  # its controller wants no more
-        ((a_pod("new", None, ready=False),), SETTLE_SECONDS, False),
+        ((a_pod("new", None, ready=False),), 99, False),
         ((a_pod("new", "open"),), 1, True),
         ((a_pod("new", "open", terminating=True),), 1, False),
-        ((replace(a_pod("new", "open"), ready=False),), SETTLE_SECONDS, False),
+        ((replace(a_pod("new", "open"), ready=False),), 99, False),
         ((replace(A, uid="another", node="open"),), 1, True),  # a StatefulSet's next of that name
         ((a_pod("new", "open", of="strange"),), 1, False),
     ],
@@ -446,6 +446,13 @@ def test_the_next_pods_go_when_others_are_ready_in_place_of_the_last_ones(
     found = look(scene(*pods, B, a_pod("rest", "open"), now_seconds=NOW + after), memory)
     assert ("b" in gone(found)) is on
     assert codes(found) == (set() if on else {"evict-not-replaced"})
+
+
+@pytest.mark.parametrize(("after", "on"), [(SETTLE_SECONDS - 1, False), (SETTLE_SECONDS, True)])
+def test_a_controller_that_is_away_for_a_while_is_waited_for(after: int, on: bool) -> None:
+    config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
+    asked = scene(B, a_pod("rest", "open"), config=config, now_seconds=NOW + after)
+    assert gone(look(asked, evicted(A))) == (["b"] if on else [])
 
 
 def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
@@ -709,7 +716,7 @@ def test_a_drain_that_nothing_speaks_against_empties_the_node(
     more than may go, and a leader that takes over half-way ends with the same."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
     pods = {f"p{number}": a_pod(f"p{number}") for number in range(count)}
-    memory, watched, now, made = Memory(), SETTLE_SECONDS, NOW, 0
+    memory, watched, now, made = Memory(), LOOK_ON_SECONDS, NOW, 0
     for number in range(400):
         found = look(
             scene(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),

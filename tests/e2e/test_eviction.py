@@ -262,7 +262,7 @@ def test_what_a_killed_leader_left_the_next_one_takes_back_or_finishes(
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
     add_nodes(api, "a")
-    deploy(api, "web", 8)
+    deploy(api, "shop", 8)
     two_nodes(api)
     api.wait(PODS, lambda found: by_node(found)["b"] >= 2, 60)
     leader.stop(signal.SIGKILL)
