@@ -63,7 +63,7 @@ def look(scene: Scene, memory: Memory) -> Drain:
 
 def _followed(ground: Ground, memory: Memory) -> Memory:
     """Return the memory without pods that others stand in for, and without lost hopes."""
-    open_ = [one for one in (_stands(ground, one) for one in memory.evicted) if one]
+    open_ = [one for one in (_stands(ground, memory, one) for one in memory.evicted) if one]
     timeout = ground.scene.config.drain.timeout_seconds
     late = [one for one in open_ if ground.now - one.at >= timeout]
     failed = {name: why for name, why in memory.failed.items() if name in ground.marked}
@@ -78,20 +78,22 @@ def _followed(ground: Ground, memory: Memory) -> Memory:
     )
 
 
-def _stands(ground: Ground, one: Evicted) -> Evicted | None:
+def _stands(ground: Ground, memory: Memory, one: Evicted) -> Evicted | None:
     """Return an eviction as it stands now; None: another pod stands in its place.
 
-    If fewer are Ready than before although all that there are have been for a while, their
-    controller wants no more of them.
+    If fewer are Ready than before although all that there are, their controller wants no more of
+    them: at once if others have gone that nobody evicted, else after a while.
     """
     pods = ground.of_owner[one.owner]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (one.key, one.uid)), None)
     if same is not None:
         return one._replace(at=ground.now) if leaves(same, ground.now) else one
-    if sum(map(_serves, pods)) >= one.ready:
+    serving = sum(map(_serves, pods))
+    if serving >= one.ready:
         return None
-    settled = ground.now - one.at >= SETTLE_SECONDS and all(map(_serves, pods))
-    return None if settled else one
+    alike = sum(other.owner == one.owner for other in memory.evicted)
+    fewer = serving + alike < one.ready or ground.now - one.at >= SETTLE_SECONDS
+    return None if fewer and serving == len(pods) else one
 
 
 def _serves(pod: Pod) -> bool:

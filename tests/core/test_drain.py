@@ -455,6 +455,18 @@ def test_a_controller_that_is_away_for_a_while_is_waited_for(after: int, on: boo
     assert gone(look(asked, evicted(A))) == (["b"] if on else [])
 
 
+@pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])
+def test_where_others_have_gone_that_nobody_evicted_no_more_are_wanted(
+    left: tuple[str, ...], on: bool
+) -> None:
+    """As when it is scaled in, or deleted."""
+    first = look(scene(A, a_pod("x", "open"), a_pod("y", "open")), Memory())
+    (one,) = first.evict
+    memory = first.memory.after(one, NOW)
+    found = look(scene(B, *(a_pod(name, "open") for name in left)), memory)
+    assert gone(found) == (["b"] if on else [])
+
+
 def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
     making = replace(a_pod("new", "open"), ready=False)
     found = look(scene(A, making), Memory())
