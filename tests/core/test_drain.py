@@ -300,6 +300,8 @@ def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
 
 
 def test_the_node_at_work_keeps_its_turn() -> None:
+    young = scene(a_pod("a"), nodes=(marked("m", age=0), OPEN))
+    assert gone(look(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
     nodes = (M, marked("n", order=2), OPEN)
     found = look(scene(a_pod("a"), a_pod("b", "n"), nodes=nodes), Memory(node="n", progress=NOW))
     assert (found.memory.node, gone(found)) == ("n", ["b"])
@@ -397,10 +399,13 @@ def test_so_many_go_at_once(changes: dict[str, int], names: dict[str, int], went
     assert codes(found) == {"evict-turn"}
 
 
-def test_pods_that_leave_already_count_among_them_whoever_has_sent_them() -> None:
+@pytest.mark.parametrize("limit", ["max_on_node", "max_in_namespace", "max_in_cluster"])
+def test_pods_that_leave_already_count_among_them_whoever_has_sent_them(limit: str) -> None:
+    limits = {"max_on_node": 9, "max_in_namespace": 9, "max_in_cluster": 9, limit: 3}
+    config = replace(CONFIG, drain=replace(CONFIG.drain, **limits))
     leaving = [a_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    found = look(scene(*leaving, *(a_pod(f"p{number}") for number in range(5))), Memory())
-    assert len(found.evict) == CONFIG.drain.max_in_namespace - 2
+    asked = scene(*leaving, *(a_pod(f"p{number}") for number in range(5)), config=config)
+    assert len(look(asked, Memory()).evict) == 1
 
 
 def test_of_a_stateful_set_one_goes_after_the_other() -> None:
