@@ -299,6 +299,15 @@ def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
     assert {one.pod.node for one in found.evict} == ({at_work} if at_work else set())
 
 
+def test_a_pod_for_which_the_plan_has_no_place_stays() -> None:
+    asked = scene(a_pod("a"), a_pod("b"))
+    (removal,) = asked.plan.removals
+    known = replace(removal, placements=removal.placements[:1])
+    found = look(replace(asked, plan=replace(asked.plan, removals=(known,))), BEGAN)
+    assert [f"d/{name}" for name in gone(found)] == [removal.placements[0].pod]
+    assert codes(found) == {"evict-no-place"}
+
+
 def test_the_node_at_work_keeps_its_turn() -> None:
     young = scene(a_pod("a"), nodes=(marked("m", age=0), OPEN))
     assert gone(look(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
