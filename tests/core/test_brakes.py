@@ -523,3 +523,16 @@ def test_what_only_pods_could_use_that_cannot_be_judged_stays() -> None:
     told = Blocker(UNREACHED, "only pods that Ebb cannot evaluate could use it")
     assert told in why(plan, "a")
     assert told not in why(plan, "b")
+
+
+@pytest.mark.parametrize("changed", [{"too_much": "tolerations"}, {"unreadable": "spec: bad"}])
+def test_a_pod_of_which_nothing_is_judged_keeps_no_node_to_itself(changed: dict[str, str]) -> None:
+    odd = replace(pod("odd", None, 10, 10, placing=GREEN), **changed)  # type: ignore[arg-type]
+    cluster = Cluster.of([node("a", labels={"green": "true"}), node("b")], [odd])
+    assert "unreached" not in codes(cluster, config())
+
+
+def test_a_pod_that_goes_with_its_node_may_ask_what_nobody_can_judge() -> None:
+    odd = replace(pod("odd", "n0", 10, 10, daemon=True), unsupported=("spec.volumes",))
+    cluster = Cluster.of(empties(2), [odd, pod("p", "n1", 100, 100)])
+    assert gone(cluster, config()) == ["n0"]

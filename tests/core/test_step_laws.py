@@ -170,6 +170,12 @@ def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
     assert (now.groups[alike] is before.groups[alike]) is followed
 
 
+def test_pods_of_a_node_that_has_left_hide_no_others() -> None:
+    stays = pod("b", "n0", 100, 100)
+    found = Census.of(Cluster.of([node("n0")], [pod("a", "left", 100, 100), stays]))
+    assert list(found.groups.values()) == [[stays]]
+
+
 def test_a_pass_follows_the_pods_of_the_last_one() -> None:
     other = pod("other", "n0", 500, 500)
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(20)]
