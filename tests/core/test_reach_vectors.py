@@ -350,6 +350,8 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255
     assert "calm/calm" not in too_much
+    moving = {one.key for members in Survey(whole, config()).movable for one in members}
+    assert moving == {one.key for one in whole.pods} - set(too_much)
 
 
 def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> None:
