@@ -532,6 +532,18 @@ def test_a_pod_of_which_nothing_is_judged_keeps_no_node_to_itself(changed: dict[
     assert "unreached" not in codes(cluster, config())
 
 
+@pytest.mark.parametrize(
+    ("changed", "goes"),
+    [({"unsupported": ("spec.volumes",)}, ["n0"]), ({"unreadable": "spec: bad"}, [])],
+)
+def test_a_node_takes_pods_beside_one_that_could_be_read(
+    changed: dict[str, object], goes: list[str]
+) -> None:
+    odd = replace(pod("odd", "n1", 10, 10), **changed)  # type: ignore[arg-type]
+    cluster = Cluster.of(empties(2), [odd, pod("p", "n0", 100, 100)])
+    assert gone(cluster, config()) == goes
+
+
 def test_a_pod_that_goes_with_its_node_may_ask_what_nobody_can_judge() -> None:
     odd = replace(pod("odd", "n0", 10, 10, daemon=True), unsupported=("spec.volumes",))
     cluster = Cluster.of(empties(2), [odd, pod("p", "n1", 100, 100)])
