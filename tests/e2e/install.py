@@ -44,15 +44,18 @@ def point(plane: Plane, port: int, **changed: Any) -> None:
     plane.api.call("PUT", REGISTRATION, found)
 
 
-def in_force(plane: Plane) -> None:
-    """Wait until the API server calls the webhook: a registration takes a second or three."""
+def in_force(plane: Plane, *, called: bool = True) -> None:
+    """Wait until the API server calls the webhook, or calls it no more.
+
+    A registration takes a second or three.
+    """
     add_nodes(plane.api, "probe")
 
-    def tainted() -> bool:
+    def reached() -> bool:
         mark(plane.api, "probe", None)
-        return taints(mark(plane.api, "probe")) == [TAINT]
+        return taints(mark(plane.api, "probe")) == [TAINT] * called
 
-    until(tainted, "the webhook is called", IN_FORCE_SECONDS)
+    until(reached, f"the webhook is called: {called}", IN_FORCE_SECONDS)
     plane.api.delete(f"{NODES}/probe")
     plane.api.wait(NODES, lambda found: "probe" not in found)
 

@@ -85,9 +85,10 @@ def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
     plane: Plane, api: Api, webhook: Ebb
 ) -> None:
     repairs = 'ebb_engine_writes_total{kind="repair"}'
-    before = webhook.metric(repairs)
     point(plane, free_port())
     try:
+        in_force(plane, called=False)
+        before = webhook.metric(repairs)
         add_nodes(api, "a", "b")
         api.create(PODS, pod("p", node_name="a"))
         api.create(PODS, pod("q", node_name="b"))
