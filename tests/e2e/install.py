@@ -1,7 +1,8 @@
 """Ebb installed from manifests/ as a person does, with programs on loopback in the pods' place."""
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,8 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{names.LEAS
 WEBHOOK_ACCOUNT = "ebb-webhook"
 EXTENDER_ACCOUNT = "ebb-extender"
 IN_FORCE_SECONDS = 20.0
+Start = Callable[..., Ebb]
+"""Starts the webhook, with settings of its own by name."""
 
 
 def apply(plane: Plane, folder: str = "manifests") -> None:
@@ -97,6 +100,26 @@ def start_webhook(plane: Plane, settings: Json, name: str = "ebb-webhook") -> Eb
         POD_NAME=name,
         POD_NAMESPACE=NAMESPACE,
     )
+
+
+@contextmanager
+def starting(plane: Plane, settings: Json) -> Iterator[Start]:
+    """Yield what starts the webhook with these settings and others, once or again; then end all.
+
+    The registration is pointed at the one that was started last.
+    """
+    started: list[Ebb] = []
+
+    def start(**changed: Any) -> Ebb:
+        made = config(**{**settings, **changed})
+        point(plane, port_of(made))
+        started.append(start_webhook(plane, made).wait_ready())
+        return started[-1]
+
+    yield start
+    for ebb in started:
+        if ebb.program in plane.programs:
+            ebb.stop(signal.SIGKILL)
 
 
 def port_of(settings: Json) -> int:

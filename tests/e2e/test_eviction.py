@@ -5,10 +5,9 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,13 +22,11 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     NAMESPACE,
     WEBHOOK_ACCOUNT,
+    Start,
     apply,
-    config,
     overlay,
-    point,
-    port_of,
     remove,
-    start_webhook,
+    starting,
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, taints
 from tests.e2e.plane import Ebb, Plane, until
@@ -49,7 +46,6 @@ SETTINGS: Json = {
     "webhook": {"leaseDuration": "3s"},
     "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 4, "maxInNamespace": 10},
 }
-Start = Callable[..., Ebb]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,18 +64,8 @@ def install(plane: Plane) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def start(plane: Plane) -> Iterator[Start]:
     """Start the webhook with these settings, once or again."""
-    started: list[Ebb] = []
-
-    def start(**changed: Any) -> Ebb:
-        settings = config(**{**SETTINGS, **changed})
-        point(plane, port_of(settings))
-        started.append(start_webhook(plane, settings).wait_ready())
-        return started[-1]
-
-    yield start
-    for ebb in started:
-        if ebb.program in plane.programs:
-            ebb.stop(signal.SIGKILL)
+    with starting(plane, SETTINGS) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")

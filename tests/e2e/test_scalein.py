@@ -3,9 +3,8 @@
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,16 +14,14 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     NAMESPACE,
     WEBHOOK_ACCOUNT,
+    Start,
     apply,
-    config,
     overlay,
-    point,
-    port_of,
     remove,
-    start_webhook,
+    starting,
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, pod
-from tests.e2e.plane import Ebb, Plane
+from tests.e2e.plane import Plane
 from tests.e2e.test_manifests import granted, right_of
 
 NAMES = ("a", "b", "c", "d")
@@ -36,7 +33,6 @@ SETTINGS = {
     "scaleInOrder": "enabled",
 }
 OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
-Start = Callable[..., Ebb]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,18 +49,8 @@ def folder(plane: Plane) -> Iterator[Path]:
 @pytest.fixture
 def start(plane: Plane) -> Iterator[Start]:
     """Start the webhook with these settings, once or again."""
-    started: list[Ebb] = []
-
-    def start(**changed: Any) -> Ebb:
-        settings = config(**{**SETTINGS, **changed})
-        point(plane, port_of(settings))
-        started.append(start_webhook(plane, settings).wait_ready())
-        return started[-1]
-
-    yield start
-    for ebb in started:
-        if ebb.program in plane.programs:
-            ebb.stop(signal.SIGKILL)
+    with starting(plane, SETTINGS) as start:
+        yield start
 
 
 def cost(found: Json) -> str | None:
