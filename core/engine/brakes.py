@@ -91,7 +91,7 @@ class Brakes:
         return _Scope(name, budget, _Count(in_window=window), _Count(in_window=reached))
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
-        pool = self._budgets.pool_of(node.labels) if self._budgets.pools else None
+        pool = self._budgets.pool_of(node.labels)
         return (self._whole,) if pool is None else (self._whole, self._pools[pool.name])
 
     def _counts(self, node: Node) -> Iterable[_Count]:
@@ -108,7 +108,7 @@ class Brakes:
             for reason, rule in rules.of_node:
                 if why := rule(self, node):
                     found.append(Blocker(reason, why))
-            for scope, count in self._judging[node.name] if rules.of_scope else ():
+            for scope, count in self._judging[node.name]:
                 for reason, of_scope in rules.of_scope:
                     if why := of_scope(scope, count):
                         found.append(Blocker(reason, why))

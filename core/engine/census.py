@@ -72,7 +72,7 @@ class Census:
 
     def followed(self, cluster: Cluster) -> "Census":
         """Return that of the *cluster*, which may be this one after some changes."""
-        if cluster.pods is self.pods and len(cluster.nodes) == len(self.virtual):
+        if cluster.pods is self.pods:
             gone: list[Pod] = []
             came: list[Pod] = []
         else:
@@ -123,11 +123,10 @@ def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list
         run = len(same) if all(same) else same.index(False)
         here, there = here + run, there + run
         if run < len(same):
-            one, other = _BY_NAME(before[here]), _BY_NAME(now[there])
-            if one <= other:
+            if _BY_NAME(before[here]) <= _BY_NAME(now[there]):
                 gone.append(before[here])
                 here += 1
-            if other <= one:
+            else:
                 came.append(now[there])
                 there += 1
     return [*gone, *before[here:]], [*came, *now[there:]]

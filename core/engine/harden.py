@@ -239,7 +239,7 @@ def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
     """
     movers = [pod for pod in cluster.pods if not pod.stays_with_node]
     lowest = min((pod.priority for pod in movers), default=0)
-    most: dict[Placing, dict[str, tuple[tuple[int, ...], str, Pod]]] = {}
+    most: dict[Placing, dict[int | str, tuple[tuple[int, ...], str, Pod]]] = {}
     bare: dict[Placing, Placing] = {}
     for pod in movers:
         if pod.priority == lowest:
@@ -247,8 +247,8 @@ def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
         if (placing := bare.get(pod.placing)) is None:
             placing = bare[pod.placing] = plain(pod.placing)
         best, asked = most.setdefault(placing, {}), pod.requests
-        amounts = [("cpu", asked.cpu_millis), ("memory", asked.memory_bytes)]
-        amounts += [("ephemeral-storage", asked.ephemeral_bytes), *asked.extended]
+        common = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes)
+        amounts: list[tuple[int | str, int]] = [*enumerate(common), *asked.extended]
         for name, amount in amounts:
             rank = (amount, asked.cpu_millis, asked.memory_bytes)
             if name not in best or (rank, pod.key) > best[name][:2]:

@@ -233,7 +233,7 @@ def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> 
         account.expect(number)
     return {
         node.name: before.get(node.name, now_seconds)
-        for number, node in sorted(enumerate(nodes), key=lambda entry: entry[1].name)
+        for number, node in enumerate(nodes)
         if number not in marked
         and node.name not in survey.gone
         and policy.listed(number, was=node.name in before)

@@ -6,8 +6,10 @@ pod is written by its tenant: what one namespace asks must not hide what another
 looked at in turns, and what costs time is bounded.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from core.capacity.reaches import plain
@@ -35,12 +37,15 @@ def waits(pod: Pod) -> bool:
 
 def in_turns(pods: Iterable[Pod]) -> list[Pod]:
     """Order pods so that every namespace's first comes before any namespace's second."""
-    seen: dict[str, int] = {}
-    ranks: list[tuple[int, str, Pod]] = []
+    had: Counter[str] = Counter()
+    turns: list[list[Pod]] = []
     for pod in sorted(pods, key=lambda pod: pod.key):
-        rank = seen[pod.namespace] = seen.get(pod.namespace, 0) + 1
-        ranks.append((rank, pod.key, pod))
-    return [pod for _, _, pod in sorted(ranks, key=lambda entry: entry[:2])]
+        turn = had[pod.namespace]
+        had[pod.namespace] += 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(pod)
+    return list(chain.from_iterable(turns))
 
 
 def shape(pod: Pod) -> tuple[Placing, Resources]:

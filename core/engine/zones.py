@@ -44,8 +44,7 @@ class Zones:
     def refusal(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
         zone = node.labels.get(ZONE_LABEL)
-        zones = self._deciding(node) if zone else None
-        if not zone or zones is None:
+        if not zone or (zones := self._deciding(node)) is None:
             return None
         left = zones[zone] - 1
         most = max(count for other, count in zones.items() if other != zone)
