@@ -197,11 +197,15 @@ class Plane:
         return program.stop(number)
 
     def scheduler(
-        self, *extenders: Json, name: str = "kube-scheduler", also: Sequence[str] = ()
+        self,
+        *extenders: Json,
+        name: str = "kube-scheduler",
+        also: Sequence[str] = (),
+        profile: Json | None = None,
     ) -> Program:
         """Start kube-scheduler with these extenders, and wait until it schedules.
 
-        It answers to its default name, and to those in *also*.
+        It answers to its default name, and to those in *also*, by *profile*.
         """
         user = self.user("system:kube-scheduler")
         config = {
@@ -213,7 +217,9 @@ class Plane:
                 "burst": 2000,
             },
             "leaderElection": {"leaderElect": False},
-            "profiles": [{"schedulerName": one} for one in ("default-scheduler", *also)],
+            "profiles": [
+                {**(profile or {}), "schedulerName": one} for one in ("default-scheduler", *also)
+            ],
             "extenders": list(extenders),
         }
         path = self.folder / f"{name}.yaml"

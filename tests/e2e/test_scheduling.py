@@ -25,6 +25,12 @@ def stanza(port: int, scheme: str = "http", **changed: Any) -> Json:
     return {**shipped, "urlPrefix": f"{scheme}://{LOOPBACK}:{port}", **changed}
 
 
+def shipped_profile() -> Json:
+    """Return the profile that we ship: the fuller node first, where scores are equal."""
+    (found,) = yaml.safe_load(CONFIGURATION.read_text())["profiles"]
+    return dict(found)
+
+
 def start_extender(plane: Plane, **settings: Any) -> Ebb:
     """Start the extender program with its ServiceAccount's token."""
     port = free_port()
@@ -44,8 +50,8 @@ def port_of(extender: Ebb) -> int:
 
 
 @contextmanager
-def scheduling(plane: Plane, *extenders: Json) -> Iterator[None]:
-    scheduler = plane.scheduler(*extenders)
+def scheduling(plane: Plane, *extenders: Json, profile: Json | None = None) -> Iterator[None]:
+    scheduler = plane.scheduler(*extenders, profile=profile)
     try:
         yield
     finally:
@@ -116,6 +122,32 @@ def test_pack_fills_the_fuller_node_first(plane: Plane, nodes: Api) -> None:
     with scheduling(plane, stanza(port_of(extender))):
         for number in range(5):
             assert placed(nodes, 1, prefix=f"n{number}-") == {"b": 1}
+    extender.stop()
+
+
+ONE_STEP = {"a": "50m", "b": "350m"}
+"""Of nodes with four cores: `pack` scores both like an empty one, also with the pods below."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "winner"),
+    [pytest.param(shipped_profile(), "b", id="shipped"), pytest.param(None, "a", id="default")],
+)
+def test_of_two_nodes_within_one_step_of_pack_the_fuller_wins(
+    plane: Plane, nodes: Api, profile: Json | None, winner: str
+) -> None:
+    """With kube-scheduler's own profile it is the emptier one: the control."""
+    extender = start_extender(plane, score="pack").wait_ready()
+    for name, cpu in ONE_STEP.items():
+        nodes.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
+    nodes.wait(
+        PODS, lambda found: all(p["status"].get("phase") == "Running" for p in found.values())
+    )
+    with scheduling(plane, stanza(port_of(extender)), profile=profile):
+        for number in range(3):
+            assert placed(nodes, 1, prefix=f"n{number}-", cpu="10m") == {winner: 1}
+        scored = 'ebb_extender_prioritize_requests_total{outcome="scored"}'
+        assert extender.metric(scored) >= 3
     extender.stop()
 
 

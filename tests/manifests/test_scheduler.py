@@ -1,5 +1,6 @@
 import re
 
+import pytest
 import yaml
 
 from core.model.resources import Resources
@@ -10,6 +11,7 @@ from webhook import names
 
 FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
 EXTENDER_SCORE_MAX = 10
+RESOURCES = ("cpu", "memory")
 NODE_SCORE_MAX = 100
 DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
@@ -21,6 +23,8 @@ DEFAULT_WEIGHTS = {
     "ImageLocality": 1,
 }
 """kube-scheduler's score plugins; each gives 0 to 100 points times its weight."""
+DEVICES_WEIGHT = 2
+"""DynamicResources, for pods whose claim lists alternatives; by default from 1.36 on."""
 
 
 def second() -> Json:
@@ -50,9 +54,34 @@ def test_both_schedulers_ask_in_the_same_way() -> None:
     assert f"/{own['prioritizeVerb']}" in extender_routes()
 
 
-def test_a_mark_outweighs_all_default_preferences_together() -> None:
+def profiles() -> tuple[Json, Json]:
+    (config,) = documents(FILE)
+    (own,), (beside,) = config["profiles"], second()["profiles"]
+    return own, beside
+
+
+def test_both_schedulers_take_the_fuller_node_where_scores_are_equal() -> None:
+    own, beside = profiles()
+    assert own.pop("schedulerName") == "default-scheduler"
+    assert beside.pop("schedulerName") == "ebb-scheduler"
+    assert own == beside
+    fit = {"type": "MostAllocated", "resources": [{"name": n, "weight": 1} for n in RESOURCES]}
+    off = [{"name": "NodeResourcesBalancedAllocation"}]
+    assert own == {
+        "plugins": {"multiPoint": {"disabled": off}},
+        "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": fit}}],
+    }
+
+
+@pytest.mark.parametrize("shipped", [True, False])
+def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
+    """With what we ship as with a profile that is kube-scheduler's own."""
     points = stanzas()[0]["weight"] * NODE_SCORE_MAX // EXTENDER_SCORE_MAX
-    preferences = NODE_SCORE_MAX * sum(DEFAULT_WEIGHTS.values())
+    off = profiles()[0]["plugins"]["multiPoint"]["disabled"] if shipped else []
+    weights = DEFAULT_WEIGHTS.keys() - {one["name"] for one in off}
+    most = sum(DEFAULT_WEIGHTS[name] for name in weights)
+    assert most == (11 if shipped else 12)
+    preferences = NODE_SCORE_MAX * (most + DEVICES_WEIGHT)
     assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
     # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
     # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
@@ -80,7 +109,7 @@ def test_the_stanza_with_tls_is_complete() -> None:
 
 def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
     config = second()
-    assert config["profiles"] == [{"schedulerName": "ebb-scheduler"}]
+    assert [one["schedulerName"] for one in config["profiles"]] == ["ebb-scheduler"]
     assert config["leaderElection"] == {
         "leaderElect": True,
         "resourceNamespace": names.NAMESPACE,
@@ -89,8 +118,9 @@ def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
     assert config["apiVersion"] == documents(FILE)[0]["apiVersion"]
 
 
-def test_the_document_shows_the_same_stanza() -> None:
+def test_the_document_shows_the_same_profile_and_stanza() -> None:
     text = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
-    found = re.search(r"```yaml\n(extenders:\n.*?)```", text, re.DOTALL)
+    found = re.search(r"```yaml\n(profiles:\n.*?)```", text, re.DOTALL)
     assert found
-    assert yaml.safe_load(found[1])["extenders"] == [stanzas()[0]]
+    shown = yaml.safe_load(found[1])
+    assert shown == {"profiles": [profiles()[0]], "extenders": [stanzas()[0]]}
