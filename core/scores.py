@@ -56,6 +56,6 @@ class Score(NamedTuple):
 
 
 SCORES: Final[Mapping[str, Score]] = {
-    score.name: score for score in (Score("marks"), Score("pack", score_pack))
+    score.name: score for score in (Score("pack", score_pack), Score("marks"))
 }
 """The first is the default."""

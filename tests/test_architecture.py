@@ -142,7 +142,8 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
     view = View(ExtenderConfig(), TAINT_KEY)
-    view.news.alive(NODES, 0.0)
+    for kind in (NODES, PODS):
+        view.news.alive(kind, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())
     server = http.Server(app, "127.0.0.1:0")
     await server.start()

@@ -49,7 +49,7 @@ def _beside_cert(client_ca_file: str | None, info: ValidationInfo) -> str | None
 def _of_marks(answers: AnswersMode, info: ValidationInfo) -> AnswersMode:
     score = info.data.get("score")
     if answers is AnswersMode.COMPACT and score in EVERY_NODE:
-        raise not_allowed(f"full, because score: {score} scores every node")
+        raise not_allowed(f"full, or score: marks beside it, as score: {score} scores every node")
     return answers
 
 
@@ -61,9 +61,9 @@ class ExtenderConfig:
     """What the extender program reads."""
 
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
-    """Unmarked nodes get the same score (`marks`), or more the fuller they are (`pack`)."""
+    """Unmarked nodes get more the fuller they are (`pack`), or all the same score (`marks`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
-    """Every node asked for is answered, or with `compact` the marked ones alone."""
+    """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "0.0.0.0:8888"
     """Where kube-scheduler's calls and the probes are answered."""
     key_file: File | None = None

@@ -38,9 +38,10 @@ KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
 
 _MARKS_ONLY: Final = {
-    "required": ["score", "answers"],
+    "required": ["answers"],
     "properties": {"score": {"enum": EVERY_NODE}, "answers": {"const": "compact"}},
 }
+"""Compact answers, and a score of every node: the default one too, where none is given."""
 
 
 class Mode(StrEnum):

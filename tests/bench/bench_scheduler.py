@@ -96,7 +96,7 @@ def contenders(plane: Plane, field: Field, peer: serving.Peer | None) -> dict[st
 
     @contextlib.contextmanager
     def ebb(answers: str) -> Iterator[int]:
-        extender = start_extender(plane, answers=answers).wait_ready()
+        extender = start_extender(plane, score="marks", answers=answers).wait_ready()
         field.check(port_of(extender), compact=answers == "compact")
         yield port_of(extender)
         extender.stop()

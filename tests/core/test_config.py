@@ -147,6 +147,7 @@ def test_modes() -> None:
         "marks",
         AnswersMode.COMPACT,
     )
+    assert (Config().extender.score, Config().extender.answers) == ("pack", AnswersMode.FULL)
 
 
 @pytest.mark.parametrize(

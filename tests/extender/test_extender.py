@@ -180,7 +180,7 @@ def test_compact_answers_say_the_same_relative_to_nothing() -> None:
 
 @pytest.fixture
 async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
-    clock, shown = FakeClock(), View(ExtenderConfig(), TAINT_KEY)
+    clock, shown = FakeClock(), View(ExtenderConfig(score="marks"), TAINT_KEY)
     server = http.Server(make_app(shown, clock, Metrics(), http.Health()), "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}", shown, clock

@@ -71,6 +71,7 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"nodeUtilization": {"keepStandalone": "yes"}}, "nodeUtilization.keepStandalone"),
     ({"extender": {"score": "marks", "answers": "short"}}, "extender.answers"),
     ({"extender": {"score": "pack", "answers": "compact"}}, "extender.answers"),
+    ({"extender": {"answers": "compact"}}, "extender.answers"),
     ({"extender": {"listen": "nowhere"}}, "extender.listen"),
     ({"webhook": {"certFile": "a"}}, "webhook.certFile"),
     ({"taintKey": "-"}, "taintKey"),
