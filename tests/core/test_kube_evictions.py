@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from core.edge.kube.client import Client
-from core.edge.kube.stores.evictions import REVIEW_PATH, Answer, EvictionStore, Outcome
+from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
+from core.edge.kube.stores.rights import PATCH_PODS, REVIEW_PATH, may
 from core.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
 from tests.support.fake_objects import KUBECONFIG, failure, json
@@ -98,6 +99,14 @@ async def test_the_right_is_asked_for(server: Pair, body: dict[str, Any], allowe
         "resource": "pods",
         "subresource": "eviction",
     }
+
+
+async def test_the_right_to_patch_pods_is_asked_for_in_every_namespace(server: Pair) -> None:
+    made, client = server
+    made.answer = json({"status": {"allowed": True}})
+    assert await may(client, PATCH_PODS)
+    ((_, _, asked),) = made.asked
+    assert asked["spec"] == {"resourceAttributes": {"verb": "patch", "resource": "pods"}}
 
 
 async def test_an_answer_about_the_right_that_is_none_is_a_fault(server: Pair) -> None:

@@ -26,7 +26,8 @@ from tests.support.admission import NodeApi, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller, OnPods
-from webhook.engine.evictor import FORBIDDEN, RIGHT_SECONDS, Evictor
+from webhook.engine.evictor import FORBIDDEN, Evictor
+from webhook.engine.right import RIGHT_SECONDS
 from webhook.engine.writers import Sight
 from webhook.metrics import Metrics
 

@@ -16,15 +16,13 @@ from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
 from core.edge.clock import Clock
 from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
 from core.edge.logs import fields
-from core.errors import UnavailableError
 from core.model.node import Node
+from webhook.engine.right import Right
 from webhook.engine.writers import Tell, with_each
 from webhook.metrics import Metrics
 
 CALLS_MAX: Final = 4
 """Evictions that are asked for at once."""
-RIGHT_SECONDS: Final = 300
-"""How long an answer about the right to evict counts."""
 EVICTED: Final = "PodEvicted"
 REFUSED: Final = "PodEvictionRefused"
 FORBIDDEN: Final = "EvictionForbidden"
@@ -62,9 +60,7 @@ class Evictor:
         self._evictions, self._clock, self._metrics = evictions, clock, metrics
         self._jitter, self._tell_forbidden = jitter, tell_forbidden
         self.own_namespace = own_namespace
-        self.allowed: bool | None = None
-        """Whether the program has the right to evict; None: it has not been asked for yet."""
-        self._asked_at = 0.0
+        self._right = Right(evictions.allowed, clock, "evict pods")
         self.begin()
 
     def begin(self) -> None:
@@ -74,7 +70,7 @@ class Evictor:
     def look(self, scene: Scene) -> Looked:
         """Decide, in any thread."""
         before = self._memory
-        drain = look(scene, before) if self.allowed else NOTHING
+        drain = look(scene, before) if self._right.held else NOTHING
         name = drain.memory.node
         return Looked(
             before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
@@ -85,12 +81,13 @@ class Evictor:
     ) -> None:
         """Evict what was decided on what is remembered now, until *why_not* says to look again."""
         if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
-            self._memory, self.allowed = Memory(), None
+            self._memory = Memory()
+            self._right.forget()
             self._metrics.eviction_forbidden.set(0)
             return
         await self._ask_for_the_right()
         node, drain = looked.node, looked.drain
-        if self._busy or looked.before is not self._memory or not self.allowed:
+        if self._busy or looked.before is not self._memory or not self._right.held:
             return
         self._memory, self._busy = drain.memory, True
         self._tell_failed(looked)
@@ -139,16 +136,9 @@ class Evictor:
 
     async def _ask_for_the_right(self) -> None:
         """Ask whether this program may evict; tell once that it may not."""
-        now = self._clock.monotonic_seconds()
-        if self.allowed is not None and now - self._asked_at < RIGHT_SECONDS:
+        if not await self._right.look_up():
             return
-        try:
-            found = await self._evictions.allowed()
-        except UnavailableError as fault:
-            log.warning("cannot tell whether pods may be evicted", extra=fields(reason=str(fault)))
-            return
-        if not found and self.allowed is not False:
+        self._metrics.eviction_forbidden.set(not self._right.held)
+        if not self._right.held:
             log.error(FORBIDDEN_NOTE)
             self._tell_forbidden(FORBIDDEN, FORBIDDEN_NOTE)
-        self.allowed, self._asked_at = found, now
-        self._metrics.eviction_forbidden.set(not found)

@@ -3,21 +3,12 @@
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-import msgspec
-
-from core.edge.kube.client import ApiError, Client, strictly
+from core.edge.kube.client import ApiError, Client
+from core.edge.kube.stores.rights import EVICT_PODS, may
 from core.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
 
 CALL_SECONDS_MAX: Final = 10.0
-REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-REVIEW: Final = {
-    "apiVersion": "authorization.k8s.io/v1",
-    "kind": "SelfSubjectAccessReview",
-    "spec": {
-        "resourceAttributes": {"verb": "create", "resource": "pods", "subresource": "eviction"}
-    },
-}
 
 
 class Outcome(StrEnum):
@@ -50,17 +41,6 @@ class Evictions(Protocol):
         """Say whether the program has the right. Raises: UnavailableError."""
 
 
-class _Status(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_DECODER: Final = msgspec.json.Decoder(_Review)
-
-
 class EvictionStore:
     """The API server's pods/eviction."""
 
@@ -86,8 +66,7 @@ class EvictionStore:
 
     async def allowed(self) -> bool:
         """Ask whether this program may evict pods, in any namespace. Raises: UnavailableError."""
-        raw = await self._client.ask("POST", REVIEW_PATH, REVIEW)
-        return strictly(_DECODER, raw).status.allowed
+        return await may(self._client, EVICT_PODS)
 
 
 def _eviction(pod: Pod) -> dict[str, Any]:
