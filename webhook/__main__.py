@@ -21,6 +21,7 @@ from core.edge.kube.stores import objects
 from core.edge.kube.stores.events import Events, EventType
 from core.edge.kube.stores.evictions import EvictionStore
 from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.rights import PATCH_PODS, may
 from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
@@ -32,6 +33,7 @@ from webhook.engine.controller import Controller, OnPods
 from webhook.engine.election import Elector, Timing
 from webhook.engine.evictor import Evictor
 from webhook.engine.loop import Loop
+from webhook.engine.right import Right
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.settings import Settings
 from webhook.engine.taint_keys import TaintKeys
@@ -87,7 +89,7 @@ class _Webhook:
             owner=name,
             metrics=self._metrics,
             tell=self._events.tell,
-            on_pods=OnPods(ScaleIn(objects.pods(client), self._metrics), self._evictor(steady)),
+            on_pods=OnPods(self._scale_in(steady), self._evictor(steady)),
         )
         self._loop = Loop(
             self._view, self._controller, steady, self._metrics, lambda: self._elector.leading
@@ -101,6 +103,10 @@ class _Webhook:
             self._metrics.view_age.labels(kind.resource).set_function(age)
         self._metrics.leading.set_function(lambda: self._elector.leading)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
+
+    def _scale_in(self, clock: Clock) -> ScaleIn:
+        right = Right(partial(may, self._client, PATCH_PODS), clock, "patch pods")
+        return ScaleIn(objects.pods(self._client), self._metrics, right)
 
     def _evictor(self, clock: Clock) -> Evictor:
         return Evictor(

@@ -54,6 +54,8 @@ class Mode(StrEnum):
 class ScaleInOrder(StrEnum):
     """Whether a scale-in takes pods on marked nodes first."""
 
+    AUTO = "auto"
+    """Where the program may patch pods."""
     DISABLED = "disabled"
     ENABLED = "enabled"
 
@@ -174,8 +176,8 @@ class Config:
     """When a soft mark becomes a hard one."""
     hand_over: HandOver = HandOver()
     """How a released node is kept from an autoscaler that evicts."""
-    scale_in_order: ScaleInOrder = ScaleInOrder.DISABLED
-    """With `enabled`, scale-ins take pods on marked nodes first."""
+    scale_in_order: ScaleInOrder = ScaleInOrder.AUTO
+    """Scale-ins take pods on marked nodes first: with `auto` where Ebb may patch pods."""
     eviction: Eviction = Eviction.DISABLED
     """With `enabled`, the pods of marked nodes are evicted, one node at a time."""
     drain: DrainConfig = field(default_factory=DrainConfig)

@@ -1,7 +1,8 @@
 """Which pods a scale-in should take first: those of ReplicaSets on marked nodes; pure.
 
 Of pods that are bound and ready the ReplicaSet controller deletes those of the lowest cost first.
-So a scale-in that comes anyway, an HPA's too, empties marked nodes, and nothing is evicted.
+So a scale-in that comes anyway, an HPA's too, empties marked nodes, and nothing is evicted. A
+rollout scales the old ReplicaSets of a Deployment down, by the same order: none is an exception.
 Source: kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost, which asks
 to write it seldom: here it is once for each pod and mark.
 """

@@ -259,3 +259,34 @@ def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(cluster: Cluster)
     keys = [write.key for write in decide_costs(cluster, TAINT_KEY, enabled=True)]
     assert len(keys) == len(set(keys))
     assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)
+
+
+def taken_first(pods: Iterable[Pod], replica_set: str) -> list[Pod]:
+    """Return its bound and ready pods as the ReplicaSet controller deletes them, as far as costs.
+
+    Source: kube-controller-manager, ActivePodsWithRanks; a pod without a cost counts as 0.
+    """
+    its = (
+        one
+        for one in pods
+        if (one.owner_kind, one.owner_name) == ("ReplicaSet", replica_set)
+        and one.node is not None
+        and not (one.terminating or one.daemon)
+    )
+    return sorted(its, key=lambda one: int(one.deletion_cost or "0"))
+
+
+@given(clusters(), st.lists(st.sampled_from(("web-old", "web-new")), min_size=8, max_size=8))
+def test_every_set_of_a_rollout_loses_its_pods_on_marked_nodes_first(
+    cluster: Cluster, sets: list[str]
+) -> None:
+    bare = [
+        replace(one, owner_name=of, deletion_cost=None, deletion_cost_ours=None)
+        for one, of in zip(cluster.pods, sets, strict=False)
+    ]
+    cluster = Cluster.of(cluster.nodes, bare)
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=True))
+    marks = {one.name for one in cluster.nodes if MARK_LABEL in one.labels}
+    for name in ("web-old", "web-new"):
+        taken = [one.node in marks for one in taken_first(after.pods, name)]
+        assert taken == sorted(taken, reverse=True)

@@ -30,8 +30,8 @@ APP = {"app": "web"}
 SETTINGS = {
     "mode": Mode.ENFORCE,
     "usability": "none",
-    "scaleInOrder": "enabled",
 }
+"""`scaleInOrder` is not said: where the component is installed, the default enables it."""
 OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
 
 
@@ -170,6 +170,20 @@ def test_half_as_much_empties_one_of_two_marked_nodes(api: Api, start: Start) ->
     left = by_node(living(scale(api, 15)))
     assert sorted(left[name] for name in nodes) == [0, EACH]
     assert all(left[name] == EACH for name in set(NAMES) - nodes)
+
+
+def test_a_rollout_takes_the_old_pods_of_marked_nodes_first(api: Api, start: Start) -> None:
+    """No scheduler is there: the new pods wait, and the rollout stands at the half."""
+    before = deploy(api)
+    start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    on_marked = {n for n, one in before.items() if one["spec"]["nodeName"] in nodes}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 10}}
+    template = {"metadata": {"labels": {**APP, "version": "2"}}}
+    api.merge(f"{DEPLOYMENTS}/web", {"spec": {"strategy": strategy, "template": template}})
+    after = living(api.wait(PODS, lambda found: len(set(before) & set(living(found))) == 10))
+    assert set(before) - set(after) == on_marked
 
 
 def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(

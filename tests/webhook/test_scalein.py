@@ -16,7 +16,9 @@ from core.writes.costs import decide_costs
 from core.writes.write import Write
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
+from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller, OnPods
+from webhook.engine.right import RIGHT_SECONDS, Right
 from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
 from webhook.metrics import Metrics
 
@@ -34,6 +36,15 @@ class PodApi:
         self.between: dict[str, Pod] = {}
         """What others write between our read and our write."""
         self.at_once = self.at_once_most = 0
+        self.right: bool | None = False
+        """Whether pods may be patched; None: nobody answers."""
+        self.asked = 0
+
+    async def may(self) -> bool:
+        self.asked += 1
+        if self.right is None:
+            raise UnavailableError("no answer")
+        return self.right
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
         self.at_once += 1
@@ -76,20 +87,24 @@ class World:
         self, *pods: Pod, mode: Mode = Mode.ENFORCE, order: ScaleInOrder = ScaleInOrder.ENABLED
     ) -> None:
         self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "soft"}), node("u")]
-        self.api, self.metrics = PodApi(*pods), Metrics()
+        self.api, self.metrics, self.clock = PodApi(*pods), Metrics(), FakeClock()
         self.start(mode, order)
 
     def start(self, mode: Mode, order: ScaleInOrder) -> None:
         """Start anew: nothing is remembered."""
-        self.mode, self.enabled = mode, order is ScaleInOrder.ENABLED
-        self.scale_in = ScaleIn(self.api, self.metrics)
+        self.mode, self.order = mode, order
+        right = Right(self.api.may, self.clock, "patch pods")
+        self.scale_in = ScaleIn(self.api, self.metrics, right)
 
     def judge(self) -> tuple[Write[Pod], ...]:
+        enabled = self.scale_in.enabled(self.order)
         cluster = Cluster.of(self.nodes, self.api.pods.values())
-        return decide_costs(cluster, TAINT_KEY, enabled=self.enabled)
+        return () if enabled is None else decide_costs(cluster, TAINT_KEY, enabled=enabled)
 
     async def step(self) -> int:
-        return await self.scale_in.carry_out(self.judge(), self.mode)
+        failed = await self.scale_in.carry_out(self.judge(), self.mode)
+        await self.scale_in.look_up(self.order)
+        return failed
 
     def release(self) -> None:
         self.nodes[0] = node("m")
@@ -157,8 +172,10 @@ async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
 ) -> None:
     world = World(*some(2), pod("new", "m", 100, 100))
     await world.step()
+    world.api.right = True
     world.start(Mode.OBSERVE, order)
     world.release()
+    await world.step()
     await world.step()
     assert set(world.api.costs().values()) == {None}
     assert world.judge() == ()
@@ -167,6 +184,71 @@ async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
 async def test_turned_off_without_a_trace_of_ours_there_is_nothing_to_do() -> None:
     world = World(*some(2), priced(some(1, "u")[0], "-7"), order=ScaleInOrder.DISABLED)
     assert world.judge() == ()
+
+
+async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> None:
+    world = World(*some(2), order=ScaleInOrder.AUTO)
+    for _ in range(3):
+        await world.step()
+    assert (world.api.written, world.api.asked) == ([], 1), "no right: nothing, and no failure"
+    world.api.right = True
+    world.clock.seconds += RIGHT_SECONDS - 1
+    await world.step()
+    assert world.judge() == ()
+    world.clock.seconds += 1
+    await world.step()
+    await world.step()
+    assert sorted(world.api.written) == ["d/m0000", "d/m0001"]
+    assert (world.api.asked, world.count("failed")) == (2, 0)
+
+
+async def test_auto_takes_no_cost_away_before_it_knows_of_its_right() -> None:
+    """A new leader would take all of them away, and set them again a pass later."""
+    world = World(*some(2))
+    await world.step()
+    world.api.right = True
+    world.start(Mode.ENFORCE, ScaleInOrder.AUTO)
+    for _ in range(3):
+        await world.step()
+    assert len(world.api.written) == 2, "each once, by the leader before"
+    world.release()
+    await world.step()
+    assert set(world.api.costs().values()) == {None}
+
+
+async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
+    world = World(*some(1), order=ScaleInOrder.AUTO)
+    world.api.right = None
+    await world.step()
+    await world.step()
+    assert (world.api.written, world.api.asked) == ([], 2)
+    world.api.right = True
+    await world.step()
+    world.api.right = None
+    world.clock.seconds += RIGHT_SECONDS
+    for name in ("late", "later"):
+        world.api.put(pod(name, "m", 100, 100))
+        await world.step()
+    assert sorted(world.api.written) == ["d/late", "d/later", "d/m0000"]
+
+
+async def test_auto_whose_right_was_taken_away_tries_no_write() -> None:
+    """So a forged trace on a pod costs nothing where the component is not installed."""
+    forged = priced(some(1, "u")[0], "-7", "-7")
+    world = World(*some(1), forged, order=ScaleInOrder.AUTO)
+    world.api.refuses = set(world.api.pods)
+    for _ in range(3):
+        assert await world.step() == 0
+    assert world.count("failed") == 0
+
+
+@pytest.mark.parametrize("order", [ScaleInOrder.ENABLED, ScaleInOrder.DISABLED])
+async def test_what_is_said_outright_asks_for_no_right(order: ScaleInOrder) -> None:
+    world = World(*some(2), order=order)
+    for _ in range(3):
+        await world.step()
+    assert world.api.asked == 0
+    assert len(world.api.written) == (2 if order is ScaleInOrder.ENABLED else 0)
 
 
 ONE = some(1)[0]
@@ -248,17 +330,16 @@ async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
 
 
 async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for() -> None:
-    config = Config(
-        mode=Mode.ENFORCE,
-        usability=UsabilityMode.NONE,
-        scale_in_order=ScaleInOrder.ENABLED,
-    )
+    config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
+    assert config.scale_in_order is ScaleInOrder.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
     nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
     pods = PodApi(*some(2), *some(1, "u"))
-    scale_in = ScaleIn(pods, metrics)
+    pods.right = True
+    scale_in = ScaleIn(pods, metrics, Right(pods.may, FakeClock(), "patch pods"))
     controller = Controller(config, nodes, owner="me", metrics=metrics, on_pods=OnPods(scale_in))
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
+    assert (await controller.tick(cluster, NOW)).costs == (), "the right is not known yet"
     report = await controller.tick(cluster, NOW)
     assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
     assert report.failed == 0

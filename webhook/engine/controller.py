@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from core.config.settings import Config, ScaleInOrder
+from core.config.settings import Config
 from core.drain.ground import Scene
 from core.drain.look import NOTHING
 from core.edge.kube.stores.objects import Objects
@@ -105,12 +105,16 @@ class Controller:
         self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
         if not found.skipped:
             self._metrics.of_a_pass.tell(found)
-        enabled = config.scale_in_order is ScaleInOrder.ENABLED
-        costs = decide_costs(cluster, config.taint_key, enabled=enabled) if self._scale_in else ()
+        costs = self._costs(cluster, config)
         pieces = last.pieces() if last else []
         del last
         let_go(pieces)
         return TickReport(config, found, writes, 0, costs, looked)
+
+    def _costs(self, cluster: Cluster, config: Config) -> tuple[Write[Pod], ...]:
+        """Decide which deletion costs come and go."""
+        enabled = self._scale_in.enabled(config.scale_in_order) if self._scale_in else None
+        return () if enabled is None else decide_costs(cluster, config.taint_key, enabled=enabled)
 
     def _looked(self, cluster: Cluster, config: Config, found: Pass) -> Looked | None:
         """Decide what to evict."""
@@ -146,6 +150,8 @@ class Controller:
             await self._evictor.carry_out(
                 report.looked, report.config, batch.why_halted, self._tell
             )
+        if self._scale_in:  # last: no write waits for the answer
+            await self._scale_in.look_up(report.config.scale_in_order)
         return replace(report, failed=failed)
 
     async def soften(self, nodes: Iterable[Node]) -> None:

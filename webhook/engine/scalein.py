@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from core.config.settings import Mode
+from core.config.settings import Mode, ScaleInOrder
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.model.pod import Pod
 from core.writes.write import Write, split
+from webhook.engine.right import Right
 from webhook.engine.writers import with_each
 from webhook.metrics import Metrics
 
@@ -31,9 +32,27 @@ log = logging.getLogger("ebb.scalein")
 class ScaleIn:
     """Writes deletion costs. All it remembers is which pods were refused; they are tried last."""
 
-    def __init__(self, pods: Objects[Pod], metrics: Metrics) -> None:
-        self._pods, self._metrics = pods, metrics
+    def __init__(self, pods: Objects[Pod], metrics: Metrics, right: Right) -> None:
+        """*right*: to patch pods."""
+        self._pods, self._metrics, self._right = pods, metrics, right
         self._refused: set[str] = set()
+
+    def enabled(self, order: ScaleInOrder) -> bool | None:
+        """Say whether marks are to have costs; None: no cost can be written, nor taken away.
+
+        With `auto` and no answer about the right yet nothing is decided: costs that another
+        leader has set must not go and come again.
+        """
+        if order is not ScaleInOrder.AUTO:
+            return order is ScaleInOrder.ENABLED
+        return True if self._right.held else None
+
+    async def look_up(self, order: ScaleInOrder) -> None:
+        """Ask for the right where it decides, and tell of another answer."""
+        if order is not ScaleInOrder.AUTO:
+            self._right.forget()
+        elif await self._right.look_up():
+            log.info("scale-in order", extra=fields(may_patch_pods=self._right.held))
 
     async def carry_out(
         self,
