@@ -144,6 +144,16 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Room that is kept for pods like those that have come."""
+
+    length_seconds: Annotated[int, duration(1)] = 300
+    """Room for so long a time of arrivals: at least what a new node takes to come."""
+    over_seconds: Annotated[int, duration()] = 3600
+    """How far back the busiest such time is looked for; of 0s no room is kept but `headroom`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
     """All of it; the defaults are those of an empty file."""
 
@@ -159,6 +169,8 @@ class Budgets:
     """No zone falls behind the largest by more than one node."""
     headroom: Annotated[int, Field(strict=True, ge=0, le=HEADROOM_MAX)] = 1
     """Pods as large as the largest of each reach for which room must be left."""
+    reserve: Reserve = Reserve()
+    """Room that is kept for pods like those that have come."""
     peak_window_seconds: Annotated[int, duration()] = 600
     """The demand of the busiest moment in it counts, not that of now."""
     spacing_seconds: Annotated[int, duration()] = 0

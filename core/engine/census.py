@@ -76,7 +76,7 @@ class Census:
             gone: list[Pod] = []
             came: list[Pod] = []
         else:
-            gone, came = _changes(self.pods, cluster.pods)
+            gone, came = changes(self.pods, cluster.pods)
         many = (len(gone) + len(came)) * FOLLOWED_SHARE > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return Census.of(cluster)
@@ -113,7 +113,7 @@ class Census:
         return groups
 
 
-def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Return which objects are gone, and which have come; both are sorted by name."""
     gone: list[Pod] = []
     came: list[Pod] = []

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from core.engine.memory import Memory, Pace
+from core.engine.arrivals import aged, turns
+from core.engine.memory import Memory, Pace, unseen_seconds
 from core.engine.survey import Survey
 from core.guards.disruption import turns_at
 from core.marks.mark import backoff_of
@@ -24,6 +25,7 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
     moments = [since + delay for since in memory.candidates.values()]
     moments += (one.since + budgets.window_seconds for one in memory.marked.values())
     moments += held.backing_off.values()
+    moments += turns(memory.arrivals, now_seconds)
     for looks in memory.demand.values():
         moments += (second + budgets.peak_window_seconds for second, _ in looks[:-1])
     for pod in survey.cluster.pods:
@@ -38,10 +40,19 @@ def _is_counting(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -
     backoffs = (backoff_of(node.annotations) for node in survey.cluster.nodes)
     return (
         bool(held.cooling_seconds or held.pending_seconds or held.spacing_seconds or memory.placed)
+        or _is_new(memory, survey, now_seconds)
         or any(at < now_seconds for at, _ in memory.spoken.values())
         or any(one.since > now_seconds for one in survey.marks.values())
         or any(one and not possible(one.until, now_seconds) for one in backoffs)
     )
+
+
+def _is_new(memory: Memory, survey: Survey, now_seconds: int) -> bool:
+    """Say whether the leader has looked on for too short a time to know what comes."""
+    reserve = survey.config.budgets.reserve
+    if not reserve.over_seconds:
+        return False
+    return unseen_seconds(memory, reserve.length_seconds, now_seconds) > 0
 
 
 def looked_again(memory: Memory, now_seconds: int) -> Memory:
@@ -49,6 +60,7 @@ def looked_again(memory: Memory, now_seconds: int) -> Memory:
     return replace(
         memory,
         looked=now_seconds,
+        arrivals=aged(memory.arrivals, now_seconds),
         demand={
             key: (*looks[:-1], (now_seconds, looks[-1][1])) for key, looks in memory.demand.items()
         },

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from core.capacity.usable import Amount
+from core.engine.arrivals import Arrivals, follow
 from core.engine.harden import Spoken
 from core.engine.places import Places
 from core.engine.survey import Survey
@@ -56,6 +57,8 @@ class Memory:
     placed: Mapping[str, int] = field(default_factory=dict)
     """Since when pods wait for which there was a place (core.engine.waiting)."""
     spoken: Spoken = field(default_factory=dict)
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    """Which pods have come, and when."""
 
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
@@ -116,6 +119,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
             key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
             for key, now in survey.demand().items()
         },
+        arrivals=follow(memory.arrivals, survey, now_seconds),
     )
 
 
@@ -194,6 +198,11 @@ def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
         max(amount.cpu_millis for _, amount in looks) - now.cpu_millis,
         max(amount.memory_bytes for _, amount in looks) - now.memory_bytes,
     )
+
+
+def unseen_seconds(memory: Memory, length_seconds: int, now_seconds: int) -> int:
+    """Return for how long the leader must look on until it has seen so long a time."""
+    return _left(memory.first, length_seconds, now_seconds)
 
 
 def _left(since: int | None, seconds: int, now_seconds: int) -> int:

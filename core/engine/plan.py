@@ -41,6 +41,13 @@ class Kept:
     blockers: tuple[Blocker, ...]
 
 
+class Held(NamedTuple):
+    """An empty node that no autoscaler is to take yet, and what for."""
+
+    node: str
+    why: Blocker
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachSums:
     """A reach before and after the plan."""
@@ -76,6 +83,9 @@ class Plan:
     """Nodes that carry a mark and can not go any more, by name."""
     figures: tuple[Figure, ...] = ()
     """What the policy tells, of the state before any node goes."""
+    reserve: tuple[Held, ...] = ()
+    """Empty nodes that are kept for pods to be expected, marked ones among them, by name; nothing
+    but what a running engine has seen makes it."""
     complete: bool = True
     """Every node was tried: there was time."""
 

@@ -15,7 +15,8 @@ from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
 from core.engine.pieces import let_go
 from core.engine.places import Listing, Places
-from core.engine.plan import Placement, Plan, ReachSums
+from core.engine.plan import Held, Placement, Plan, ReachSums
+from core.engine.reserve import reserve
 from core.engine.survey import Survey
 from core.engine.work import InTime, Work, always
 from core.model.cluster import Cluster
@@ -82,7 +83,9 @@ def step(
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    against = against_hard(survey, placed, now_seconds) if config.hardens else {}
+    kept = reserve(seen, survey, now_seconds)
+    found = replace(found, reserve=kept)
+    against = against_hard(survey, placed, now_seconds, kept) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken)
     return Pass(
@@ -111,11 +114,20 @@ def _judged(
     return found, replace(memory, candidates=candidates, places=Places())
 
 
-def against_hard(survey: Survey, placed: Mapping[str, int], now_seconds: int) -> harden.Against:
-    """Say what speaks against hard marks now, asked for or not; *placed*: as in Memory."""
+def against_hard(
+    survey: Survey, placed: Mapping[str, int], now_seconds: int, kept: Sequence[Held] = ()
+) -> harden.Against:
+    """Say what speaks against hard marks now, asked for or not; *placed*: as in Memory.
+
+    *kept* are nodes that must be open to pods that come.
+    """
     cluster = survey.cluster
     stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond)
-    return harden.refusals(cluster, survey.config.taint_key, stuck)
+    found = dict(harden.refusals(cluster, survey.config.taint_key, stuck))
+    for node, why in kept:
+        if node in survey.marks:
+            found[node] = (*found.get(node, ()), why)
+    return found
 
 
 def plan(

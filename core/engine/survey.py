@@ -139,15 +139,20 @@ class Survey:
 
     def packer(self, spare: Sequence[Pod] = ()) -> Packer:
         """Return a packer for the movable pods, and for *spare* ones that do not exist."""
-        nodes = self.ground.nodes
         return Packer(
             self.cluster,
             self.ground,
             movable=self.movable,
             spare=spare,
             admitting=self.reaches.admitting,
-            whole=Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached)),
+            whole=self.whole,
         )
+
+    @cached_property
+    def whole(self) -> Resources:
+        """Return what the nodes offer that some movable pod reaches."""
+        nodes = self.ground.nodes
+        return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
     def account(self, reserve: Mapping[str, Amount] | None = None) -> Account:
         """Open an account; *reserve*: by a reach's key, or WHOLE."""

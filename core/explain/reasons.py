@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.drain import reasons as drain
-from core.engine import brakes, harden, survey, work
+from core.engine import brakes, harden, reserve, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
@@ -34,6 +34,8 @@ STAYS: Final = (
     work.LIMIT,
 )
 """Why a node stays."""
+HELD: Final = (reserve.RESERVE,)
+"""Why a node that is empty is not handed over."""
 SOFT: Final = harden.REASONS
 """Why the mark of a node that goes does not become hard."""
 NATURE: Final = disruption.REASONS
@@ -41,7 +43,7 @@ NATURE: Final = disruption.REASONS
 EVICTION: Final = drain.REASONS
 """Why a pod is not evicted, where that is asked for."""
 REASONS: Final[Mapping[str, Reason]] = {
-    reason.code: reason for reason in (*STAYS, *SOFT, *NATURE, *EVICTION)
+    reason.code: reason for reason in (*STAYS, *HELD, *SOFT, *NATURE, *EVICTION)
 }
 """All, by code."""
 
@@ -79,13 +81,22 @@ def in_general(reason: Reason) -> Reason:
 
 def page() -> str:
     """Write docs/reasons.md."""
+    held = "## Why an empty node is not handed over\n\nIt keeps its guard.\n"
     soft = "## Why a mark stays soft\n\nOnly where `hardAfter` or `eviction` is configured.\n"
     nature = "## Why a node empties late\n\nWhat is known of a pod's leaving. It blocks nothing.\n"
     eviction = (
         "## Why a pod is not evicted\n\nOnly where `eviction` is configured; beside these, what "
         "is known of a pod's leaving.\n"
     )
-    parts = [*map(_part, STAYS), soft, *map(_part, SOFT), nature, *map(_part, NATURE)]
+    parts = [
+        *map(_part, STAYS),
+        held,
+        *map(_part, HELD),
+        soft,
+        *map(_part, SOFT),
+        nature,
+        *map(_part, NATURE),
+    ]
     parts += [eviction, *map(_part, EVICTION)]
     return "\n".join([_PAGE_HEAD, *parts])
 

@@ -25,16 +25,23 @@ class Ground:
         taint_key: str,
         closed: Collection[str] = (),
         requests: Mapping[str, Resources] | None = None,
+        last: Mapping[str, int] | None = None,
     ) -> None:
         """Order the nodes; those named in *closed* take no pods.
 
-        *requests* are those on each node, None: they are summed up.
+        *requests* are those on each node, None: they are summed up. Nodes named in *last* come
+        after all others, by their numbers.
         """
         self.closed = frozenset(closed)
         used = cluster.used() if requests is None else requests
+        after = last or {}
         self.nodes: list[Node] = sorted(
             (without_our_taint(node, taint_key) for node in cluster.nodes),
-            key=lambda node: (-dominant_share(used[node.name], node.allocatable), node.name),
+            key=lambda node: (
+                after.get(node.name, -1),
+                -dominant_share(used[node.name], node.allocatable),
+                node.name,
+            ),
         )
         self.ids = {node.name: number for number, node in enumerate(self.nodes)}
         self.used: list[Resources] = [used[node.name] for node in self.nodes]

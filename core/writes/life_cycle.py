@@ -52,6 +52,7 @@ class Event(Enum):
     HARD_ASKED = "hard asked", "it has been marked for `hardAfter`, or is to be drained"
     HARD_REFUSED = "hard refused", "something speaks against a hard mark, or it is not configured"
     POD_THERE = "pod there", "marked, and not empty any more"
+    RESERVED = "reserved", "marked and empty, but kept for pods that are to be expected"
     EMPTY = "empty", "marked and empty: the autoscaler may take it"
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -110,6 +111,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
     Event.HARD_ASKED: {State.SOFT: Act.HARDEN},
     Event.HARD_REFUSED: {State.HARD: Act.SOFTEN},
     Event.POD_THERE: {State.HANDED_OVER: Act.GUARD},
+    Event.RESERVED: {State.HANDED_OVER: Act.GUARD},
     Event.EMPTY: {State.GUARDED: Act.HAND_OVER},
 }
 """What is written in which state; a state that an event does not name is none of its concern."""

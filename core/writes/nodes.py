@@ -123,7 +123,10 @@ class _Maker:
         self._now, self._owner, self._watch = moment
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
-        self._why = {kept.node: kept.blockers for kept in plan.kept}
+        self._why = {one.node: (one.why,) for one in plan.reserve} | {
+            kept.node: kept.blockers for kept in plan.kept
+        }
+        self._reserve = {one.node for one in plan.reserve}
         marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         self._occupied = occupants(pod for pod in cluster.pods if pod.node in marked)
         self._busy = busy(cluster, config.hand_over.utilization)
@@ -210,7 +213,10 @@ class _Maker:
             yield Event.HARD_REFUSED
         elif self._watch.long(after or 0):
             yield Event.HARD_ASKED
-        yield Event.POD_THERE if node.name in self._occupied else Event.EMPTY
+        if node.name in self._occupied:
+            yield Event.POD_THERE
+        else:
+            yield Event.RESERVED if node.name in self._reserve else Event.EMPTY
 
     def _against(self, node: Node) -> tuple[Blocker, ...]:
         return self._watch.against_hard.get(node.name, ())
@@ -234,7 +240,7 @@ class _Maker:
         match event:
             case Event.LEAVING:
                 return why_leaving(node) or ""
-            case Event.STAYS:
+            case Event.STAYS | Event.RESERVED:
                 return _told(self._why.get(node.name, ()))
             case Event.DRAIN_FAILED:
                 why = self._watch.failed[node.name]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from core.capacity.usable import NOTHING, Totals
 from core.config.settings import Config, Mode
-from core.engine.plan import Plan, Removal
+from core.engine.plan import Held, Plan, Removal
+from core.engine.reserve import RESERVE
 from core.guards import disruption
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -70,6 +71,7 @@ DETAILS_LOST    .        DATE     DATE     .         .           .        .     
 HARD_ASKED      .        HARDEN   .        .         .           .        .           .
 HARD_REFUSED    .        .        SOFTEN   .         .           .        .           .
 POD_THERE       .        .        .        .         GUARD       .        .           .
+RESERVED        .        .        .        .         GUARD       .        .           .
 EMPTY           .        .        .        HAND_OVER .           .        .           .
 """
 """What is written, for every event in every state; a pair that is missing is a failure."""
@@ -106,6 +108,7 @@ class World:
     config: Config = CONFIG
     now: int = NOW
     watch: Watch = WATCH
+    reserve: tuple[Held, ...] = ()
 
     def changed(self, **annotations: str | None) -> "World":
         merged = {**self.node.annotations, **annotations}
@@ -129,6 +132,7 @@ class World:
             kept=(),
             pending=(),
             marked_infeasible=(),
+            reserve=self.reserve,
         )
 
     def decided(self) -> tuple[Write[Node], ...]:
@@ -193,6 +197,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.HARD_ASKED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
     Event.HARD_REFUSED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=None)),
     Event.POD_THERE: lambda one: replace(one, pods=(POD,)),
+    Event.RESERVED: lambda one: replace(one, reserve=(Held("n", Blocker(RESERVE, "for p")),)),
     Event.EMPTY: lambda one: replace(one, pods=()),
 }
 """How each event comes about that something is written for."""
@@ -204,6 +209,7 @@ NOTES = {
     Event.GUARD_LEFT: "somebody else took the mark away",
     Event.DETAILS_LOST: "the cluster can do without it",
     Event.HARD_ASKED: "marked for 60 s",
+    Event.RESERVED: "reserve: for p",
     Event.HARD_REFUSED: "hardAfter: never",
 }
 """What people are told, where it is not the event's meaning."""

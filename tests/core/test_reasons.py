@@ -16,7 +16,17 @@ from core.config.settings import Config, UsabilityMode
 from core.engine import step
 from core.engine.survey import Survey
 from core.explain.explainer import Explainer, NodeAnswer
-from core.explain.reasons import EVICTION, NATURE, REASONS, SOFT, STAYS, advice, in_general, page
+from core.explain.reasons import (
+    EVICTION,
+    HELD,
+    NATURE,
+    REASONS,
+    SOFT,
+    STAYS,
+    advice,
+    in_general,
+    page,
+)
 from core.guards.nodes import CORDONED
 from core.guards.pods import POD_UNSUPPORTED
 from core.marks.keys import MARK_LABEL, TAINT_KEY
@@ -52,7 +62,7 @@ class TestTable:
         assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
 
     def test_no_code_stands_there_twice(self) -> None:
-        assert len(REASONS) == len(STAYS) + len(SOFT) + len(NATURE) + len(EVICTION)
+        assert len(REASONS) == len(STAYS) + len(HELD) + len(SOFT) + len(NATURE) + len(EVICTION)
 
     @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
     def test_a_reason_is_told_in_whole_words(self, reason: Reason) -> None:

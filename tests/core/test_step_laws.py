@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from core.capacity.usable import Amount
-from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Budgets, Cooldown
+from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Budgets, Cooldown, Reserve
 from core.config.settings import Config
 from core.engine.census import Census
 from core.engine.memory import Memory
@@ -52,6 +52,9 @@ def config(chance: random.Random) -> Config:
         ),
         backoff=Backoff(first_seconds=10, max_seconds=100),
         spacing_seconds=chance.choice((0, 0, 40)),
+        reserve=Reserve(
+            length_seconds=chance.choice((1, 7, 100)), over_seconds=chance.choice((0, 50, 300))
+        ),
     )
     return replace(
         found,

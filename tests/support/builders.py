@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from core.capacity.usable import Usability
-from core.config.budgets import Budget, Budgets, Cooldown
+from core.config.budgets import Budget, Budgets, Cooldown, Reserve
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
 from core.model.cluster import Cluster
@@ -18,6 +18,7 @@ UNLIMITED = Budgets(
     cluster=Budget(),
     balance_zones=False,
     headroom=0,
+    reserve=Reserve(over_seconds=0),
     peak_window_seconds=0,
     cooldown=Cooldown(after_node_add_seconds=0, after_pending_seconds=0),
 )

@@ -1,0 +1,306 @@
+"""Which pods have come, and when, as far as room is to be kept for others like them; pure.
+
+A pod has come when a look sees it that the last one did not, whatever its creationTimestamp says:
+one clock counts, and what a leader has not seen it does not guess from the pods that happen to be
+left. A pod whose controller keeps a number of pods, and of which one has left a short time ago,
+takes that one's place: a rollout or an eviction asks for no more room than its surge. Pods of Jobs
+and bare ones count each: where one ends another need not begin.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from core.capacity.reaches import plain
+from core.config.budgets import Reserve
+from core.engine.census import changes
+from core.engine.survey import Survey
+from core.engine.waiting import in_turns
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.ground import dominant_share
+
+KEEPERS: Final = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
+"""Kinds of owners that make a new pod for each that leaves."""
+TEMPLATE_LABEL: Final = "pod-template-hash"
+"""What a Deployment puts behind its own name in that of a ReplicaSet."""
+STEPS: Final = 5
+"""Into so many slots a length is cut: the busiest one begins at any of them."""
+SLOTS_MAX: Final = 1024
+"""So many are remembered at most; of a long time they are longer."""
+DAYS: Final = 7
+DAY_SECONDS: Final = 86_400
+DAY_SLOT_SECONDS: Final = 300
+"""What days before are remembered by, at least: 2,016 of them."""
+KINDS_MAX: Final = 64
+"""Different pods that a slot tells apart; every namespace's first comes before any's second."""
+ONE: Final = "node: "
+WORKLOADS_MAX: Final = 4096
+"""Workloads of which it is remembered that pods have left; those that lost one last."""
+
+
+class Kind(NamedTuple):
+    """What a pod that has come asks for; the next like it is packed by that."""
+
+    reach: str
+    """The key of its reach; of pods that a single node admits, that node's name behind ONE."""
+    requests: Resources
+    placing: Placing
+    """Without its volumes."""
+
+
+class Workload(NamedTuple):
+    """Whose pods take each other's places; a Deployment's ReplicaSets are one."""
+
+    namespace: str
+    owner_kind: str
+    owner_name: str
+
+
+Counts = Mapping[Kind, int]
+Slots = Mapping[int, Counts]
+"""By number: the slot's first second, over how long a slot is."""
+Gone = Mapping[int, int]
+"""By slot: how many pods have left whose place no other has taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How time is cut, seconds."""
+
+    slot: int
+    length: int
+    """How many slots a length is."""
+    over: int
+    """For how long a slot is remembered."""
+    day: int
+    """How long the slots are by which days before are remembered."""
+
+    @staticmethod
+    def of(reserve: Reserve) -> "Grain":
+        """Cut as the settings ask, as finely as the bounds allow."""
+        length, over = reserve.length_seconds, reserve.over_seconds
+        slot = max(1, length // STEPS, -(-over // SLOTS_MAX))
+        return Grain(slot, -(-length // slot), over, max(length, DAY_SLOT_SECONDS))
+
+    def remembers(self, slot: int, now_seconds: int) -> bool:
+        """Say whether something of the slot is still within the time that counts."""
+        return (
+            now_seconds - self.over < (slot + 1) * self.slot and slot <= now_seconds // self.slot
+        )
+
+    def days_before(self, now_seconds: int) -> list[range]:
+        """Return, for each day before, the slots that began as the next time that counts does."""
+        many = -(-self.over // self.day)
+        begins = ((now_seconds - back * DAY_SECONDS) // self.day for back in range(1, DAYS + 1))
+        return [range(first, first + many) for first in begins]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What is remembered."""
+
+    grain: Grain | None = None
+    """By what it was counted; None: there was no look, or no room is kept."""
+    pods: Sequence[Pod] = ()
+    """Those of the last look, sorted by name; the cluster's own tuple."""
+    slots: Slots = field(default_factory=dict)
+    days: Slots = field(default_factory=dict)
+    gone: Mapping[Workload, Gone] = field(default_factory=dict)
+
+
+def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
+    """Return what is remembered after this look; other settings begin anew."""
+    reserve = survey.config.budgets.reserve
+    if not reserve.over_seconds:
+        return Arrivals()
+    grain, pods = Grain.of(reserve), survey.cluster.pods
+    if before.grain != grain:
+        return Arrivals(grain=grain, pods=pods)
+    left, came = _news(before.pods, pods)
+    known = aged(before, now_seconds)
+    gone = {workload: dict(slots) for workload, slots in known.gone.items()}
+    for pod in left:
+        if workload := _workload(pod):
+            found = gone.setdefault(workload, {})
+            slot = now_seconds // grain.slot
+            found[slot] = found.get(slot, 0) + 1
+    new = [pod for pod in came if _asks_for_room(pod) and not _takes_a_place(pod, gone)]
+    kinds = [kind for pod in in_turns(new) if (kind := _kind(pod, survey)) is not None]
+    return Arrivals(
+        grain=grain,
+        pods=pods,
+        slots=_counted(known.slots, now_seconds // grain.slot, kinds),
+        days=_counted(known.days, now_seconds // grain.day, kinds),
+        gone=_bounded(gone),
+    )
+
+
+def aged(arrivals: Arrivals, now_seconds: int) -> Arrivals:
+    """Return what of it still counts."""
+    grain = arrivals.grain
+    if grain is None:
+        return arrivals
+    oldest = (now_seconds - DAYS * DAY_SECONDS) // grain.day
+    today = now_seconds // grain.day
+    return replace(
+        arrivals,
+        slots={n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)},
+        days={n: one for n, one in arrivals.days.items() if oldest <= n <= today},
+        gone=_recent(arrivals.gone, grain, now_seconds),
+    )
+
+
+def _news(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Return who has left or is leaving since, and who has come, both by name."""
+    gone, came = changes(before, now)
+    was, stands = {pod.key: pod for pod in gone}, {pod.key: pod for pod in came}
+    left = [pod for pod in gone if not pod.terminating and not _goes_on(pod, stands.get(pod.key))]
+    new = [pod for pod in came if (old := was.get(pod.key)) is None or old.uid != pod.uid]
+    return left, new
+
+
+def _goes_on(pod: Pod, now: Pod | None) -> bool:
+    return now is not None and now.uid == pod.uid and not now.terminating
+
+
+def _asks_for_room(pod: Pod) -> bool:
+    """Say whether room is to be kept for others like it; for whom others go, there is room."""
+    return pod.evaluable and pod.occupies and not pod.terminating
+
+
+def _workload(pod: Pod) -> Workload | None:
+    if pod.owner_kind not in KEEPERS:
+        return None
+    name = pod.owner_name
+    if template := pod.labels.get(TEMPLATE_LABEL):
+        name = name.removesuffix(f"-{template}")
+    return Workload(pod.namespace, pod.owner_kind, name)
+
+
+def _takes_a_place(pod: Pod, gone: dict[Workload, dict[int, int]]) -> bool:
+    """Say whether another of its workload has left for it, the first of whom it stands for now."""
+    workload = _workload(pod)
+    left = gone.get(workload) if workload else None
+    if not workload or not left:
+        return False
+    slot = min(left)
+    left[slot] -= 1
+    if not left[slot]:
+        del left[slot]
+    if not left:
+        del gone[workload]
+    return True
+
+
+def _kind(pod: Pod, survey: Survey) -> Kind | None:
+    """Return what the pod stands for; None: no node of this cluster is one for it."""
+    placing = plain(pod.placing)
+    members = survey.reaches.members(placing)
+    if survey.census.virtual.get(pod.node or "") or not members:
+        return None
+    reach = survey.reaches.of_placing(placing)
+    if reach is None and len(members) > 1:
+        return None  # it is beyond those that are told apart
+    key = reach.key if reach else f"{ONE}{survey.ground.nodes[members[0]].name}"
+    return Kind(key, pod.requests, placing)
+
+
+def _recent(
+    gone: Mapping[Workload, Gone], grain: Grain, now_seconds: int
+) -> Mapping[Workload, Gone]:
+    """Return those that have left within one length."""
+    now = now_seconds // grain.slot
+    first = now - grain.length
+    kept = {
+        workload: {slot: many for slot, many in slots.items() if first < slot <= now}
+        for workload, slots in gone.items()
+    }
+    return {workload: slots for workload, slots in kept.items() if slots}
+
+
+def _bounded(gone: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
+    if len(gone) <= WORKLOADS_MAX:
+        return gone
+    latest = sorted(gone, key=lambda workload: (-max(gone[workload]), workload))
+    return {workload: gone[workload] for workload in latest[:WORKLOADS_MAX]}
+
+
+def _counted(slots: Slots, slot: int, kinds: Iterable[Kind]) -> Slots:
+    """Count the kinds in the slot, as far as it tells them apart."""
+    counts = Counter(slots.get(slot, {}))
+    for kind in kinds:
+        if kind in counts or len(counts) < KINDS_MAX:
+            counts[kind] += 1
+    return {**slots, slot: counts} if counts else slots
+
+
+def expected(arrivals: Arrivals, whole: Resources, now_seconds: int) -> Counts:
+    """Return the pods that room is kept for: of each reach those of its busiest length.
+
+    That asks for most, by dominant share of *whole*, then has most pods, then came last; the
+    same time of the days before counts like the time that has passed.
+    """
+    grain = arrivals.grain
+    if grain is None:
+        return {}
+    shares = _Shares(whole)
+    best: dict[str, tuple[tuple[int, int], Counts]] = {}
+    for reach, counts in _windows(arrivals, grain, now_seconds):
+        asked = shares.of(counts)
+        if reach not in best or asked >= best[reach][0]:
+            best[reach] = asked, counts
+    return {kind: many for _, counts in best.values() for kind, many in counts.items()}
+
+
+class _Shares:
+    """How much kinds ask for, of one whole; each is divided once."""
+
+    def __init__(self, whole: Resources) -> None:
+        self._whole = whole
+        self._of: dict[Resources, int] = {}
+
+    def of(self, counts: Counts) -> tuple[int, int]:
+        """Return the share that all of them ask for, and how many they are."""
+        return sum(many * self._one(kind) for kind, many in counts.items()), sum(counts.values())
+
+    def _one(self, kind: Kind) -> int:
+        found = self._of.get(kind.requests)
+        if found is None:
+            found = self._of[kind.requests] = dominant_share(kind.requests, self._whole)
+        return found
+
+
+def _windows(
+    arrivals: Arrivals, grain: Grain, now_seconds: int
+) -> Iterable[tuple[str, Counter[Kind]]]:
+    """Yield what came to each reach in each stretch of one length; the days before first."""
+    for day in grain.days_before(now_seconds):
+        for slot in day:
+            yield from _by_reach([arrivals.days.get(slot, {})])
+    slots = {n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)}
+    for last in sorted(slots):
+        near = range(last - grain.length + 1, last + 1)
+        yield from _by_reach([slots[slot] for slot in near if slot in slots])
+
+
+def _by_reach(slots: Iterable[Counts]) -> Iterable[tuple[str, Counter[Kind]]]:
+    found: dict[str, Counter[Kind]] = {}
+    for counts in slots:
+        for kind, many in counts.items():
+            found.setdefault(kind.reach, Counter())[kind] += many
+    return found.items()
+
+
+def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
+    """Yield the seconds from which time alone makes `expected` another."""
+    grain = arrivals.grain
+    if grain is None:
+        return
+    for slot in arrivals.slots:
+        yield (slot + 1) * grain.slot + grain.over
+    if arrivals.days:
+        for back in range(1, DAYS + 1):
+            yield now_seconds + grain.day - (now_seconds - back * DAY_SECONDS) % grain.day

@@ -1,0 +1,218 @@
+"""Which empty nodes are kept for pods that are to be expected, and for which; pure.
+
+The pods that came in the busiest length of time of each reach are packed into the room of all
+nodes that stay, fullest first, those with a soft mark among them; what finds no room there is
+packed on empty nodes, cheapest first. These are not handed to the autoscaler.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+from core.engine.arrivals import Counts, Kind, expected
+from core.engine.memory import Memory, unseen_seconds
+from core.engine.plan import Held
+from core.engine.survey import Survey
+from core.marks.mark import Mark
+from core.model.pod import Pod
+from core.model.quantity import format_bytes, format_millis
+from core.model.resources import Resources
+from core.packing.ground import Ground
+from core.packing.packer import Packer
+from core.reason import Blocker, Reason
+
+PODS_MAX: Final = 10_000
+"""Pods that room is kept for; every reach has an equal part."""
+KINDS_SHOWN: Final = 3
+DEVICE_MILLIS: Final = 11_000
+"""What one unit of an extended resource counts like, of CPU, where no price is known."""
+GIB: Final = 2**30
+GIB_MILLIS: Final = 130
+"""What so much memory counts like."""
+
+RESERVE: Final = Reason(
+    "reserve",
+    "The node is empty, and not handed to the autoscaler: room is kept for as many pods as came "
+    "in the busiest stretch of the last time, and the nodes that stay have too little.",
+    "wait; or set `reserve.length` or `reserve.over` shorter in the configuration",
+    "pods like those that came find room on the nodes that stay",
+)
+
+
+def reserve(memory: Memory, survey: Survey, now_seconds: int) -> tuple[Held, ...]:
+    """Return the empty nodes that are kept now; *memory* has seen the cluster last.
+
+    A leader that has not looked on for one length does not know what comes: it keeps all.
+    """
+    settings = survey.config.budgets.reserve
+    if not settings.over_seconds:
+        return ()
+    if left := unseen_seconds(memory, settings.length_seconds, now_seconds):
+        return Reserve(survey, {}).unseen(left)
+    return Reserve(survey, expected(memory.arrivals, survey.whole, now_seconds)).held()
+
+
+class Reserve:
+    """What is to be packed, and where there is room."""
+
+    def __init__(self, survey: Survey, expected: Counts) -> None:
+        """Prepare to keep room for these pods, and at least for the headroom."""
+        self._survey = survey
+        self._expected = [*_bounded(expected), *self._headroom(expected)]
+
+    def held(self) -> tuple[Held, ...]:
+        """Return the empty nodes that are kept, by name."""
+        empties = self.empties
+        if not empties:
+            return ()
+        packer = self._packer(empties)
+        apart = packer.spare
+        waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
+        found: dict[str, Counter[Resources]] = {}
+        waited: Counter[str] = Counter()
+        for pods in (sorted(waiting), sorted(apart)):
+            attempt = packer.attempt(pods)
+            packer.commit(attempt)
+            for pod, number in attempt.placements:
+                name = packer.nodes[number].name
+                if name in empties and pod in apart:
+                    found.setdefault(name, Counter())[packer.pods[pod].requests] += 1
+                elif name in empties:
+                    waited[name] += 1
+        names = sorted({*found, *waited})
+        return tuple(Held(one, _why(found.get(one, Counter()), waited[one])) for one in names)
+
+    def unseen(self, seconds: int) -> tuple[Held, ...]:
+        """Return all of them: the leader has looked on for too short a time, so long still."""
+        message = f"what comes is watched for {seconds} s more before an empty node is let go"
+        return tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
+
+    @cached_property
+    def empties(self) -> Mapping[str, int]:
+        """Return the nodes that the autoscaler would take if it might, cheapest first.
+
+        Not those that stay whatever comes, which are room like others, and not those with a hard
+        mark, which are no room for anybody.
+        """
+        survey = self._survey
+        occupied = {pod.node for pod in survey.cluster.pods if pod.occupies}
+        found = [
+            node
+            for node in survey.ground.nodes
+            if node.name not in occupied
+            and node.name not in survey.closed
+            and node.name not in self._hard
+            and not survey.blockers[node.name]
+        ]
+        price = survey.config.price_of
+        found.sort(key=lambda node: (price(node.labels), cost(node.allocatable), node.name))
+        return {node.name: number for number, node in enumerate(found)}
+
+    @cached_property
+    def _hard(self) -> frozenset[str]:
+        marks = self._survey.marks
+        return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
+
+    def _packer(self, empties: Mapping[str, int]) -> Packer:
+        """Return a packer on which empty nodes come last; pods that stay are only in its sums."""
+        survey = self._survey
+        cluster = survey.cluster
+        waiting = self._waiting()
+        spare = [pod for pod, many in self._expected for _ in range(many)]
+        asked = [pod for pod, _ in self._expected]
+        # What no pod of the cluster asks for, some of these may; where nobody waits, nobody's
+        # neighbours matter: these pods ask nothing of others.
+        others = cluster.pods if waiting else ()
+        ground = Ground(
+            cluster,
+            survey.config.taint_key,
+            survey.closed | self._hard,
+            survey.census.used,
+            empties,
+        )
+        return Packer(
+            replace(cluster, pods=(*others, *asked)),
+            ground,
+            movable=[[pod] for pod in waiting],
+            spare=spare,
+            whole=survey.whole,
+        )
+
+    def _waiting(self) -> Sequence[Pod]:
+        """Return the pods that look for room now: they come before those that are expected."""
+        gone = self._survey.gone
+        return [
+            pod
+            for members in self._survey.movable
+            for pod in members
+            if pod.node is None or pod.node in gone
+        ]
+
+    def _displaced(self, packer: Packer) -> Iterable[int]:
+        return (n for name in self._survey.gone for n in packer.on[packer.node_ids[name]])
+
+    def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
+        """Return what the headroom asks beyond pods that are expected and at least as large."""
+        survey = self._survey
+        made: list[tuple[Pod, int]] = []
+        for pod in survey.headroom(1):
+            reach = survey.reaches.of_placing(pod.placing)
+            as_large = sum(
+                many
+                for kind, many in expected.items()
+                if reach and kind.reach == reach.key and pod.requests.fits_in(kind.requests)
+            )
+            if (lacking := survey.config.budgets.headroom - as_large) > 0:
+                made.append((pod, lacking))
+        return made
+
+
+def cost(allocatable: Resources) -> Fraction:
+    """Return what a node counts like without a price, in millicores: CPU, memory, devices."""
+    devices = sum(amount for _, amount in allocatable.extended)
+    memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
+    return allocatable.cpu_millis + memory + DEVICE_MILLIS * devices
+
+
+def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
+    """Return a pod for each kind, and how many of it; of too many, those that come first."""
+    reaches = {kind.reach for kind in expected}
+    left = dict.fromkeys(reaches, PODS_MAX // max(len(reaches), 1))
+    found: list[tuple[Pod, int]] = []
+    for number, kind in enumerate(sorted(expected, key=_largest)):
+        many = min(expected[kind], left[kind.reach])
+        left[kind.reach] -= many
+        pod = Pod(
+            namespace="",
+            name=f"reserve-{number}",
+            requests=kind.requests,
+            placing=kind.placing,
+        )
+        found += [(pod, many)] if many else []
+    return found
+
+
+def _largest(kind: Kind) -> tuple[object, ...]:
+    asked = kind.requests
+    return kind.reach, -asked.cpu_millis, -asked.memory_bytes, repr(asked), repr(kind.placing)
+
+
+def _why(expected: Counter[Resources], waiting: int) -> Blocker:
+    """Say for which pods a node is kept, those of most first."""
+    told = [f"{waiting} that wait"] if waiting else []
+    ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
+    told += [f"{many} of {_size(asked)}" for asked, many in ranked[:KINDS_SHOWN]]
+    if rest := sum(many for _, many in ranked[KINDS_SHOWN:]):
+        told.append(f"{rest} others")
+    count = waiting + expected.total()
+    pods = "1 pod" if count == 1 else f"{count} pods"
+    return Blocker(RESERVE, f"it is kept for {pods}: {', '.join(told)}")
+
+
+def _size(asked: Resources) -> str:
+    devices = (f"{amount} {name}" for name, amount in asked.extended)
+    amounts = (format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes), *devices)
+    return " + ".join(amounts)
