@@ -104,8 +104,9 @@ class Arrivals:
 
     grain: Grain | None = None
     """By what it was counted; None: there was no look, or no room is kept."""
-    pods: Sequence[Pod] = ()
-    """Those of the last look, sorted by name; the cluster's own tuple."""
+    pods: Sequence[Pod] = field(default=(), compare=False)
+    """Those of the last look, sorted by name, the cluster's own tuple; of them it matters who was
+    there, not what else they are."""
     slots: Slots = field(default_factory=dict)
     days: Slots = field(default_factory=dict)
     gone: Mapping[Workload, Gone] = field(default_factory=dict)

@@ -1,0 +1,344 @@
+"""What has come, and which empty nodes are kept for the next of its like."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from core.config.budgets import Reserve
+from core.config.settings import Config, Price
+from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, expected
+from core.engine.memory import Memory
+from core.engine.reserve import PODS_MAX, RESERVE
+from core.engine.step import Pass, step
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from tests.support.builders import GREEN, UNLIMITED, node, pod
+from tests.support.mixed import marked
+
+START = 1_000_000 * 300
+HOUR = 3600
+WHOLE = Resources(40_000, 80_000 * 10**6)
+ASKED = Config(budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=HOUR)))
+
+
+def job(name: str, on: str | None, cpu: int = 1000, **changes: object) -> Pod:
+    made = replace(pod(name, on, cpu, 100), owner_kind="Job", owner_name=name, uid=name)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def looks(
+    nodes: Iterable[Node], *moments: tuple[int, Iterable[Pod]], config: Config = ASKED
+) -> Pass:
+    """Look at these moments, so many seconds after the first one."""
+    last: Pass | None = None
+    made = list(nodes)
+    for seconds, pods in moments:
+        memory = last.memory if last else Memory()
+        last = step(Cluster.of(made, pods), config, memory, START + seconds, last=last)
+    assert last is not None
+    return last
+
+
+def came(found: Pass, now: int | None = None) -> dict[int, int]:
+    """Return by millicores how many pods room is kept for."""
+    counts = expected(found.memory.arrivals, WHOLE, found.at if now is None else START + now)
+    return {kind.requests.cpu_millis: many for kind, many in counts.items()}
+
+
+def kept(found: Pass) -> list[str]:
+    return [one.node for one in found.plan.reserve]
+
+
+class TestArrivals:
+    NODES = (node("n0"), node("n1"))
+
+    def test_what_was_there_at_the_first_look_has_not_come(self) -> None:
+        assert came(looks(self.NODES, (0, [job("a", "n0")]), (10, [job("a", "n0")]))) == {}
+
+    def test_what_a_look_sees_anew_has_come_bound_or_not(self) -> None:
+        pods = [job("a", "n0"), job("b", None, 700)]
+        assert came(looks(self.NODES, (0, []), (10, pods))) == {1000: 1, 700: 1}
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"daemon": True},
+            {"mirror": True},
+            {"priority": -11},
+            {"terminating": True},
+            {"unsupported": ("spec.x",)},
+            {"too_much": "labels"},
+            {"placing": Placing(node_selector=(("no", "where"),))},
+        ],
+    )
+    def test_for_what_no_room_is_looked_for_none_is_kept(self, changes: dict[str, Any]) -> None:
+        assert came(looks(self.NODES, (0, []), (10, [replace(job("a", "n0"), **changes)]))) == {}
+
+    def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
+        one = job("a", None)
+        bound = replace(one, node="n0", labels={"x": "y"})
+        assert came(looks(self.NODES, (0, [one]), (10, [bound]))) == {}
+        assert came(looks(self.NODES, (0, [one]), (10, [replace(bound, uid="b")]))) == {1000: 1}
+
+    def test_what_runs_on_a_virtual_node_needs_no_other(self) -> None:
+        nodes = [*self.NODES, replace(node("v"), virtual=True)]
+        assert came(looks(nodes, (0, []), (10, [job("a", "v")]))) == {}
+
+    @pytest.mark.parametrize(
+        ("kind", "counted"),
+        [("ReplicaSet", 0), ("StatefulSet", 0), ("ReplicationController", 0), ("Job", 1), ("", 1)],
+    )
+    @pytest.mark.parametrize("terminating", [True, False])
+    def test_who_takes_the_place_of_one_that_left_asks_for_no_more(
+        self, kind: str, counted: int, *, terminating: bool
+    ) -> None:
+        """An evicted pod terminates for a while, beside the one that takes its place, or not."""
+        one, two = (job(name, "n0", owner_kind=kind, owner_name="web") for name in "ab")
+        then = [two, replace(one, terminating=True)] if terminating else [two]
+        assert came(looks(self.NODES, (0, [one]), (10, then), (20, [two]))) == (
+            {1000: counted} if counted else {}
+        )
+
+    def test_a_rollout_asks_for_its_surge(self) -> None:
+        def of(template: str, *numbers: int) -> list[Pod]:
+            owner = {"owner_kind": "ReplicaSet", "owner_name": f"web-{template}"}
+            labels = {"pod-template-hash": template}
+            return [job(f"{template}-{n}", "n0", 100, **owner, labels=labels) for n in numbers]
+
+        found = looks(
+            self.NODES,
+            (0, of("a", 0, 1, 2, 3)),
+            (10, of("a", 0, 1, 2, 3) + of("b", 0)),
+            (20, of("a", 1, 2, 3) + of("b", 0)),
+            (30, of("a", 1, 2, 3) + of("b", 0, 1)),
+            (40, of("a", 3) + of("b", 0, 1)),
+            (50, of("a", 3) + of("b", 0, 1, 2, 3)),
+        )
+        assert came(found) == {100: 1}
+
+    @pytest.mark.parametrize(("later", "counted"), [(239, {}), (301, {1000: 1})])
+    def test_a_place_is_another_s_for_one_length(
+        self, later: int, counted: dict[int, int]
+    ) -> None:
+        one, two = (job(name, "n0", owner_kind="ReplicaSet", owner_name="w") for name in "ab")
+        assert came(looks(self.NODES, (0, [one]), (10, []), (10 + later, [two]))) == counted
+
+    def test_the_busiest_length_counts_and_not_the_last(self) -> None:
+        early = [job(f"a{n}", "n0") for n in range(3)]
+        late = [job(f"b{n}", "n0", 2000) for n in range(1)]
+        found = looks(self.NODES, (0, []), (60, early[:2]), (300, early), (900, [*early, *late]))
+        assert came(found) == {1000: 3}
+        assert came(found, 119 + HOUR) == {1000: 3}
+        assert came(found, 120 + HOUR) == {2000: 1}
+        assert came(found, 900 + 60 + HOUR) == {}
+
+    def test_what_came_apart_by_more_than_one_length_is_not_added(self) -> None:
+        first, second = job("a", "n0"), job("b", "n0", 1001)
+        assert came(looks(self.NODES, (0, []), (1, [first]), (299, [first, second]))) == {
+            1000: 1,
+            1001: 1,
+        }
+        assert came(looks(self.NODES, (0, []), (1, [first]), (301, [first, second]))) == {1001: 1}
+
+    def test_each_reach_has_its_own_busiest_length(self) -> None:
+        nodes = [*self.NODES, node("g0", labels={"green": "true"})]
+        nodes.append(node("g1", labels={"green": "true"}))
+        early = [job("a", "n0"), job("b", "n0")]
+        late = job("c", "g0", 1500, placing=GREEN)
+        found = looks(nodes, (0, []), (10, early), (1000, [*early, late]))
+        assert came(found) == {1000: 2, 1500: 1}
+
+    def test_the_same_time_of_the_day_before_counts(self) -> None:
+        day = 86_400
+        pods = [job("a", "n0")]
+        found = looks(self.NODES, (0, []), (7200, pods), (12_000, []))
+        assert came(found) == {}
+        assert came(found, day + 7200 - HOUR - 300) == {}
+        assert came(found, day + 7200 - HOUR + 300) == {1000: 1}
+        assert came(found, day + 7200 + 299) == {1000: 1}
+        assert came(found, day + 7200 + 300) == {}
+        assert came(found, 7 * day + 7200) == {1000: 1}
+        assert came(found, 8 * day + 7200) == {}
+
+    def test_other_settings_begin_anew(self) -> None:
+        found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
+        other = replace(ASKED.budgets, reserve=Reserve(length_seconds=60))
+        again = step(
+            Cluster.of(self.NODES, []), replace(ASKED, budgets=other), found.memory, START + 20
+        )
+        assert came(again) == {}
+        off = replace(ASKED, budgets=UNLIMITED)
+        assert step(Cluster.of(self.NODES, []), off, found.memory, START).memory.arrivals == (
+            Arrivals()
+        )
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("length", "over", "slot"),
+        [(300, 3600, 60), (1, 0, 1), (7, 50, 1), (300, 2_592_000, 2532), (2_592_000, 1, 518_400)],
+    )
+    def test_time_is_cut_into_so_many_slots(self, length: int, over: int, slot: int) -> None:
+        grain = Grain.of(Reserve(length_seconds=length, over_seconds=over))
+        assert grain.slot == slot
+        assert (grain.length - 1) * slot < length <= grain.length * slot
+        remembered = [n for n in range(over // slot + 9) if grain.remembers(n, over + 3)]
+        assert len(remembered) <= SLOTS_MAX + 2
+
+    def test_a_slot_tells_so_many_kinds_apart_and_no_namespace_hides_another_s(self) -> None:
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * KINDS_MAX)]
+        other = job("z", "n0", 999, namespace="other")
+        found = came(looks([node("n0")], (0, []), (10, [*many, other])))
+        assert len(found) == KINDS_MAX
+        assert 999 in found
+
+    def test_of_so_many_workloads_it_is_remembered_that_pods_have_left(self) -> None:
+        owned = [
+            job(f"p{n:04}", "n0", 0, owner_kind="ReplicaSet", owner_name=f"w{n:04}")
+            for n in range(WORKLOADS_MAX + 5)
+        ]
+        nodes = [node("n0", pods=10_000)]
+        gone = looks(nodes, (0, owned), (10, owned[1:]), (70, [])).memory.arrivals.gone
+        assert len(gone) == WORKLOADS_MAX
+        assert "w0000" not in {one.owner_name for one in gone}
+
+    def test_room_is_kept_for_so_many_pods(self) -> None:
+        nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000)]
+        many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
+        (held,) = looks(nodes, (0, []), (10, many), (400, [])).plan.reserve
+        assert held.why.message.startswith(f"it is kept for {PODS_MAX} pods: {PODS_MAX} of 1m")
+
+
+class TestHeld:
+    BUSY = (node("n0"), [pod("p", "n0", 3000, 100)])
+    EMPTY = (node("e0"), node("e1"), node("e2"))
+
+    def found(self, *pods: Pod, nodes: Iterable[Node] = (), config: Config = ASKED) -> Pass:
+        """Let these come and go, and look one length later."""
+        busy, standing = self.BUSY
+        made = [busy, *(nodes or self.EMPTY)]
+        return looks(made, (0, standing), (10, [*standing, *pods]), (400, standing), config=config)
+
+    def test_until_the_leader_has_seen_one_length_all_are_kept(self) -> None:
+        nodes = [self.BUSY[0], *self.EMPTY]
+        moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
+        assert kept(looks(nodes, *moments[:1])) == ["e0", "e1", "e2"]
+        late = looks(nodes, *moments[:2]).plan.reserve
+        assert {one.why for one in late} == {
+            (
+                RESERVE,
+                "what comes is watched for 1 s more before an empty node is let go",
+                None,
+                "",
+            )
+        }
+        assert kept(looks(nodes, *moments)) == []
+
+    def test_what_finds_room_beside_others_keeps_no_node(self) -> None:
+        assert kept(self.found(job("a", None))) == []
+
+    def test_what_does_not_keeps_the_node_that_takes_it(self) -> None:
+        (held,) = self.found(job("a", None), job("b", None)).plan.reserve
+        assert held.node == "e0"
+        assert held.why == (RESERVE, "it is kept for 1 pod: 1 of 1 + 95.4Mi", None, "")
+
+    def test_as_many_are_kept_as_are_needed(self) -> None:
+        pods = [job(f"a{n}", None, 2000) for n in range(3)]
+        assert kept(self.found(*pods)) == ["e0", "e1"]
+
+    def test_the_cheapest_is_kept_by_price_then_by_size_then_by_name(self) -> None:
+        nodes = [node("e0", cpu=8000), node("e1"), node("e2", labels={"dear": ""})]
+        assert kept(self.found(job("a", None, 2000), nodes=nodes)) == ["e1"]
+        priced = replace(
+            ASKED,
+            prices=(
+                Price(node_selector=(("dear", ""),), price=Fraction(1)),
+                Price(node_selector=(), price=Fraction(2)),
+            ),
+        )
+        assert kept(self.found(job("a", None, 2000), nodes=nodes, config=priced)) == ["e2"]
+
+    def test_a_node_with_a_soft_mark_and_pods_is_room(self) -> None:
+        soft = marked(node("m"), "soft", START)
+        standing = [pod("p", "m", 1000, 100)]
+        for made, names in ((soft, []), (marked(node("m"), "hard", START), ["e0"])):
+            found = looks(
+                [made, *self.EMPTY],
+                (0, standing),
+                (10, [*standing, job("a", None, 2000)]),
+                (400, standing),
+            )
+            assert kept(found) == names
+
+    def test_an_empty_node_is_kept_with_its_soft_mark_that_does_not_become_hard(self) -> None:
+        nodes = [marked(one, "soft", START) for one in self.EMPTY]
+        hard = replace(ASKED, hard_after_seconds=0)
+        found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        assert kept(found) == ["e0"]
+        assert [one.code for one in found.against_hard["e0"]] == ["reserve"]
+        assert [one.node for one in found.plan.removals][:1] == ["e0"]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"unschedulable": True},
+            {"ready": False},
+            {"deleting": True},
+            {"virtual": True},
+            {"unreadable": "x"},
+            {"taints": (Taint("other", "", "NoSchedule"),)},
+        ],
+    )
+    def test_what_takes_no_such_pod_is_not_kept_for_it(self, changes: dict[str, object]) -> None:
+        nodes = [replace(node("e0"), **changes), node("e1")]  # type: ignore[arg-type]
+        assert kept(self.found(job("a", None, 2000), nodes=nodes)) == ["e1"]
+
+    def test_a_node_that_stays_anyway_is_room(self) -> None:
+        label = {"node-role.kubernetes.io/control-plane": ""}
+        nodes = [node("c", labels=label), node("e1")]
+        assert kept(self.found(job("a", None, 2000), nodes=nodes)) == []
+
+    def test_pods_that_wait_come_first(self) -> None:
+        busy, standing = self.BUSY
+        waits = job("w", None)
+        found = looks(
+            [busy, *self.EMPTY], (0, standing), (10, [*standing, waits]), (400, [*standing, waits])
+        )
+        assert [one.why.message for one in found.plan.reserve] == [
+            "it is kept for 1 pod: 1 of 1 + 95.4Mi"
+        ]
+
+    def test_the_headroom_is_the_least_and_no_more_where_as_much_came(self) -> None:
+        least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
+        assert kept(self.found(config=least)) == ["e0"]
+        (held,) = self.found(job("a", None, 3000), config=least).plan.reserve
+        assert held.why.message == "it is kept for 1 pod: 1 of 3 + 95.4Mi"
+
+    def test_a_device_that_no_pod_asks_for_any_more_is_room_for_those_that_do(self) -> None:
+        gpus = (("gpu", 2),)
+        nodes = [node("e0"), node("g0", extended=gpus), node("g1", extended=gpus)]
+        pods = [
+            replace(job(f"a{n}", None, 100), requests=Resources(100, 0, 0, 1, (("gpu", 1),)))
+            for n in range(3)
+        ]
+        assert kept(self.found(*pods, nodes=nodes)) == ["g0", "g1"]
+
+    def test_without_a_time_nothing_is_kept(self) -> None:
+        assert kept(self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED))) == []
+
+    def test_a_pod_to_be_expected_is_no_load(self) -> None:
+        off = self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED)).plan
+        found = self.found(job("a", None, 2000)).plan
+        assert found.reserve
+        assert replace(found, reserve=()) == off
+
+    def test_a_node_that_nobody_reaches_changes_nothing(self) -> None:
+        pods = [job(f"a{n}", None, 2000) for n in range(3)]
+        aside = node("a", cpu=10**6, taints=(Taint("other", "", "NoSchedule"),))
+        assert kept(self.found(*pods, nodes=[aside, *self.EMPTY])) == kept(self.found(*pods))

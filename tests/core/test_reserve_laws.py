@@ -1,0 +1,136 @@
+"""The reserve is what a plain one finds that is told all looks from the start."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from core.config.budgets import Reserve
+from core.config.settings import Config
+from core.engine.arrivals import KINDS_MAX, Arrivals
+from core.engine.memory import Memory
+from core.engine.step import Pass, step
+from core.model.cluster import Cluster
+from core.model.pod import Pod
+from tests.support import mixed, mixed_config
+from tests.support.builders import UNLIMITED
+from tests.support.reference_reserve import held
+
+LOOKS = 10
+SECONDS = (1, 7, 20, 60, 100, 299, 300, 1000, 3000, 43_200, 86_400 - 300)
+EPOCH = 1_000_000 * 300
+MUTANTS = (
+    "all come",
+    "today alone",
+    "dearest first",
+    "marked nodes are no room",
+    "nobody waits",
+)
+
+
+def config(chance: random.Random) -> Config:
+    reserve = Reserve(
+        length_seconds=chance.choice((1, 7, 100, 300)), over_seconds=chance.choice((50, 300, 3600))
+    )
+    prices = mixed_config.config(chance).prices
+    budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
+    return Config(budgets=budgets, prices=prices, delay_seconds=0)
+
+
+def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
+    """Return looks at nodes that stay, with pods that come and go.
+
+    Those that were there at first stay, so that the reaches keep their names.
+    """
+    chance = random.Random(seed)
+    first = mixed.cluster(chance, 8, social=chance.random() < 0.3)
+    left = [p for p in first.pods if p.stays_with_node or chance.random() < 0.3]
+    first = replace(first, pods=tuple(left))
+    second, found, extra = EPOCH, [(EPOCH, first)], list[Pod]()
+    for number in range(chance.randrange(2, LOOKS)):
+        second += chance.choice(SECONDS)
+        extra = [one for one in extra if chance.random() < 0.5]
+        extra = [replace(p, terminating=True) if chance.random() < 0.1 else p for p in extra]
+        for place in range(chance.randrange(4)):
+            extra += come(chance, first, f"x{number}-{place}")
+        cluster = replace(Cluster.of(first.nodes, [*first.pods, *extra], first.budgets))
+        found.append((second, replace(cluster, attach_limits=first.attach_limits)))
+    return config(chance), found
+
+
+def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
+    if not first.pods:
+        return []
+    like = chance.choice(first.pods)
+    at = chance.choice((None, None, chance.choice(first.nodes).name))
+    return [
+        replace(like, name=f"{name}-{n}", uid=f"{name}-{n}", node=at, unschedulable=False)
+        for n in range(chance.choice((1, 1, 2, 6)))
+    ]
+
+
+def played(seed: int) -> tuple[Config, list[tuple[int, Cluster]], Pass]:
+    asked, looks = history(seed)
+    last: Pass | None = None
+    for second, cluster in looks:
+        last = step(cluster, asked, last.memory if last else Memory(), second, last=last)
+    assert last is not None
+    return asked, looks, last
+
+
+def names(found: Pass) -> set[str]:
+    return {one.node for one in found.plan.reserve}
+
+
+def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
+    kept = 0
+    for seed in seeds:
+        asked, looks, found = played(seed)
+        assert names(found) == held(looks, asked), seed
+        kept += bool(names(found)) and found.memory.arrivals.slots != {}
+    assert kept > len(seeds) // 10
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> None:
+    assert any(
+        names(found) != held(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+    )
+
+
+def test_in_any_order_of_arrival_the_reserve_is_the_same() -> None:
+    for seed in range(100):
+        asked, looks, found = played(seed)
+        chance, last = random.Random(seed), None
+        for second, cluster in looks:
+            nodes = chance.sample(cluster.nodes, len(cluster.nodes))
+            pods = chance.sample(cluster.pods, len(cluster.pods))
+            one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+            last = step(one, asked, last.memory if last else Memory(), second)
+        assert last is not None
+        assert last.plan.reserve == found.plan.reserve
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """However many pods come for however long."""
+    asked = Config(
+        budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=3600))
+    )
+    last: Pass | None = None
+    most = 0
+    chance = random.Random(1)
+    first = mixed.cluster(chance, 4)
+    for number in range(400):
+        pods = [pod for n in range(3) for pod in come(chance, first, f"y{number}-{n}")]
+        cluster = Cluster.of(first.nodes, [*first.pods, *pods])
+        second = EPOCH + number * 2000
+        last = step(cluster, asked, last.memory if last else Memory(), second, last=last)
+        most = max(most, entries(last.memory.arrivals))
+    assert last is not None
+    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * KINDS_MAX
+    assert len(last.memory.arrivals.slots) <= 3600 // 60 + 2
+    assert len(last.memory.arrivals.days) <= 7 * 86_400 // 2000 + 2
+
+
+def entries(arrivals: Arrivals) -> int:
+    return sum(map(len, (*arrivals.slots.values(), *arrivals.days.values())))

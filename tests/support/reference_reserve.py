@@ -1,0 +1,234 @@
+"""Which empty nodes are kept, plainly: every look is told from the start, each time anew.
+
+It takes what clusters a leader has seen, and when; nothing is remembered between two questions.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from tests.support.reference_packing import Packing, like
+from tests.support.reference_rules import MARK, guarded, leaving, price_of
+from tests.support.reference_sums import dominant
+
+Looks = Sequence[tuple[int, Cluster]]
+DAY = 86_400
+
+
+class Came(NamedTuple):
+    """A pod that room is to be kept for, and when it was seen first."""
+
+    second: int
+    reach: frozenset[str]
+    pod: Pod
+
+
+class Expected:
+    """What has come up to the last look."""
+
+    def __init__(self, looks: Looks, config: Config, mutant: str = "") -> None:
+        """Walk over all looks."""
+        self.config, self.mutant = config, mutant
+        reserve = config.budgets.reserve
+        self.over = reserve.over_seconds
+        self.slot = max(1, reserve.length_seconds // 5, -(-self.over // 1024))
+        self.many = -(-reserve.length_seconds // self.slot)
+        self.day = max(300, reserve.length_seconds)
+        self.came: list[Came] = []
+        left: list[tuple[int, tuple[str, ...]]] = []
+        for (_, before), (second, now) in pairwise(looks):
+            left += [(second // self.slot, whose(p)) for p in before.pods if has_left(p, now)]
+            new = [pod for pod in now.pods if is_new(pod, before)]
+            for pod in sorted(new, key=lambda one: one.key):
+                if wants_room(pod) and not self.replaces(pod, second // self.slot, left):
+                    self.come(pod, second, now)
+
+    def replaces(self, pod: Pod, slot: int, left: list[tuple[int, tuple[str, ...]]]) -> bool:
+        """Say whether one of its workload left within one length, and take the first for it."""
+        if self.mutant == "all come" or not whose(pod):
+            return False
+        for one in sorted(left):
+            if one[1] == whose(pod) and one[0] > slot - self.many:
+                left.remove(one)
+                return True
+        return False
+
+    def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
+        """Note it, unless no machine admits it."""
+        packing = Packing(cluster, self.config)
+        members = packing.reach_of(pod)
+        if members and not virtual(pod, packing):
+            self.came.append(Came(second, members, pod))
+
+    def pods(self, now: int, whole: Resources) -> list[Pod]:
+        """Return those of each reach's busiest length."""
+        found: list[Pod] = []
+        for reach in {one.reach for one in self.came}:
+            own = [one for one in self.came if one.reach == reach]
+            best: list[Pod] = []
+            for pods in self.lengths(own, now):
+                best = max(pods, best, key=lambda one: (weight(one, whole), len(one)))
+            found += best
+        return found
+
+    def lengths(self, came: list[Came], now: int) -> list[list[Pod]]:
+        """Return what came in each stretch that counts, the days before first."""
+        days = range(1, 8) if self.mutant != "today alone" else ()
+        firsts = [(now - back * DAY) // self.day for back in days]
+        long = -(-self.over // self.day)
+        before = [
+            [one.pod for one in came if one.second // self.day == slot]
+            for first in firsts
+            for slot in range(first, first + long)
+        ]
+        first = (now - self.over) // self.slot
+        near = [one for one in came if (one.second // self.slot + 1) * self.slot > now - self.over]
+        stretches = [
+            [one.pod for one in near if last - self.many < one.second // self.slot <= last]
+            for last in range(first, now // self.slot + 1)
+        ]
+        return [[], *before, *stretches]
+
+
+def weight(pods: list[Pod], whole: Resources) -> int:
+    """Return the share of the whole that they ask for."""
+    return sum(dominant(pod.requests, whole) for pod in pods)
+
+
+def has_left(pod: Pod, now: Cluster) -> bool:
+    """Say whether the pod is gone, or going since."""
+    there = [one for one in now.pods if (one.key, one.uid) == (pod.key, pod.uid)]
+    return bool(whose(pod)) and not pod.terminating and not any(not p.terminating for p in there)
+
+
+def is_new(pod: Pod, before: Cluster) -> bool:
+    """Say whether the last look did not see it."""
+    return all((one.key, one.uid) != (pod.key, pod.uid) for one in before.pods)
+
+
+def wants_room(pod: Pod) -> bool:
+    """Say whether it would look for a place that Ebb can judge, and nobody goes for it."""
+    known = not (pod.unsupported or pod.too_much or pod.unreadable)
+    return (
+        known and not pod.daemon and not pod.mirror and pod.priority >= -10 and not pod.terminating
+    )
+
+
+def whose(pod: Pod) -> tuple[str, ...]:
+    """Return whose pods take each other's places; empty: nobody's."""
+    if pod.owner_kind not in ("ReplicaSet", "ReplicationController", "StatefulSet"):
+        return ()
+    hash_ = pod.labels.get("pod-template-hash", "")
+    name = pod.owner_name
+    if hash_ and name.endswith(f"-{hash_}"):
+        name = name[: -len(hash_) - 1]
+    return pod.namespace, pod.owner_kind, name
+
+
+def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
+    """Return the empty nodes that are kept after the last look."""
+    now, cluster = looks[-1]
+    if not config.budgets.reserve.over_seconds:
+        return set()
+    packing = Packing(cluster, config)
+    empties = sorted(
+        (one for one in cluster.nodes if is_empty(one, cluster, packing)),
+        key=lambda one: (price_of(config, one), worth(one), one.name),
+    )
+    if mutant == "dearest first":
+        empties.reverse()
+    if now - looks[0][0] < config.budgets.reserve.length_seconds:
+        return {one.name for one in empties}
+    came = Expected(looks, config, mutant)
+    return _packed(packing, empties, came.pods(now, packing.shared), mutant)
+
+
+def _packed(packing: Packing, empties: list[Node], came: list[Pod], mutant: str) -> set[str]:
+    marks = ("soft", "hard") if mutant == "marked nodes are no room" else ("hard",)
+    nodes = packing.cluster.nodes
+    no_room = {one.name for one in nodes if one.labels.get(MARK) in marks and one not in empties}
+    packing.first_fit = [one for one in packing.first_fit if one not in empties] + empties
+    expected = [like(pod, f"came-{number}") for number, pod in enumerate(came)]
+    expected += least(packing, came)
+    names = {name for pod in expected for name, _ in pod.requests.extended}
+    packing.devices = sorted({*packing.devices, *names}, reverse=True)
+    waiting = [
+        pod for pod in packing.movable if pod.node is None or leaving(packing.nodes[pod.node])
+    ]
+    found: set[str] = set()
+    for group in ([] if mutant == "nobody waits" else waiting, expected):
+        packing.pods |= {pod.key: pod for pod in group}
+        placed, _ = packing.pack(group, frozenset(no_room))
+        packing.at |= {pod.key: one.name for pod, one in placed}
+        found |= {one.name for _, one in placed if one in empties}
+    return found
+
+
+def least(packing: Packing, came: list[Pod]) -> list[Pod]:
+    """Return what of the headroom is not as large as what has come to its reach."""
+    most = packing.config.budgets.headroom
+    own: dict[frozenset[str], list[Pod]] = {}
+    for pod in packing.headroom():
+        own.setdefault(packing.reach_of(pod), []).append(pod)
+    found: list[Pod] = []
+    for reach, pods in own.items():
+        like_it = [one for one in came if packing.reach_of(one) == reach]
+        large = sum(at_least(one.requests, pods[0].requests) for one in like_it)
+        found += pods[: max(0, most - large)]
+    return found
+
+
+def at_least(one: Resources, other: Resources) -> bool:
+    """Say whether it asks for as much of everything."""
+    has = Counter(dict(one.extended))
+    amounts = zip(
+        (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods),
+        (other.cpu_millis, other.memory_bytes, other.ephemeral_bytes, other.pods),
+        strict=True,
+    )
+    return all(a >= b for a, b in amounts) and all(has[n] >= x for n, x in other.extended)
+
+
+def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
+    """Say whether an autoscaler might take the node: no pod keeps it, nor what stands on it."""
+    own = [pod for pod in cluster.pods if pod.node == node.name]
+    daemons = all(pod.daemon or pod.mirror or pod.priority < -10 for pod in own)
+    odd = [pod for pod in cluster.pods if not known(pod) and not (pod.daemon or pod.mirror)]
+    beyond = [
+        pod
+        for pod in odd
+        if not (pod.too_much or pod.unreadable or virtual(pod, packing))
+        and node.name in packing.reach_of(pod)
+    ]
+    stays = (
+        any(pod.node == node.name for pod in odd)
+        or guarded(node)
+        or (node.name not in packing.reached and bool(beyond))
+    )
+    hard = node.labels.get(MARK) == "hard"
+    return daemons and not (hard or stays) and packing.open(node, own)
+
+
+def known(pod: Pod) -> bool:
+    """Say whether Ebb can judge all that it asks for."""
+    return not (pod.unsupported or pod.too_much or pod.unreadable)
+
+
+def virtual(pod: Pod, packing: Packing) -> bool:
+    """Say whether it runs on what is no machine."""
+    at = packing.nodes.get(pod.node or "")
+    return at is not None and at.virtual
+
+
+def worth(node: Node) -> Fraction:
+    """Return a node's size in millicores: 130 a GiB, 11,000 a device."""
+    have = node.allocatable
+    devices = sum(amount for _, amount in have.extended)
+    return have.cpu_millis + Fraction(have.memory_bytes, 2**30) * 130 + devices * 11_000
