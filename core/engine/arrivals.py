@@ -7,6 +7,7 @@ takes that one's place: a rollout or an eviction asks for no more room than its 
 and bare ones count each: where one ends another need not begin.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -302,6 +303,9 @@ def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
         return
     for slot in arrivals.slots:
         yield (slot + 1) * grain.slot + grain.over
-    if arrivals.days:
-        for back in range(1, DAYS + 1):
-            yield now_seconds + grain.day - (now_seconds - back * DAY_SECONDS) % grain.day
+    known = sorted(arrivals.days)
+    for back, day in enumerate(grain.days_before(now_seconds), 1):
+        for slot in known[bisect_left(known, day.start) :][:1]:
+            yield (slot + 1) * grain.day + back * DAY_SECONDS
+        for slot in known[bisect_left(known, day.stop) :][:1]:
+            yield (slot - len(day) + 1) * grain.day + back * DAY_SECONDS

@@ -6,7 +6,7 @@ packed on empty nodes, cheapest first. These are not handed to the autoscaler.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,6 @@ from core.marks.mark import Mark
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
-from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.reason import Blocker, Reason
 
@@ -65,10 +64,9 @@ class Reserve:
 
     def held(self) -> tuple[Held, ...]:
         """Return the empty nodes that are kept, by name."""
-        empties = self.empties
-        if not empties:
+        if not (self.empties and (self._expected or self._waiting)):
             return ()
-        packer = self._packer(empties)
+        packer, empties = self._packer(self.empties), frozenset(self.empties)
         apart = packer.spare
         waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
         found: dict[str, Counter[Resources]] = {}
@@ -91,7 +89,7 @@ class Reserve:
         return tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
 
     @cached_property
-    def empties(self) -> Mapping[str, int]:
+    def empties(self) -> Sequence[str]:
         """Return the nodes that the autoscaler would take if it might, cheapest first.
 
         Not those that stay whatever comes, which are room like others, and not those with a hard
@@ -109,30 +107,24 @@ class Reserve:
         ]
         price = survey.config.price_of
         found.sort(key=lambda node: (price(node.labels), cost(node.allocatable), node.name))
-        return {node.name: number for number, node in enumerate(found)}
+        return [node.name for node in found]
 
     @cached_property
     def _hard(self) -> frozenset[str]:
         marks = self._survey.marks
         return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
 
-    def _packer(self, empties: Mapping[str, int]) -> Packer:
+    def _packer(self, empties: Sequence[str]) -> Packer:
         """Return a packer on which empty nodes come last; pods that stay are only in its sums."""
         survey = self._survey
         cluster = survey.cluster
-        waiting = self._waiting()
+        waiting = self._waiting
         spare = [pod for pod, many in self._expected for _ in range(many)]
         asked = [pod for pod, _ in self._expected]
         # What no pod of the cluster asks for, some of these may; where nobody waits, nobody's
         # neighbours matter: these pods ask nothing of others.
         others = cluster.pods if waiting else ()
-        ground = Ground(
-            cluster,
-            survey.config.taint_key,
-            survey.closed | self._hard,
-            survey.census.used,
-            empties,
-        )
+        ground = survey.ground.behind(empties, survey.closed | self._hard)
         return Packer(
             replace(cluster, pods=(*others, *asked)),
             ground,
@@ -141,6 +133,7 @@ class Reserve:
             whole=survey.whole,
         )
 
+    @cached_property
     def _waiting(self) -> Sequence[Pod]:
         """Return the pods that look for room now: they come before those that are expected."""
         gone = self._survey.gone

@@ -4,7 +4,8 @@ Ebb's own taint is set aside here, once for all: a node that must stay is releas
 mark keeps no pod from it. All ids of nodes are places in `nodes`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from typing import Final
 
 from core.marks.taints import without_our_taint
@@ -25,26 +26,33 @@ class Ground:
         taint_key: str,
         closed: Collection[str] = (),
         requests: Mapping[str, Resources] | None = None,
-        last: Mapping[str, int] | None = None,
     ) -> None:
         """Order the nodes; those named in *closed* take no pods.
 
-        *requests* are those on each node, None: they are summed up. Nodes named in *last* come
-        after all others, by their numbers.
+        *requests* are those on each node, None: they are summed up.
         """
         self.closed = frozenset(closed)
+        """Names of nodes that take no pods."""
         used = cluster.used() if requests is None else requests
-        after = last or {}
         self.nodes: list[Node] = sorted(
             (without_our_taint(node, taint_key) for node in cluster.nodes),
-            key=lambda node: (
-                after.get(node.name, -1),
-                -dominant_share(used[node.name], node.allocatable),
-                node.name,
-            ),
+            key=lambda node: (-dominant_share(used[node.name], node.allocatable), node.name),
         )
+        self._number(used)
+
+    def _number(self, used: Mapping[str, Resources]) -> None:
         self.ids = {node.name: number for number, node in enumerate(self.nodes)}
         self.used: list[Resources] = [used[node.name] for node in self.nodes]
+
+    def behind(self, last: Sequence[str], closed: Collection[str]) -> "Ground":
+        """Return the ground with the nodes named *last* after all others, and others *closed*."""
+        found = copy(self)
+        found.closed = frozenset(closed)
+        aside = frozenset(last)
+        found.nodes = [node for node in self.nodes if node.name not in aside]
+        found.nodes += (self.nodes[self.ids[name]] for name in last)
+        found._number({node.name: used for node, used in zip(self.nodes, self.used, strict=True)})  # noqa: SLF001 of this class
+        return found
 
     def share(self, node: int) -> int:
         """Return the dominant share of the node's requests, in parts of SHARE_SCALE."""

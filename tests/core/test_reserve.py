@@ -129,6 +129,24 @@ class TestArrivals:
         one, two = (job(name, "n0", owner_kind="ReplicaSet", owner_name="w") for name in "ab")
         assert came(looks(self.NODES, (0, [one]), (10, []), (10 + later, [two]))) == counted
 
+    def test_whose_place_was_free_first_is_taken_first(self) -> None:
+        pods = [job(n, "n0", owner_kind="ReplicaSet", owner_name="w") for n in "abcd"]
+        found = looks(
+            self.NODES,
+            (0, pods[:2]),
+            (10, pods[1:2]),
+            (200, []),
+            (250, pods[2:3]),
+            (350, pods[2:]),
+        )
+        assert came(found) == {}
+
+    def test_of_lengths_that_ask_for_as_much_the_last_counts(self) -> None:
+        first, second = job("a", "n0"), replace(job("b", "n0"), requests=Resources(1000, 7, 0, 1))
+        found = looks(self.NODES, (0, []), (10, [first]), (1000, [second]))
+        counts = expected(found.memory.arrivals, WHOLE, found.at)
+        assert [kind.requests.memory_bytes for kind in counts] == [7]
+
     def test_the_busiest_length_counts_and_not_the_last(self) -> None:
         early = [job(f"a{n}", "n0") for n in range(3)]
         late = [job(f"b{n}", "n0", 2000) for n in range(1)]
@@ -328,6 +346,31 @@ class TestHeld:
             for n in range(3)
         ]
         assert kept(self.found(*pods, nodes=nodes)) == ["g0", "g1"]
+
+    def test_a_node_is_let_go_in_the_second_in_which_what_came_counts_no_more(self) -> None:
+        """And no pass is made before, where nothing else changes."""
+        found = self.found(job("a", None, 2000))
+        cluster = found.survey.cluster
+        for seconds, skipped, names in (
+            (900, True, ["e0"]),
+            (HOUR + 59, True, ["e0"]),
+            (HOUR + 60, False, []),
+        ):
+            while found.again is not None and found.again < START + seconds:
+                found = step(cluster, ASKED, found.memory, found.again, last=found)
+            found = step(cluster, ASKED, found.memory, START + seconds, last=found)
+            assert (found.skipped, kept(found)) == (skipped, names)
+
+    def test_a_node_is_kept_again_in_the_second_in_which_the_day_before_begins_to_count(
+        self,
+    ) -> None:
+        found = self.found(job("a", None, 2000))
+        cluster, begins = found.survey.cluster, 86_400 - HOUR + 300
+        let_go = step(cluster, ASKED, found.memory, START + begins - 1, last=found)
+        assert kept(let_go) == []
+        assert let_go.again == START + begins
+        again = step(cluster, ASKED, let_go.memory, START + begins, last=let_go)
+        assert kept(again) == ["e0"]
 
     def test_without_a_time_nothing_is_kept(self) -> None:
         assert kept(self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED))) == []
