@@ -59,6 +59,12 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
         ("reason",),
         _kept,
     ),
+    Told(
+        "ebb_engine_reserved_nodes",
+        "Empty nodes that are not handed over: room is kept there for pods to be expected.",
+        (),
+        lambda found: {(): len(found.plan.reserve)},
+    ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
     Told(

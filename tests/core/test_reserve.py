@@ -371,6 +371,9 @@ class TestHeld:
         assert let_go.again == START + begins
         again = step(cluster, ASKED, let_go.memory, START + begins, last=let_go)
         assert kept(again) == ["e0"]
+        assert again.again == START + 86_400 + 300
+        late = step(cluster, ASKED, again.memory, START + 86_400 + 300, last=again)
+        assert kept(late) == []
 
     def test_without_a_time_nothing_is_kept(self) -> None:
         assert kept(self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED))) == []

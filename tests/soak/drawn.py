@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -109,6 +109,9 @@ def _budgets(chance: random.Random) -> Budgets:
         pools=chance.choice(((), (), pools[:1], pools)),
         balance_zones=chance.random() < 0.5,
         headroom=chance.choice((0, 1, 3)),
+        reserve=Reserve(
+            length_seconds=chance.choice((60, 300)), over_seconds=chance.choice((0, 600, 3600))
+        ),
         peak_window_seconds=chance.choice((0, 600)),
         cooldown=Cooldown(after_node_add_seconds=cooldown, after_pending_seconds=cooldown),
         backoff=Backoff(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
