@@ -1,11 +1,12 @@
 """Cluster Autoscaler, as a real one was seen to behave, with its default timers; virtual time.
 
-Removes nodes in one of three ways, adds nodes for pods that no node admits. Nodes are ended and
+Removes nodes in one of three ways, adds nodes of one group at a time for all pods that no node
+admits. Nodes are ended and
 added by the world; what is written on nodes goes through the same door as Ebb's writes.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -18,7 +19,8 @@ from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim.cluster import DAEMON_REQUESTS, Place, State
+from sim.cluster import GPU, Place, State
+from sim.expander import least_waste, option
 
 SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
@@ -27,6 +29,8 @@ RECHECK_MS: Final = 300_000
 """A node that failed the drain simulation is not looked at again for this long."""
 DELETE_DELAY_MS: Final = 5_000
 UTILIZATION: Final = Fraction(1, 2)
+YOUNG_MS: Final = 2_000
+"""A pod that waits for less than this does not count yet."""
 REACTION_MS: Final = (2_000, 10_000)
 STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
@@ -94,51 +98,70 @@ class Autoscaler:
         self._timers = _Timers({}, {})
         self._last_add_ms = -DELAY_AFTER_ADD_MS
         self._coming: dict[str, Resources] = {}
+        self._next_look_ms: int | None = None
         self.scale_ups = 0
+        """Nodes added."""
 
     # Adding
 
-    def unschedulable(self, pod: Pod) -> None:
-        """Hear of a pod that no node admits; act some seconds later, if it still waits."""
-        delay = self._chance.randint(*REACTION_MS)
-        self._world.after(delay, lambda: self._scale_up(pod.key))
+    def unschedulable(self, pod: Pod) -> None:  # noqa: ARG002 whom it finds waiting then counts
+        """Hear of a pod that no node admits; look some seconds later who waits."""
+        self._look_in(self._chance.randint(*REACTION_MS))
 
-    def _scale_up(self, key: str) -> None:
-        """Add the smallest node that the pod fits; look again as long as the pod waits."""
-        state = self._world.state
-        if key not in state.pending:
+    def _look_in(self, delay_ms: int) -> None:
+        """Look then, unless a look is due before."""
+        at_ms = self._now() + delay_ms
+        if self._next_look_ms is not None and self._next_look_ms <= at_ms:
             return
-        shape = self._shape_for(state.pods[key])
-        if shape is None:
-            return  # no node group has such nodes
-        self._world.after(SCAN_MS, lambda: self._scale_up(key))
-        if len(state.places) >= NODES_MAX or self._has_room_coming(key):
+        self._next_look_ms = at_ms
+        self._world.after(delay_ms, lambda: self._look(at_ms))
+
+    def _look(self, at_ms: int) -> None:
+        """Scale one group up for all who wait; look again as long as a group could help."""
+        if self._next_look_ms != at_ms:
+            return  # there was an earlier one
+        self._next_look_ms = None
+        waiting = [self._world.state.pods[key] for key in self._world.state.pending]
+        if any(self._can_help(pod) for pod in waiting):
+            self._look_in(SCAN_MS)
+        self._scale_up(self._without_room(waiting))
+
+    def _can_help(self, pod: Pod) -> bool:
+        """Say whether any node group has nodes that admit the pod."""
+        return any(option(template, [pod], 1) for template in self._templates())
+
+    def _templates(self) -> Iterator[Node]:
+        return (self._world.template(shape) for shape in self._shapes)
+
+    def _without_room(self, waiting: Iterable[Pod]) -> list[Pod]:
+        """Return those who wait for long enough and do not fit the nodes that are on their way.
+
+        Room on nodes that are ready the scheduler would have taken.
+        """
+        since = self._world.state.pending
+        old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
+        found = {pod.key for pod in self._packed(old, dict(self._coming))}
+        return [pod for pod in old if pod.key not in found]
+
+    def _scale_up(self, waiting: Sequence[Pod]) -> None:
+        """Add the nodes of the group that wastes least."""
+        nodes_max = NODES_MAX - len(self._world.state.places)
+        if nodes_max <= 0 or not waiting:
             return
-        name = self._world.new_node(shape)
-        self._coming[name] = state.places[name].free
-        self.scale_ups += 1
+        found = [option(template, waiting, nodes_max) for template in self._templates()]
+        best = least_waste([one for one in found if one is not None])
+        if not best:
+            return
+        chosen = best[0] if len(best) == 1 else self._chance.choice(best)
         self._last_add_ms = self._now()
+        for _ in range(chosen.nodes):
+            self._add(chosen.shape)
+
+    def _add(self, shape: Resources) -> None:
+        name = self._world.new_node(shape)
+        self._coming[name] = self._world.state.places[name].free
+        self.scale_ups += 1
         self._world.after(self._chance.randint(*STARTUP_MS), lambda: self._arrive(name))
-
-    def _shape_for(self, pod: Pod) -> Resources | None:
-        """Return the smallest shape that an empty node must have to take the pod."""
-        for shape in self._shapes:
-            room = pod.requests.fits_in(shape - DAEMON_REQUESTS)
-            if room and refusal(self._world.template(shape), pod.placing) is None:
-                return shape
-        return None
-
-    def _has_room_coming(self, key: str) -> bool:
-        """Say whether nodes on their way will take the pod, after those that wait longer."""
-        room = dict(self._coming)
-        for waiting in self._world.state.pending:
-            requests = self._world.state.pods[waiting].requests
-            name = next((n for n, free in room.items() if requests.fits_in(free)), None)
-            if waiting == key:
-                return name is not None
-            if name is not None:
-                room[name] -= requests
-        return False
 
     def _arrive(self, name: str) -> None:
         del self._coming[name]
@@ -175,11 +198,7 @@ class Autoscaler:
             return True
         if self._how is ScaleDown.EMPTY:
             return False
-        requests = Amount(
-            node.allocatable.cpu_millis - place.free.cpu_millis,
-            node.allocatable.memory_bytes - place.free.memory_bytes,
-        )
-        return considered(node, requests, UTILIZATION)
+        return considered(node, node.allocatable - place.free, UTILIZATION)
 
     def _drain(self, due: Sequence[Place], now_ms: int) -> None:
         """Drain the first node whose pods fit elsewhere; one at a time."""
@@ -192,17 +211,23 @@ class Autoscaler:
             self._timers.recheck[place.node.name] = now_ms + RECHECK_MS
 
     def _all_fit_elsewhere(self, leaving: Place) -> bool:
-        others = [
-            [place.free]
+        free = {
+            place.node.name: place.free
             for place in self._places()
             if place is not leaving and place.node.ready and not going(place.node)
-        ]
-        for pod in leaving.pods.values():
-            target = next((free for free in others if pod.requests.fits_in(free[0])), None)
-            if target is None:
-                return False
-            target[0] -= pod.requests
-        return True
+        }
+        return len(self._packed(leaving.pods.values(), free)) == len(leaving.pods)
+
+    def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
+        """Return the pods that fit, first-fit, on nodes with so much room, which they take."""
+        places, found = self._world.state.places, []
+        for pod in pods:
+            for name, room in free.items():
+                if pod.requests.fits_in(room) and not refusal(places[name].node, pod.placing):
+                    free[name] = room - pod.requests
+                    found.append(pod)
+                    break
+        return found
 
     def _delete(self, place: Place) -> None:
         """Taint, wait, look once more, delete."""
@@ -229,15 +254,19 @@ class Autoscaler:
         return self._world.now_ms()
 
 
-def considered(node: Node, requests: Amount, threshold: Fraction) -> bool:
-    """Say whether the larger of the node's two utilizations is at most *threshold*.
+def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
+    """Say whether the node's utilization is at most *threshold*, as Cluster Autoscaler counts.
 
-    Cluster Autoscaler considers a node from 1.35 on when `utilization <= threshold` and looks at
-    requests over allocatable. A node without a resource counts as unused in it.
+    That is requests over allocatable: of GPUs alone where a node has them, else the larger one of
+    CPU and memory. A node without a resource counts as unused in it. It considers a node from
+    1.35 on when `utilization <= threshold`; the thresholds of both kinds are 50 % by default.
     Source: its simulator/utilization and scaledown/eligibility.
     """
+    pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))
+    if gpus := dict(node.allocatable.extended).get(GPU, 0):
+        pairs = [(dict(requests.extended).get(GPU, 0), gpus)]
     return all(
         used * threshold.denominator <= threshold.numerator * whole
-        for used, whole in zip(requests, Amount.of(node.allocatable), strict=True)
+        for used, whole in pairs
         if whole > 0
     )

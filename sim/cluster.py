@@ -12,6 +12,8 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 
+GPU: Final = "gpu-milli"
+"""Thousandths of a GPU, as an integer extended resource."""
 NONZERO_CPU_MILLIS: Final = 100
 NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
 """What kube-scheduler's scores assume of a pod that asks for nothing."""
@@ -19,6 +21,13 @@ DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
 """One agent runs on every node."""
 EVERYWHERE: Final = Placing(tolerations=(Toleration(operator="Exists"),))
 """As agents of nodes do, it tolerates every taint."""
+
+
+def counted(asked: Resources) -> Amount:
+    """Return what kube-scheduler's scores count of a pod's requests."""
+    return Amount(
+        asked.cpu_millis or NONZERO_CPU_MILLIS, asked.memory_bytes or NONZERO_MEMORY_BYTES
+    )
 
 
 @dataclass(slots=True)
@@ -115,8 +124,5 @@ class State:
     def _take(self, pod: Pod, sign: int) -> None:
         place, asked = self.places[pod.node or ""], pod.requests
         place.free = place.free - asked if sign > 0 else place.free + asked
-        counted = Amount(
-            sign * (asked.cpu_millis or NONZERO_CPU_MILLIS),
-            sign * (asked.memory_bytes or NONZERO_MEMORY_BYTES),
-        )
-        place.used = place.used.plus(counted)
+        amount = counted(asked)
+        place.used = place.used.plus(amount) if sign > 0 else place.used.minus(amount)

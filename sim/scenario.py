@@ -11,9 +11,10 @@ from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
+from sim.scoring import PACKED
 from sim.wire import OverTheWire
 from sim.workload import Workload
-from sim.world import Result, World
+from sim.world import BY_DEFAULT, Result, Setting, World
 
 SHARE: Final = Fraction(85, 100)
 
@@ -26,8 +27,13 @@ class Scenario:
     scale_down: ScaleDown
     score: str | None = None
     """None: without Ebb."""
+    setting: Setting = BY_DEFAULT
 
 
+MOST_ALLOCATED: Final = Scenario(
+    "MostAllocated, empties only", ScaleDown.EMPTY, setting=Setting(PACKED)
+)
+"""What a person would do instead of Ebb."""
 SCENARIOS: Final = (
     Scenario("no scale-down", ScaleDown.NEVER),
     Scenario("autoscaler 50 %", ScaleDown.UTILIZATION),
@@ -53,7 +59,7 @@ def run(
 ) -> Result:
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
     if scenario.score is None:
-        return World(workload, scenario.scale_down, None, seed).run(progress)
+        return _world(scenario, workload, None, seed).run(progress)
     config = configuration(scenario.score, given)
     view = View(config.extender, config.taint_key)
     if not wire:
@@ -72,6 +78,10 @@ def _with_ebb(
     progress: Callable[[int], None],
 ) -> Result:
     try:
-        return World(workload, scenario.scale_down, ebb, seed).run(progress)
+        return _world(scenario, workload, ebb, seed).run(progress)
     finally:
         ebb.close()
+
+
+def _world(scenario: Scenario, workload: Workload, ebb: Ebb | None, seed: int) -> World:
+    return World(workload, scenario.scale_down, ebb, seed, scenario.setting)

@@ -1,7 +1,7 @@
-"""kube-scheduler's default profile, as far as pods of the workload can tell.
+"""kube-scheduler, as far as pods of the workload can tell.
 
-Source: kube-scheduler plugins NodeResourcesFit (LeastAllocated), NodeResourcesBalancedAllocation,
-TaintToleration, and the sums of prioritizeNodes.
+Source: kube-scheduler plugins TaintToleration and those of sim.scoring, how many nodes it looks
+at (numFeasibleNodesToFind), and the sums of prioritizeNodes.
 """
 
 import random
@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from core.fit.rules import refusal, tolerates
 from core.model.node import Effect
 from core.model.pod import Pod
-from sim.cluster import NONZERO_CPU_MILLIS, NONZERO_MEMORY_BYTES, Place, State
+from sim.cluster import Place, State
+from sim.scoring import DEFAULT, Profile, Weighed
 
 TAINT_WEIGHT: Final = 3
 EXTENDER_WEIGHT: Final = 100
@@ -30,8 +31,11 @@ class Scorer(Protocol):
 class Scheduler:
     """Chooses a node for a pod; ties fall by seeded chance."""
 
-    def __init__(self, state: State, scorer: Scorer | None, seed: int) -> None:
+    def __init__(
+        self, state: State, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
+    ) -> None:
         self._state, self._scorer = state, scorer
+        self._weighed = Weighed(profile)
         self._chance = random.Random(seed)
         self._next = 0
 
@@ -69,21 +73,12 @@ class Scheduler:
         return found
 
     def _plugin_scores(self, pod: Pod, feasible: Sequence[Place]) -> dict[str, int]:
-        cpu = pod.requests.cpu_millis or NONZERO_CPU_MILLIS
-        memory = pod.requests.memory_bytes or NONZERO_MEMORY_BYTES
         disliked = [_disliked_taints(place, pod) for place in feasible]
         most = max(disliked)
         totals = {}
         for place, count in zip(feasible, disliked, strict=True):
-            whole = place.node.allocatable
-            cpu_left = max(whole.cpu_millis - place.used.cpu_millis - cpu, 0)
-            memory_left = max(whole.memory_bytes - place.used.memory_bytes - memory, 0)
-            cpu_score = cpu_left * 100 // max(whole.cpu_millis, 1)
-            memory_score = memory_left * 100 // max(whole.memory_bytes, 1)
-            least = (cpu_score + memory_score) // 2
-            balanced = 100 - abs(cpu_score - memory_score) // 2
             liked = 100 - 100 * count // most if most else 100
-            totals[place.node.name] = least + balanced + TAINT_WEIGHT * liked
+            totals[place.node.name] = self._weighed.score(place, pod) + TAINT_WEIGHT * liked
         return totals
 
 

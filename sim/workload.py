@@ -13,10 +13,9 @@ from typing import Final
 from core.model.constraints import ANYWHERE, Placing
 from core.model.node import Node
 from core.model.resources import Resources
+from sim.cluster import GPU
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
 
-GPU: Final = "gpu-milli"
-"""Thousandths of a GPU, as an integer extended resource."""
 MIB: Final = 1024**2
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS

@@ -13,6 +13,7 @@ from core.model.resources import Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
 from sim.cluster import State
 from sim.scheduler import Scheduler, Scorer, admits
+from sim.scoring import DEFAULT, Profile
 from sim.workload import Arrival, Workload
 
 SAMPLE_MS: Final = 300_000
@@ -82,16 +83,31 @@ class Result:
     samples: list[Sample] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the programs around Ebb are set, beside the autoscaler's way to remove."""
+
+    profile: Profile = DEFAULT
+
+
+BY_DEFAULT: Final = Setting()
+
+
 class World:
     """One run of one workload."""
 
     def __init__(
-        self, workload: Workload, how: ScaleDown, compactor: Compactor | None, seed: int
+        self,
+        workload: Workload,
+        how: ScaleDown,
+        compactor: Compactor | None,
+        seed: int,
+        setting: Setting = BY_DEFAULT,
     ) -> None:
         self.state = State()
         self.result = Result()
         self._workload, self._compactor = workload, compactor
-        self._scheduler = Scheduler(self.state, compactor, seed)
+        self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
         self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from core.capacity.usable import Amount
+import pytest
+
 from core.marks.keys import GUARD_ANNOTATION
+from core.model.constraints import Placing
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -196,9 +198,41 @@ def test_a_new_nodes_agent_needs_room_too() -> None:
     assert [place.node.allocatable for place in world.state.places.values()] == [large]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "asked", "is_considered"),
+    [
+        pytest.param(8000, (90_000, 4000), True, id="half of its GPUs, nearly all of its CPU"),
+        pytest.param(8000, (100, 4001), False, id="more than half of its GPUs, hardly any CPU"),
+        pytest.param(0, (48_000, 0), True, id="no GPUs, half of its CPU"),
+        pytest.param(0, (48_001, 0), False, id="no GPUs, more than half of its CPU"),
+    ],
+)
+def test_of_a_node_with_gpus_nothing_else_counts(
+    gpu: int, asked: tuple[int, int], *, is_considered: bool
+) -> None:
+    one = Node(name="n", allocatable=amount(96_000, 393_216, gpu, 110))
+    requests = amount(asked[0], 0, asked[1])
+    assert considered(one, requests, Fraction(1, 2)) is is_considered
+
+
+def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:
+    for zone in ("a", "b"):
+        there = node("b", labels={"zone": zone})
+        world, scaler = hands(ScaleDown.UTILIZATION, node("a", labels={"zone": "a"}), there)
+        placing = Placing((("zone", "a"),))
+        for one, on in (
+            (pod("p", None, 100, 100, placing=placing), "a"),
+            (pod("q", None, 3000, 100), "b"),
+        ):
+            world.state.arrive(one, 0)
+            world.state.bind(one, on)
+        world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
+        assert ("d/p" in world.state.pending) is (zone == "a")
+
+
 def considered_at(threshold: str) -> set[str]:
     cluster = thesis_cluster()
-    used = {name: Amount.of(asked) for name, asked in cluster.used().items()}
+    used = cluster.used()
     return {
         one.name for one in cluster.nodes if considered(one, used[one.name], Fraction(threshold))
     }

@@ -1,0 +1,99 @@
+"""Which nodes the simulated autoscaler adds, by hand; and from a world's waiting pods."""
+
+from fractions import Fraction
+
+import pytest
+
+from core.model.constraints import ANYWHERE, Placing
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim.autoscaler import REACTION_MS, SCAN_MS, YOUNG_MS, ScaleDown
+from sim.cluster import DAEMON_REQUESTS
+from sim.expander import Option, least_waste, option
+from sim.workload import HOUR_MS, Arrival, Workload, amount
+from sim.world import World
+from tests.support.builders import pod
+
+SMALL, LARGE = amount(4000, 8192, 0, 110), amount(16_000, 32_768, 0, 110)
+
+
+def asking(cpu: int, memory: int = 0, count: int = 1, placing: Placing = ANYWHERE) -> list[Pod]:
+    return [pod(f"p{cpu}-{n}", None, cpu, memory, placing=placing) for n in range(count)]
+
+
+def template(**labels: str) -> Node:
+    return Node(name="", allocatable=SMALL, labels=labels)
+
+
+def test_an_option_holds_all_who_fit_the_group_on_as_few_nodes_as_first_fit_needs() -> None:
+    found = option(template(), [*asking(1000), *asking(2800), *asking(1900, count=2)], 9)
+    assert found is not None
+    assert (found.nodes, len(found.pods)) == (2, 4)  # 2800 + 1000, and 1900 twice
+    assert [one.requests.cpu_millis for one in found.pods] == [2800, 1900, 1900, 1000]
+
+
+def test_who_does_not_fit_an_empty_node_beside_its_agent_is_not_helped() -> None:
+    most = SMALL.cpu_millis - DAEMON_REQUESTS.cpu_millis
+    assert option(template(), asking(most + 1), 9) is None
+    assert option(template(), asking(most), 9) is not None
+    there = Placing((("zone", "a"),))
+    assert option(template(zone="b"), asking(100, placing=there), 9) is None
+    assert option(template(zone="a"), asking(100, placing=there), 9) is not None
+
+
+def test_no_more_nodes_than_may_be_added() -> None:
+    found = option(template(), [*asking(3000, count=3), *asking(500)], 2)
+    assert found is not None
+    assert (found.nodes, len(found.pods)) == (2, 3)
+
+
+def test_waste_is_the_shares_of_both_resources_that_are_left() -> None:
+    two = Option(SMALL, 2, tuple(asking(3000, count=2)))
+    assert two.waste == Fraction(1, 4) + 1
+    assert Option(LARGE, 1, two.pods).waste == Fraction(10, 16) + 1
+
+
+def test_the_best_used_group_wins_whomever_it_is_for() -> None:
+    """The large nodes would be for all five pods, the small ones for one that fills them."""
+    large = Option(LARGE, 1, tuple(asking(2000, 1000, count=5)))
+    small = Option(SMALL, 1, tuple(asking(3800, 8000)))
+    assert least_waste([large, small]) == [small]
+    assert least_waste([large, large]) == [large, large]
+    assert least_waste([]) == []
+
+
+def played(
+    pods: int, cpu: int, until_ms: int, shape: Resources, later: tuple[Arrival, ...] = ()
+) -> World:
+    """Pods of one size arrive in a cluster of one node that is too small for them."""
+    tiny = amount(300, 1024, 0, 110)
+    arrivals = tuple(Arrival(0, f"p{n}", amount(cpu, 64, 0), HOUR_MS) for n in range(pods))
+    load = Workload("made", (tiny, shape), (*arrivals, *later), until_ms, 60_000)
+    return World(load, ScaleDown.NEVER, None, 1)
+
+
+@pytest.mark.parametrize(("pods", "nodes"), [(1, 1), (7, 4), (40, 20)])
+def test_all_who_wait_get_their_nodes_in_one_look(pods: int, nodes: int) -> None:
+    """A node of that shape stands there and is full, as any group's template."""
+    world = played(pods + 2, 1900, REACTION_MS[1], SMALL)
+    assert world.run().scale_ups == nodes
+
+
+def test_a_second_look_adds_for_those_alone_who_do_not_fit_what_is_coming() -> None:
+    world = played(6, 1900, REACTION_MS[1] + 2 * SCAN_MS, SMALL)
+    assert world.run().scale_ups == 2
+
+
+@pytest.mark.parametrize(("waited_ms", "nodes"), [(YOUNG_MS - 1, 1), (YOUNG_MS, 2)])
+def test_who_has_just_begun_to_wait_does_not_count_yet(waited_ms: int, nodes: int) -> None:
+    world = played(2, 3000, REACTION_MS[1], SMALL)
+    world.run()
+    (look_ms,) = {one.created_ms for one in world.state.places.values() if one.created_ms}
+    late = Arrival(look_ms - waited_ms, "late", amount(3000, 64, 0), HOUR_MS)
+    again = played(2, 3000, look_ms, SMALL, later=(late,))
+    assert again.run().scale_ups == nodes
+
+
+def test_of_a_state_without_waiting_pods_nothing_is_added() -> None:
+    assert played(2, 1900, HOUR_MS, SMALL).run().scale_ups == 0

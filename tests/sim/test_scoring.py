@@ -1,0 +1,81 @@
+"""The scheduler's arithmetic, against answers of the real one and by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.capacity.usable import Amount
+from sim.cluster import Place, State
+from sim.scheduler import Scheduler
+from sim.scoring import (
+    PACKED,
+    Profile,
+    Strategy,
+    Weighed,
+    balanced,
+    least_allocated,
+    most_allocated,
+)
+from tests.support.builders import node, pod
+
+RECORDED = json.loads((Path(__file__).parent / "recorded" / "kubernetes.json").read_bytes())
+MOST = Strategy.MOST_ALLOCATED
+
+
+def test_each_score_is_the_real_ones() -> None:
+    for case in RECORDED["scores"]:
+        requested, allocated, whole = (
+            Amount(*case[name]) for name in ("requested", "allocated", "allocatable")
+        )
+        found = (
+            least_allocated(requested, whole),
+            most_allocated(requested, whole),
+            balanced(requested, allocated, whole),
+        )
+        assert found == (case["least"], case["most"], case["balanced"]), case
+
+
+def test_what_is_recorded_tells_the_scorers_apart() -> None:
+    names = ("least", "most", "balanced")
+    answers = {name: {case[name] for case in RECORDED["scores"]} for name in names}
+    assert all(len(found) > 10 for found in answers.values())
+
+
+def state(*used: int) -> State:
+    """Nodes of four cores and 8 GiB, of which so many millicores are asked for."""
+    found = State()
+    for number, cpu in enumerate(used):
+        found.add_node(node(f"n{number}", 4000), 0)
+        one = pod(f"p{number}", None, cpu, 100)
+        found.arrive(one, 0)
+        found.bind(one, f"n{number}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("profile", "chosen"),
+    [(Profile(), "n0"), (Profile(MOST, balanced_weight=0), "n1"), (PACKED, "n1")],
+)
+def test_the_profile_says_whether_the_fuller_node_is_taken(profile: Profile, chosen: str) -> None:
+    scheduler = Scheduler(state(500, 2500), None, 1, profile)
+    assert scheduler.choose(pod("new", None, 500, 100)) == chosen
+
+
+def test_weights_multiply_and_zero_disables() -> None:
+    place: Place = state(1000).places["n0"]
+    new = pod("new", None, 1000, 0)
+    fit = Weighed(Profile(MOST, fit_weight=1, balanced_weight=0)).score(place, new)
+    both = Weighed(Profile(MOST, fit_weight=3, balanced_weight=2)).score(place, new)
+    balance = Weighed(Profile(MOST, fit_weight=0, balanced_weight=1)).score(place, new)
+    assert both == 3 * fit + 2 * balance
+    assert balance >= 50
+
+
+def test_a_pod_that_asks_for_nothing_is_not_balanced_but_counts_as_a_small_one() -> None:
+    place = state(1000).places["n0"]
+    nothing, something = pod("a", None, 0, 0), pod("b", None, 100, 200)
+    only_balance = Weighed(Profile(fit_weight=0))
+    assert only_balance.score(place, nothing) == 0
+    assert only_balance.score(place, something) > 0
+    assert Weighed(PACKED).score(place, nothing) == Weighed(PACKED).score(place, something)
