@@ -10,6 +10,7 @@ from core.config.settings import Config, Mode
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
+from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
 from sim.wire import OverTheWire
@@ -58,8 +59,10 @@ def run(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
+    setting = replace(scenario.setting, price_of=price_of(given))
+    scenario = replace(scenario, setting=setting)
     if scenario.score is None:
-        return _world(scenario, workload, None, seed).run(progress)
+        return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
     config = configuration(scenario.score, given)
     view = View(config.extender, config.taint_key)
     if not wire:
@@ -78,10 +81,6 @@ def _with_ebb(
     progress: Callable[[int], None],
 ) -> Result:
     try:
-        return _world(scenario, workload, ebb, seed).run(progress)
+        return World(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
     finally:
         ebb.close()
-
-
-def _world(scenario: Scenario, workload: Workload, ebb: Ebb | None, seed: int) -> World:
-    return World(workload, scenario.scale_down, ebb, seed, scenario.setting)

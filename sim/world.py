@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final, Protocol
 
 from core.marks.mark import mark_of
@@ -12,6 +13,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
 from sim.cluster import State
+from sim.costs import Price, in_cores
 from sim.scheduler import Scheduler, Scorer, admits
 from sim.scoring import DEFAULT, Profile
 from sim.workload import Arrival, Workload
@@ -71,12 +73,18 @@ class Result:
     node_ms: int = 0
     capacity_millis_ms: int = 0
     """Allocatable millicores, each for every millisecond that it stood there."""
+    cost_ms: Fraction = Fraction()
+    """The nodes' prices an hour, each for every millisecond that it stood there."""
     evicted: int = 0
+    lost_millis_ms: int = 0
+    """Work of Jobs that were evicted and begin again: millicores, for every millisecond."""
     pending_by_mark: int = 0
     """Pods that waited at some moment though a marked node had room, for our taint alone."""
     pending_ms: int = 0
     """Of all pods together, from arrival or eviction to binding."""
+    longest_wait_ms: int = 0
     scale_ups: int = 0
+    """Nodes added."""
     marks: int = 0
     releases: int = 0
     pods: int = 0
@@ -88,6 +96,7 @@ class Setting:
     """How the programs around Ebb are set, beside the autoscaler's way to remove."""
 
     profile: Profile = DEFAULT
+    price_of: Price = in_cores
 
 
 BY_DEFAULT: Final = Setting()
@@ -113,6 +122,8 @@ class World:
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         self._blamed: set[str] = set()
+        self._price_of, self._cost = setting.price_of, Fraction()
+        self._prices: dict[str, Fraction] = {}
         self._now = self._numbers = self._capacity_millis = 0
 
     def now_ms(self) -> int:
@@ -138,10 +149,15 @@ class World:
             self._hurry()
         self._pass_time(self._workload.duration_ms)
         for since in self.state.pending.values():
-            self.result.pending_ms += self._now - since
+            self._waited(since)
         self.result.nodes_end = len(self.state.places)
         self.result.scale_ups = self._autoscaler.scale_ups
         return self.result
+
+    def _waited(self, since_ms: int) -> None:
+        waited_ms = self._now - since_ms
+        self.result.pending_ms += waited_ms
+        self.result.longest_wait_ms = max(self.result.longest_wait_ms, waited_ms)
 
     # Time
 
@@ -163,6 +179,7 @@ class World:
     def _pass_time(self, at_ms: int) -> None:
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
+        self.result.cost_ms += self._cost * (at_ms - self._now)
         self._now = at_ms
 
     def _sample(self) -> None:
@@ -186,6 +203,8 @@ class World:
         node = replace(self.template(shape), name=name, uid=name, ready=False)
         agent = self.state.add_node(node, self._now)
         self._capacity_millis += shape.cpu_millis
+        self._prices[name] = self._price_of(node)
+        self._cost += self._prices[name]
         if self._compactor is not None:
             self._compactor.node_changed(node)
             self._compactor.pod_changed(agent)
@@ -215,6 +234,7 @@ class World:
     def end_node(self, name: str) -> None:
         """Delete a Node, and what goes with it."""
         self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
+        self._cost -= self._prices.pop(name)
         gone = self.state.remove_node(name)
         self.result.nodes_lowest = min(self.result.nodes_lowest, len(self.state.places))
         if self._compactor is not None:
@@ -271,7 +291,7 @@ class World:
         if name is None:
             self._blame(pod)
             return False
-        self.result.pending_ms += self._now - self.state.pending[pod.key]
+        self._waited(self.state.pending[pod.key])
         bound = self.state.bind(pod, name)
         ending = self._now + self._lives[pod.key]
         self._endings[pod.key] = ending
@@ -293,7 +313,8 @@ class World:
     def evict(self, pod: Pod) -> None:
         """Evict a pod: it waits for another node and begins again."""
         self.result.evicted += 1
-        del self._endings[pod.key]
+        ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
+        self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
         waiting = self.state.evict(pod.key, self._now)
         if self._compactor is not None:
             self._compactor.pod_changed(waiting)

@@ -1,0 +1,98 @@
+"""What a run costs, what it loses, and how long it lets wait: by hand."""
+
+from fractions import Fraction
+
+from core.config.document import parse
+from core.model.node import Node
+from sim import report, scenario
+from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown
+from sim.costs import in_cores, price_of
+from sim.scenario import SCENARIOS
+from sim.workload import HOUR_MS, Arrival, Workload, amount
+from sim.world import Result, World
+from tests.support.configurations import HEAD
+
+SHAPE = amount(4000, 8192, 0, 110)
+CHEAP, DEAR = amount(4000, 4096, 0, 110), amount(4000, 8192, 0, 110)
+
+
+def test_a_gpu_is_eleven_cores_and_a_gib_thirteen_hundredths_of_one() -> None:
+    whole = amount(96_000, 100 * 1024, 8000, 110)
+    assert in_cores(Node(name="n", allocatable=whole)) == 96 + 88 + 13
+
+
+def test_prices_count_where_there_are_any() -> None:
+    found = parse({**HEAD, "prices": [{"nodeSelector": {"a": "b"}, "price": "0.25"}]}, "x")
+    prices = price_of(found)
+    assert prices(Node(name="n", labels={"a": "b"}, allocatable=SHAPE)) == Fraction(1, 4)
+    assert prices(Node(name="n", allocatable=SHAPE)) == 0
+    none = price_of(parse(HEAD, "x"))
+    assert none is price_of(None) is in_cores
+
+
+def test_cost_is_price_times_time_and_ends_with_the_node() -> None:
+    load = Workload("made", (CHEAP, CHEAP), (), 2 * HOUR_MS, 60_000)
+    found = World(load, ScaleDown.NEVER, None, 1).run()
+    assert found.cost_ms == 2 * 2 * HOUR_MS * (4 + Fraction(52, 100))
+    fewer = World(load, ScaleDown.EMPTY, None, 1).run()
+    share = Fraction(fewer.node_ms, found.node_ms)
+    assert 0 < fewer.cost_ms == share * found.cost_ms < found.cost_ms
+
+
+def test_a_configurations_prices_count_for_every_run() -> None:
+    label = {"a": "b"}
+    group = Node(name="", labels=label, allocatable=SHAPE)
+    load = Workload("made", (SHAPE,), (), HOUR_MS, 60_000, {SHAPE: group})
+    config = parse({**HEAD, "prices": [{"nodeSelector": label, "price": "0.5"}]}, "x")
+    for one in (SCENARIOS[0], SCENARIOS[2]):
+        found = scenario.run(one, load, seed=1, wire=False, given=config)
+        assert found.cost_ms == found.node_ms * Fraction(1, 2) > 0
+
+
+class Evicting(World):
+    """A world in which somebody evicts each pod, once."""
+
+    done: tuple[str, ...] = ()
+
+    def _sample(self) -> None:
+        super()._sample()
+        for pod in list(self.state.pods.values()):
+            if pod.node and not pod.daemon and pod.key not in self.done:
+                self.done = (*self.done, pod.key)
+                self.evict(pod)
+
+
+def test_work_lost_is_what_an_evicted_job_had_done() -> None:
+    arrivals = (Arrival(100_000, "p", amount(1500, 64, 0), HOUR_MS),)
+    load = Workload("made", (SHAPE,), arrivals, 2 * HOUR_MS, 60_000)
+    world = Evicting(load, ScaleDown.NEVER, None, 1)
+    found = world.run()
+    assert found.evicted == 1
+    assert found.lost_millis_ms == 1500 * 200_000  # evicted at the first sample, 300 s
+    assert [one for one in world.state.pods.values() if not one.daemon] == []
+
+
+def test_the_longest_wait_is_one_pods_and_counts_those_who_wait_still() -> None:
+    arrivals = tuple(Arrival(0, f"p{n}", amount(3000, 64, 0), HOUR_MS) for n in range(3))
+    load = Workload("made", (SHAPE,), arrivals, HOUR_MS, 60_000)
+    found = World(load, ScaleDown.NEVER, None, 1).run()
+    longest = REACTION_MS[1] + STARTUP_MS[1]
+    assert found.longest_wait_ms <= longest
+    assert found.longest_wait_ms < found.pending_ms <= 2 * found.longest_wait_ms
+    never = Arrival(HOUR_MS // 2, "never", amount(9000, 64, 0), HOUR_MS)
+    load = Workload("made", (SHAPE,), (never,), HOUR_MS, 60_000)
+    assert World(load, ScaleDown.NEVER, None, 1).run().longest_wait_ms == HOUR_MS // 2
+
+
+def test_the_table_says_all_of_it() -> None:
+    result = Result(
+        cost_ms=Fraction(7 * HOUR_MS),
+        lost_millis_ms=2500 * HOUR_MS,
+        longest_wait_ms=9000,
+        node_ms=3 * HOUR_MS,
+    )
+    rows: dict[str, str] = {row[0]: row[1] for row in report.table({"x": result})}
+    assert rows["cost"] == "7"
+    assert rows["work lost, core-hours"] == "2.5"
+    assert rows["longest wait, seconds"] == "9"
+    assert rows["node-hours"] == "3"
