@@ -204,9 +204,9 @@ class Autoscaler:
         """Drain the first node whose pods fit elsewhere; one at a time."""
         for place in due:
             if self._all_fit_elsewhere(place):
+                self._delete(place)
                 for pod in list(place.pods.values()):
                     self._world.evict(pod)
-                self._delete(place)
                 return
             self._timers.recheck[place.node.name] = now_ms + RECHECK_MS
 

@@ -107,6 +107,18 @@ class State:
         del self.places[pod.node or ""].pods[key]
         return pod
 
+    def delete(self, key: str) -> Pod:
+        """Take away a pod, bound or waiting."""
+        if self.pending.pop(key, None) is None:
+            return self.finish(key)
+        return self.pods.pop(key)
+
+    def replace_pod(self, pod: Pod) -> None:
+        """Store what was written on a pod."""
+        self.pods[pod.key] = pod
+        if pod.node is not None and pod.key in self.places[pod.node].pods:
+            self.places[pod.node].pods[pod.key] = pod
+
     def evict(self, key: str, now_ms: int) -> Pod:
         """Take a bound pod off its node; it waits again. Return it as it is now."""
         waiting = replace(self.finish(key), node=None)

@@ -8,6 +8,7 @@ from typing import Protocol
 from core.config.settings import Config
 from core.edge.decode.kinds import NODES, PODS
 from core.errors import UnavailableError
+from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -16,7 +17,8 @@ from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
 from sim.cluster import State
-from webhook.engine.controller import Controller
+from webhook.engine.controller import Controller, OnPods
+from webhook.engine.scalein import ScaleIn
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
@@ -47,12 +49,48 @@ class Direct:
         return replace(after, taints=desired_taints(after, self._config.taint_key))
 
 
+class _StoppedLoop(asyncio.SelectorEventLoop):
+    """A loop for which no time passes, so that no pass ends early: nothing in it waits."""
+
+    def time(self) -> float:
+        return 0.0
+
+
+class _Pods:
+    """The API server's Pods, as the scale-in order is written on them."""
+
+    def __init__(self, state: Callable[[], State], changed: Callable[[Pod], None]) -> None:
+        self._state, self._changed = state, changed
+
+    async def get(self, key: str) -> tuple[Pod, str] | None:
+        """Return a Pod as stored; None when it is gone."""
+        found = self._state().pods.get(key)
+        return None if found is None else (found, "1")
+
+    async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
+        """Write both annotations of its deletion cost."""
+        before = self._state().pods[write.key]
+        costs = {
+            COST_ANNOTATION: before.deletion_cost,
+            COST_OURS_ANNOTATION: before.deletion_cost_ours,
+            **write.annotations,
+        }
+        after = replace(
+            before,
+            deletion_cost=costs[COST_ANNOTATION],
+            deletion_cost_ours=costs[COST_OURS_ANNOTATION],
+        )
+        self._state().replace_pod(after)
+        self._changed(after)
+        return after, version
+
+
 class Ebb:
     """Both programs beside a simulated cluster; implements sim.world.Compactor."""
 
     def __init__(self, config: Config, view: View, peers: Peers) -> None:
         self._view, self._peers = view, peers
-        self._loop = asyncio.new_event_loop()
+        self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
         self.held: Cluster | None = None
         """What the engine sees in place of what stands, as long as its watches bring no news."""
@@ -74,7 +112,11 @@ class Ebb:
 
     def restart(self, config: Config) -> None:
         """Let another replica lead, which knows what stands on the Nodes and nothing else."""
-        self._controller = Controller(config, self, owner="simulation", metrics=Metrics())
+        metrics = Metrics()
+        scale_in = ScaleIn(_Pods(lambda: self._state, self.pod_changed), metrics)
+        self._controller = Controller(
+            config, self, owner="simulation", metrics=metrics, on_pods=OnPods(scale_in)
+        )
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Answer a prioritize call."""

@@ -36,6 +36,23 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class Deployment:
+    """Pods that run until a scale-in, a rollout or a restart ends them."""
+
+    name: str
+    requests: Resources
+    replicas: tuple[tuple[int, int], ...]
+    """From when on (ms) how many are wanted, in order of time."""
+    rollouts: tuple[int, ...] = ()
+    """When its template changes (ms)."""
+    restarts: tuple[int, ...] = ()
+    """When its oldest pod that is ready is deleted (ms); another one takes its place."""
+    startup_ms: int = 10_000
+    """From the moment that a pod is bound until it is ready."""
+    placing: Placing = ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Nodes at the start, and arrivals in order of time."""
 
@@ -47,6 +64,7 @@ class Workload:
     """How often the engine looks; large clusters in virtual time are looked at less often."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
     """Labels and taints of the nodes of a shape; a shape that is not here has none."""
+    deployments: tuple[Deployment, ...] = ()
 
     def template(self, shape: Resources) -> Node:
         """Return what every new Node of a shape looks like."""

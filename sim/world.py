@@ -1,7 +1,7 @@
 """The discrete-event loop: arrivals, bindings, endings, scans, engine passes; virtual time."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Protocol
@@ -14,6 +14,7 @@ from core.model.resources import Resources
 from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
 from sim.cluster import State
 from sim.costs import Price, in_cores
+from sim.deployments import Deployments
 from sim.scheduler import Scheduler, Scorer, admits
 from sim.scoring import DEFAULT, Profile
 from sim.workload import Arrival, Workload
@@ -118,6 +119,7 @@ class World:
         self._workload, self._compactor = workload, compactor
         self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
         self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1)
+        self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
@@ -137,6 +139,7 @@ class World:
         self.result.nodes_start = self.result.nodes_lowest = len(self.state.places)
         for arrival in self._workload.arrivals:
             self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
+        self._deployments.begin(self._workload.deployments)
         self._every(SCAN_MS, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
@@ -263,8 +266,12 @@ class World:
             owner_name=arrival.name,
             placing=arrival.placing,
         )
-        self.result.pods += 1
         self._lives[pod.key] = arrival.life_ms
+        self.create(pod)
+
+    def create(self, pod: Pod) -> None:
+        """Take in a pod, and look for a node."""
+        self.result.pods += 1
         self.state.arrive(pod, self._now)
         if not self._schedule(pod):
             self._wait(pod)
@@ -293,12 +300,24 @@ class World:
             return False
         self._waited(self.state.pending[pod.key])
         bound = self.state.bind(pod, name)
+        if self._compactor is not None:
+            self._compactor.pod_changed(bound)
+        if self._deployments.owns(pod.key):
+            self._deployments.bound(bound)
+            return True
         ending = self._now + self._lives[pod.key]
         self._endings[pod.key] = ending
         self._at(ending, lambda: self._end(pod.key, ending))
-        if self._compactor is not None:
-            self._compactor.pod_changed(bound)
         return True
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete pods of Deployments, bound or waiting."""
+        for key in keys:
+            self._waited(self.state.pending.get(key, self._now))
+            pod = self.state.delete(key)
+            if self._compactor is not None:
+                self._compactor.pod_gone(pod)
+        self.after(0, self._schedule_waiting)
 
     def _end(self, key: str, ending_ms: int) -> None:
         """End a pod, unless it was evicted since and begins again elsewhere."""
@@ -311,8 +330,12 @@ class World:
         self._schedule_waiting()
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it waits for another node and begins again."""
+        """Evict a pod: it, or another one in its place, waits for another node."""
         self.result.evicted += 1
+        if self._deployments.owns(pod.key):
+            self.delete([pod.key])
+            self._deployments.gone(pod.key)
+            return
         ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
         self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
         waiting = self.state.evict(pod.key, self._now)
@@ -326,4 +349,5 @@ class World:
 
     def _schedule_waiting(self) -> None:
         for key in list(self.state.pending):
-            self._schedule(self.state.pods[key])
+            if key in self.state.pending:
+                self._schedule(self.state.pods[key])

@@ -1,0 +1,91 @@
+"""The pods of Deployments, and whom the ReplicaSet controller deletes first; pure.
+
+Source: kube-controller-manager's ActivePodsWithRanks and getPodsRankedByRelatedPodsOnSameNode,
+1.36, of which tests/sim/recorded has answers. Pods that wait or start are not ready; containers
+are never restarted in place, so that rule is left out.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Final
+
+from core.model.pod import Pod
+
+_COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
+COSTS: Final = range(-(2**31), 2**31)
+MS_PER_SECOND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A pod with the moments that the controller goes by (ms); it sees whole seconds of them."""
+
+    pod: Pod
+    created_ms: int
+    ready_ms: int | None = None
+    """None: not ready."""
+
+
+def cost(pod: Pod) -> int:
+    """Return its deletion cost; what is not written as the API allows counts as 0."""
+    written = pod.deletion_cost or ""
+    found = int(written) if _COST.fullmatch(written) else 0
+    return found if found in COSTS else 0
+
+
+def first_deleted(
+    replicas: Iterable[Replica], related: Iterable[Replica], now_ms: int
+) -> list[Replica]:
+    """Return the pods of a ReplicaSet in the order in which it deletes them.
+
+    *related*: those of all ReplicaSets of the same Deployment; of two pods the one that has more
+    of them on its node goes first.
+    """
+    on_node = Counter(one.pod.node for one in related)
+
+    def before(one: Replica, other: Replica) -> int:
+        ours, others = (_rank(each, on_node[each.pod.node]) for each in (one, other))
+        if ours != others:
+            return -1 if ours < others else 1
+        return _by_age(one, other, now_ms)
+
+    return sorted(replicas, key=cmp_to_key(before))
+
+
+def _rank(one: Replica, together: int) -> tuple[bool, bool, int, int]:
+    return one.pod.node is not None, one.ready_ms is not None, cost(one.pod), -together
+
+
+def _by_age(one: Replica, other: Replica, now_ms: int) -> int:
+    """Compare by the time since they were ready, then since they were created.
+
+    Ages count by their binary logarithm, so that those about as old fall by UID, as by chance.
+    """
+    for ours_ms, others_ms in (
+        (one.ready_ms, other.ready_ms),
+        (one.created_ms, other.created_ms),
+    ):
+        ours, others = _second(ours_ms), _second(others_ms)
+        if ours == others:
+            continue
+        difference = _magnitude(ours, now_ms) - _magnitude(others, now_ms)
+        if difference:
+            return difference
+        break
+    return -1 if one.pod.uid < other.pod.uid else 1
+
+
+def _second(at_ms: int | None) -> int:
+    return -1 if at_ms is None else at_ms // MS_PER_SECOND
+
+
+def _magnitude(second: int, now_ms: int) -> int:
+    """Return the whole binary logarithm of an age in nanoseconds; -1: none."""
+    return (
+        ((now_ms - second * MS_PER_SECOND) * 1_000_000).bit_length() - 1
+        if (now_ms > second * MS_PER_SECOND)
+        else -1
+    )

@@ -1,0 +1,127 @@
+"""The simulated controllers: how many pods there are, which go, and what Ebb changes of that."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.config.settings import Config, Mode, ScaleInOrder
+from core.marks.mark import mark_of
+from core.model.pod import Pod
+from extender.view import View
+from sim.autoscaler import ScaleDown
+from sim.ebb import Direct, Ebb
+from sim.workload import HOUR_MS, Deployment, Workload, amount
+from sim.world import BY_DEFAULT, Compactor, World
+
+SHAPE = amount(4000, 8192, 0, 110)
+SMALL = amount(500, 64, 0)
+MINUTE_MS = 60_000
+
+
+def of(*replicas: tuple[int, int], **others: tuple[int, ...]) -> Deployment:
+    return Deployment("web", SMALL, replicas, **others)  # type: ignore[arg-type]
+
+
+def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> Workload:
+    return Workload(
+        "made", (SHAPE,) * nodes, (), until_ms, MINUTE_MS, deployments=tuple(deployments)
+    )
+
+
+class Counted(World):
+    """A world that notes how many of its pods there are, and ready, after each change."""
+
+    def __init__(
+        self, workload: Workload, how: ScaleDown, compactor: Compactor | None, seed: int
+    ) -> None:
+        super().__init__(workload, how, compactor, seed, BY_DEFAULT)
+        self.seen: list[tuple[int, int, int]] = []
+        self.began: dict[str, int] = {}
+
+    def _hurry(self) -> None:
+        super()._hurry()
+        pods = self.pods()
+        for one in pods:
+            if one.node is not None:
+                self.began.setdefault(one.key, self.now_ms())
+        ready = sum(self.began.get(p.key, HOUR_MS**2) + 10_000 <= self.now_ms() for p in pods)
+        self.seen.append((self.now_ms(), len(pods), ready))
+
+    def pods(self) -> list[Pod]:
+        return [one for one in self.state.pods.values() if not one.daemon]
+
+
+def played(workload: Workload, how: ScaleDown = ScaleDown.NEVER) -> Counted:
+    world = Counted(workload, how, None, 1)
+    world.run()
+    return world
+
+
+def test_there_are_as_many_as_are_wanted() -> None:
+    world = played(load(of((0, 10), (10 * MINUTE_MS, 17), (20 * MINUTE_MS, 3))))
+    at = {at_ms: pods for at_ms, pods, _ in world.seen}
+    assert [at[n * MINUTE_MS] for n in (5, 15, 25)] == [10, 17, 3]
+    assert world.result.pods == 17
+    assert world.result.lost_millis_ms == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30))
+def test_a_rollout_replaces_all_and_stays_within_its_quarters(wanted: int) -> None:
+    begins = 10 * MINUTE_MS
+    world = played(load(of((0, wanted), rollouts=(begins,))))
+    assert {one.owner_name for one in world.pods()} == {"web-2"}
+    assert len(world.pods()) == wanted
+    during = [one for one in world.seen if one[0] >= begins]
+    assert max(pods for _, pods, _ in during) <= wanted + -(-wanted // 4)
+    assert min(ready for _, _, ready in during) >= wanted - wanted // 4
+    assert world.result.pods == 2 * wanted
+
+
+def test_a_restart_takes_the_oldest_and_another_one_comes() -> None:
+    world = played(load(of((0, 4), (MINUTE_MS, 6), restarts=(5 * MINUTE_MS, 6 * MINUTE_MS))))
+    names = {one.name for one in world.pods()}
+    assert len(names) == 6
+    assert {"web-1-00007", "web-1-00008"} < names
+    assert {"web-1-00005", "web-1-00006"} < names
+
+
+def test_what_is_evicted_comes_again_under_another_name_and_loses_no_work() -> None:
+    """Two nodes at a quarter: the autoscaler drains one."""
+    far = load(of((0, 2)), nodes=2)
+    world = played(far, ScaleDown.UTILIZATION)
+    assert world.result.evicted == 1
+    assert world.result.lost_millis_ms == 0
+    assert world.result.nodes_end == 1
+    assert [one.name for one in world.pods()] == ["web-1-00001", "web-1-00003"] or [
+        one.name for one in world.pods()
+    ] == ["web-1-00002", "web-1-00003"]
+
+
+def test_a_pod_that_waits_goes_before_those_that_run() -> None:
+    grows = load(of((0, 7), (MINUTE_MS, 9), (MINUTE_MS + 1000, 7)), nodes=1)
+    world = played(grows)
+    assert Counter(one.node is None for one in world.pods()) == {False: 7}
+    assert world.result.pending_ms == 2 * 1000
+
+
+@pytest.mark.parametrize("order", ScaleInOrder)
+def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
+    order: ScaleInOrder,
+) -> None:
+    config = Config(mode=Mode.ENFORCE, delay_seconds=60, scale_in_order=order)
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
+    day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
+    world = World(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
+    world.run()
+    ebb.close()
+    marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]
+    left = sum(len(one.pods) for one in marked)
+    assert marked
+    assert (left == 0) is (order is ScaleInOrder.ENABLED)
+    costs = {one.deletion_cost for one in world.state.pods.values()}
+    assert costs == {None}
