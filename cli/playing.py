@@ -14,6 +14,7 @@ from core.edge import files
 from sim import picture, report, trace, workload
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS
+from sim.statistics import WAVE_PERCENT
 from sim.workload import HOUR_MS, Workload
 
 PLAIN_LINE_HOURS: Final = 12
@@ -53,7 +54,9 @@ def _load(folder: str | None, days: int, seed: int) -> Workload:
         return workload.embedded(seed, days)
     nodes = [shape for _, shape in trace.nodes(Path(folder))]
     rows = [(requests, life) for _, requests, life in trace.pods(Path(folder))]
-    return workload.bootstrap(nodes, rows, seed=seed, days=days, at_once=PODS_AT_ONCE_TRACE)
+    return workload.bootstrap(
+        nodes, rows, seed=seed, days=days, at_once=PODS_AT_ONCE_TRACE, wave=WAVE_PERCENT
+    )
 
 
 @contextmanager

@@ -1,1 +1,20 @@
-"""A simulated cluster in virtual time that drives the same engine, scores and mutation."""
+"""A simulated cluster in virtual time that drives the same engine, scores and mutation.
+
+What it takes from real programs was seen on them or recorded (tests/sim/recorded): the scheduler's
+scores, whom the ReplicaSet controller deletes, when an autoscaler adds and removes. Left out is,
+and so its figures do not tell:
+
+- of kube-scheduler: preemption, affinity, topology spread, volumes, back-off of pods that wait
+  (they are tried whenever something changes), and the time that scheduling takes;
+- of the autoscaler: that pods must have a place elsewhere for all of the unneeded time, limits and
+  balancing of node groups, failed scale-ups, zones and what they sell out; a new node is ready
+  after one to two minutes, and empties go ten at a time;
+- of Karpenter: all; it consolidates by price, and asks of nodes what simulated groups do not have;
+- of controllers: the grace in which a pod ends (it is gone at once), proportional scaling while a
+  Deployment rolls out, minReadySeconds, failing pods, StatefulSets, disruption budgets;
+- of HPAs: metrics that are late or wrong; of pods: use beyond or below their requests, images;
+- of the programs of Ebb: the time that calls, watches and passes take, unless faults are played;
+  evictions and Events;
+- of the embedded workload: all that statistics.py leaves out. That half of the pods are replicas,
+  how long these live, and when they are rolled out is assumed, not counted in a trace.
+"""

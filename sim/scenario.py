@@ -59,7 +59,8 @@ def run(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
-    setting = replace(scenario.setting, price_of=price_of(given))
+    tick_ms = 1000 * (given or Config()).webhook.interval_seconds
+    setting = replace(scenario.setting, price_of=price_of(given), tick_ms=tick_ms)
     scenario = replace(scenario, setting=setting)
     if scenario.score is None:
         return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)

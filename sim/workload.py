@@ -20,6 +20,8 @@ MIB: Final = 1024**2
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
+FLAT: Final = (100,)
+"""A wave that is none."""
 PODS_AT_ONCE: Final = 200
 """Of the embedded workload, on average over the day, by Little's law."""
 
@@ -60,8 +62,9 @@ class Workload:
     nodes: tuple[Resources, ...]
     arrivals: tuple[Arrival, ...]
     duration_ms: int
-    tick_ms: int
-    """How often the engine looks; large clusters in virtual time are looked at less often."""
+    tick_ms: int | None
+    """How often the engine looks; None: at its own interval. Large clusters in virtual time may be
+    looked at less often."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
     """Labels and taints of the nodes of a shape; a shape that is not here has none."""
     deployments: tuple[Deployment, ...] = ()
@@ -77,8 +80,10 @@ def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> 
     return Resources(cpu_millis, memory_mib * MIB, 0, pods, extended)
 
 
-def embedded(seed: int, days: int) -> Workload:
+def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
     """Generate the demo's workload: the table's shapes, lifetimes and daily wave, and a seed.
+
+    So many pods run at once on average over the day, by Little's law.
 
     Arrivals begin as long before the start as the longest life, so that those who are still
     there make up the population at the start, each with what is left of its life.
@@ -90,7 +95,7 @@ def embedded(seed: int, days: int) -> Workload:
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
     weights = [weight for *_, weight in POD_SHAPES]
     highest = max(WAVE_PERCENT)
-    rate = PODS_AT_ONCE / mean_life_ms() * highest * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
+    rate = at_once / mean_life_ms() * highest * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
     now, end = -1000.0 * LIFE_SECONDS[-1], days * DAY_MS
     arrivals: list[Arrival] = []
     while (now := now + chance.expovariate(rate)) < end:
@@ -125,11 +130,13 @@ def bootstrap(
     seed: int,
     days: int,
     at_once: int,
+    wave: Sequence[int] = FLAT,
 ) -> Workload:
-    """Run a trace's rows (requests, life in ms) as a stationary process.
+    """Run a trace's rows (requests, life in ms) as a process that follows a daily wave.
 
     A start population in proportion to lifetimes with a residue each, then Poisson arrivals drawn
-    evenly from the rows, so many that *at_once* pods run on average (Little's law).
+    evenly from the rows, so many that *at_once* pods run on average (Little's law). *wave*: how
+    many of them come in each hour, relative to each other; FLAT: as many in all.
     """
     chance = random.Random(seed)
     lives = [max(life, 1000) for _, life in rows]
@@ -138,8 +145,12 @@ def bootstrap(
     for place in chance.choices(range(len(rows)), weights=lives, k=at_once):
         left = max(1000, round(lives[place] * chance.random()))
         arrivals.append(Arrival(0, f"start-{len(arrivals):06}", rows[place][0], left))
-    now, end = 0.0, days * DAY_MS
-    while (now := now + chance.expovariate(at_once / mean_ms)) < end:
+    now, end, highest = 0.0, days * DAY_MS, max(wave)
+    rate = at_once / mean_ms * (highest * len(wave) / sum(wave))
+    while (now := now + chance.expovariate(rate)) < end:
+        hour = math.floor(now / HOUR_MS) % len(wave)
+        if highest > min(wave) and chance.random() * highest >= wave[hour]:
+            continue
         place = chance.randrange(len(rows))
         name = f"pod-{len(arrivals):06}"
         arrivals.append(Arrival(round(now), name, rows[place][0], lives[place]))

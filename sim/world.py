@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Protocol
 
+from core.config.programs import WebhookConfig
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
 from core.model.node import Node
@@ -21,6 +22,7 @@ from sim.workload import Arrival, Workload
 
 SAMPLE_MS: Final = 300_000
 """How often the picture's lines get a point."""
+INTERVAL_MS: Final = 1000 * WebhookConfig().interval_seconds
 PROGRESS_MS: Final = 3_600_000
 
 
@@ -98,6 +100,8 @@ class Setting:
 
     profile: Profile = DEFAULT
     price_of: Price = in_cores
+    tick_ms: int = INTERVAL_MS
+    """How often the engine looks where the workload does not say; as it is configured."""
 
 
 BY_DEFAULT: Final = Setting()
@@ -117,6 +121,7 @@ class World:
         self.state = State()
         self.result = Result()
         self._workload, self._compactor = workload, compactor
+        self._tick_ms = workload.tick_ms or setting.tick_ms
         self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
         self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1)
         self._deployments = Deployments(self, seed + 2)
@@ -144,7 +149,7 @@ class World:
         self._every(SAMPLE_MS, self._sample)
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:
-            self._every(self._workload.tick_ms, self._tick)
+            self._every(self._tick_ms, self._tick)
         while self._queue and self._queue[0][0] <= self._workload.duration_ms:
             at_ms, _, act = heapq.heappop(self._queue)
             self._pass_time(at_ms)

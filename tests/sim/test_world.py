@@ -5,15 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from core.config.document import parse
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from core.marks.taints import desired_taints
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from sim import scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, TO_BE_DELETED, ScaleDown
 from sim.cluster import State
-from sim.workload import HOUR_MS, Arrival, Workload, amount
-from sim.world import World
+from sim.workload import HOUR_MS, Arrival, Deployment, Workload, amount
+from sim.world import BY_DEFAULT, Setting, World
+from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
 OTHERS_TAINT = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
@@ -116,3 +119,45 @@ def test_a_mark_lives_beside_the_autoscalers_taint() -> None:
     assert {taint.key for taint in after.taints} == {TO_BE_DELETED, TAINT_KEY}
     assert after.labels == marked.labels
     assert made.result.marks == 1
+
+
+class Looking(Marker):
+    """Counts how often it is asked to look."""
+
+    looks = 0
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+        self.looks += 1
+        super().tick(state, write, now_ms)
+
+
+@pytest.mark.parametrize(
+    ("of_load", "setting", "looks"),
+    [
+        (None, BY_DEFAULT, 360),
+        (None, Setting(tick_ms=60_000), 60),
+        (600_000, Setting(tick_ms=60_000), 6),
+    ],
+)
+def test_the_engine_looks_at_its_own_interval(
+    of_load: int | None, setting: Setting, looks: int
+) -> None:
+    eager = Looking(Mark.SOFT)
+    load = Workload("made", (SHAPE,), (), HOUR_MS, of_load)
+    World(load, ScaleDown.NEVER, eager, 1, setting).run()
+    assert eager.looks == looks
+
+
+def test_the_interval_is_the_configurations() -> None:
+    """A node that is not needed is marked after its delay, at the second look at the earliest."""
+    load = Workload("made", (SHAPE,) * 4, (), 4 * HOUR_MS, None)
+    for seconds, marked in ((60, True), (3 * 3600, False)):
+        asked = {"interval": f"{seconds}s"}
+        found = scenario.run(
+            scenario.SCENARIOS[2],
+            replace(load, deployments=(Deployment("a", amount(500, 64, 0), ((0, 4),)),)),
+            seed=1,
+            wire=False,
+            given=parse({**HEAD, "delay": "10m", "webhook": asked}, "x"),
+        )
+        assert (found.marks > 0) is marked

@@ -208,7 +208,7 @@ class Day(World):
             return
         details = decode_details(node.annotations)
         assert details is not None
-        led_ms = self.now_ms() - self._elected_ms - self._workload.tick_ms
+        led_ms = self.now_ms() - self._elected_ms - self._tick_ms
         assert details.deadline > self.now_ms() // 1000 or led_ms < WATCH_SECONDS * 1000
         # A pod that the pass itself gave a place to asks for the next one at once.
         assert guarded_by_us(node) or not occupied or self._troubled.urgent()

@@ -1,0 +1,134 @@
+"""Deployments that follow a daily wave, as a HorizontalPodAutoscaler makes them.
+
+Source: kube-controller-manager's HorizontalPodAutoscaler with its defaults: a look every 15 s, a
+tolerance of 10 %, at most the double or four pods more a look, and for fewer the most that was
+advised within five minutes. Metrics are exact and at once.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from core.model.resources import Resources
+from sim.statistics import POD_SHAPES, WAVE_PERCENT
+from sim.workload import (
+    DAY_MS,
+    HOUR_MS,
+    PODS_AT_ONCE,
+    Deployment,
+    Workload,
+    amount,
+    embedded,
+)
+
+SYNC_MS: Final = 15_000
+TOLERANCE: Final = Fraction(1, 10)
+STABILIZATION_MS: Final = 300_000
+FOUR_PODS: Final = 4
+DEPLOYMENTS: Final = 20
+POD_LIFE_MS: Final = 2 * DAY_MS
+"""So long a pod of a Deployment runs on average until something restarts it."""
+ROLLOUT_HOURS: Final = (9, 17)
+ROLLOUTS_A_DAY: Final = Fraction(1, 2)
+"""Of a Deployment, within those hours."""
+
+
+def level(at_ms: int, wave: Sequence[int] = WAVE_PERCENT) -> Fraction:
+    """Return the wave at that time, relative to its mean: straight from one hour to the next."""
+    hour, rest_ms = divmod(at_ms, HOUR_MS)
+    low, high = wave[hour % len(wave)], wave[(hour + 1) % len(wave)]
+    here = low + Fraction(rest_ms, HOUR_MS) * (high - low)
+    return here * len(wave) / sum(wave)
+
+
+def followed(
+    load: Callable[[int], Fraction], until_ms: int, least: int = 1
+) -> Iterator[tuple[int, int]]:
+    """Yield from when on (ms) how many pods there are.
+
+    *load*: how many pods would be used as they are meant to be, at a time (ms).
+    """
+    replicas = max(least, -(-load(0) // 1))
+    yield 0, replicas
+    advised: deque[tuple[int, int]] = deque([(0, replicas)])
+    for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
+        asked = load(at_ms)
+        steady = abs(asked / replicas - 1) <= TOLERANCE
+        advice = replicas if steady else max(least, -(-asked // 1))
+        advised.append((at_ms, advice))
+        while advised[0][0] <= at_ms - STABILIZATION_MS:
+            advised.popleft()
+        most = max(one for _, one in advised)
+        wanted = min(advice, max(2 * replicas, replicas + FOUR_PODS))
+        if wanted < replicas:
+            wanted = min(most, replicas)
+        if wanted != replicas:
+            replicas = wanted
+            yield at_ms, replicas
+
+
+def mixed(seed: int, days: int) -> Workload:
+    """Generate Jobs and Deployments, half of the pods each, on the embedded workload's nodes."""
+    half = PODS_AT_ONCE // 2
+    return replace(
+        embedded(seed, days, at_once=half),
+        name="mixed",
+        tick_ms=None,
+        deployments=deployments(seed, days, at_once=half),
+    )
+
+
+def deployments(
+    seed: int, days: int, *, at_once: int, wave: Sequence[int] = WAVE_PERCENT
+) -> tuple[Deployment, ...]:
+    """Draw Deployments of the table's shapes that have so many pods together on average."""
+    chance = random.Random(seed)
+    shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
+    weights = [weight for *_, weight in POD_SHAPES]
+    parts = [chance.expovariate(1) for _ in range(DEPLOYMENTS)]
+    return tuple(
+        _drawn(
+            f"app-{number:02}",
+            chance.choices(shapes, weights)[0],
+            Fraction(round(1000 * at_once * part / sum(parts)), 1000),
+            days=days,
+            wave=wave,
+            chance=chance,
+        )
+        for number, part in enumerate(parts)
+    )
+
+
+def _drawn(
+    name: str,
+    requests: Resources,
+    mean: Fraction,
+    *,
+    days: int,
+    wave: Sequence[int],
+    chance: random.Random,
+) -> Deployment:
+    end_ms = days * DAY_MS
+    return Deployment(
+        name,
+        requests,
+        tuple(followed(lambda at_ms: mean * level(at_ms, wave), end_ms)),
+        rollouts=tuple(_rollouts(days, chance)),
+        restarts=tuple(_restarts(end_ms, float(mean) / POD_LIFE_MS, chance)),
+    )
+
+
+def _rollouts(days: int, chance: random.Random) -> Iterator[int]:
+    for day in range(days):
+        if chance.random() < ROLLOUTS_A_DAY:
+            first, last = (day * DAY_MS + hour * HOUR_MS for hour in ROLLOUT_HOURS)
+            yield chance.randrange(first, last)
+
+
+def _restarts(end_ms: int, rate: float, chance: random.Random) -> Iterator[int]:
+    at_ms = 0.0
+    while rate and (at_ms := at_ms + chance.expovariate(rate)) < end_ms:
+        yield round(at_ms)
