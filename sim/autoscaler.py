@@ -6,7 +6,7 @@ added by the world; what is written on nodes goes through the same door as Ebb's
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -35,7 +35,25 @@ REACTION_MS: Final = (2_000, 10_000)
 STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
+SOFT_TAINTS_A_SCAN_MAX: Final = 10
+CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
+"""Its soft taint on what it could do without, which keeps new pods away as far as scores do."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """How long it takes to do what, in milliseconds; the defaults are its own and a cloud's."""
+
+    scan_ms: int = SCAN_MS
+    unneeded_ms: int = UNNEEDED_MS
+    delay_after_add_ms: int = DELAY_AFTER_ADD_MS
+    recheck_ms: int = RECHECK_MS
+    reaction_ms: tuple[int, int] = REACTION_MS
+    startup_ms: tuple[int, int] = STARTUP_MS
+
+
+TIMERS: Final = Timers()
 
 
 class ScaleDown(StrEnum):
@@ -77,7 +95,7 @@ class World(Protocol):
 
 
 @dataclass(slots=True)
-class _Timers:
+class _Since:
     """When each node became unneeded, and which are not looked at again until when."""
 
     unneeded: dict[str, int]
@@ -88,17 +106,23 @@ class Autoscaler:
     """One autoscaler over all nodes; shapes are its node groups."""
 
     def __init__(
-        self, world: World, how: ScaleDown, shapes: Iterable[Resources], seed: int
+        self,
+        world: World,
+        how: ScaleDown,
+        shapes: Iterable[Resources],
+        seed: int,
+        timers: Timers = TIMERS,
     ) -> None:
         self._world, self._how = world, how
         self._shapes = sorted(
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
         self._chance = random.Random(seed)
-        self._timers = _Timers({}, {})
-        self._last_add_ms = -DELAY_AFTER_ADD_MS
+        self._since, self._timers = _Since({}, {}), timers
+        self._last_add_ms = -timers.delay_after_add_ms
         self._coming: dict[str, Resources] = {}
         self._next_look_ms: int | None = None
+        self.scan_ms = timers.scan_ms
         self.scale_ups = 0
         """Nodes added."""
 
@@ -106,7 +130,7 @@ class Autoscaler:
 
     def unschedulable(self, pod: Pod) -> None:  # noqa: ARG002 whom it finds waiting then counts
         """Hear of a pod that no node admits; look some seconds later who waits."""
-        self._look_in(self._chance.randint(*REACTION_MS))
+        self._look_in(self._chance.randint(*self._timers.reaction_ms))
 
     def _look_in(self, delay_ms: int) -> None:
         """Look then, unless a look is due before."""
@@ -123,7 +147,7 @@ class Autoscaler:
         self._next_look_ms = None
         waiting = [self._world.state.pods[key] for key in self._world.state.pending]
         if any(self._can_help(pod) for pod in waiting):
-            self._look_in(SCAN_MS)
+            self._look_in(self._timers.scan_ms)
         self._scale_up(self._without_room(waiting))
 
     def _can_help(self, pod: Pod) -> bool:
@@ -161,7 +185,9 @@ class Autoscaler:
         name = self._world.new_node(shape)
         self._coming[name] = self._world.state.places[name].free
         self.scale_ups += 1
-        self._world.after(self._chance.randint(*STARTUP_MS), lambda: self._arrive(name))
+        self._world.after(
+            self._chance.randint(*self._timers.startup_ms), lambda: self._arrive(name)
+        )
 
     def _arrive(self, name: str) -> None:
         del self._coming[name]
@@ -170,29 +196,46 @@ class Autoscaler:
     # Removing
 
     def scan(self) -> None:
-        """Look at all nodes; called every SCAN_MS."""
+        """Look at all nodes; called every `scan_ms`."""
         now_ms = self._now()
         if self._how is ScaleDown.NEVER:
             return
         unneeded = [place for place in self._places() if self._is_unneeded(place)]
         names = {place.node.name for place in unneeded}
-        timers = self._timers
-        timers.unneeded = {n: timers.unneeded.get(n, now_ms) for n in sorted(names)}
-        if now_ms - self._last_add_ms < DELAY_AFTER_ADD_MS:
+        since, timers = self._since, self._timers
+        since.unneeded = {n: since.unneeded.get(n, now_ms) for n in sorted(names)}
+        if now_ms - self._last_add_ms < timers.delay_after_add_ms:
             return
-        due = [p for p in unneeded if now_ms - timers.unneeded[p.node.name] >= UNNEEDED_MS]
+        due = [p for p in unneeded if now_ms - since.unneeded[p.node.name] >= timers.unneeded_ms]
         empty = [place for place in due if not place.pods]
         for place in empty[:DELETED_AT_ONCE_MAX]:
             self._delete(place)
         busy = [place for place in due if place.pods]
         if not empty and busy and not self._draining():
             self._drain(busy, now_ms)
+        if not empty:
+            self._soft_taint(names)
+
+    def _soft_taint(self, unneeded: Collection[str]) -> None:
+        """Let the unneeded nodes carry the soft taint, and no others; some nodes a scan."""
+        wrong = [
+            place.node
+            for place in self._places()
+            if (place.node.name in unneeded) is not _is_candidate(place.node)
+            and not going(place.node)
+        ]
+        for node in wrong[:SOFT_TAINTS_A_SCAN_MAX]:
+            taints = _without(node, CANDIDATE)
+            if node.name in unneeded:
+                since = str(self._now() // 1000)
+                taints = (*taints, Taint(CANDIDATE, since, Effect.PREFER_NO_SCHEDULE))
+            self._world.write(replace(node, taints=taints))
 
     def _is_unneeded(self, place: Place) -> bool:
         node = place.node
         if node.annotations.get(GUARD_ANNOTATION) == "true" or going(node) or not node.ready:
             return False
-        if self._timers.recheck.get(node.name, 0) > self._now():
+        if self._since.recheck.get(node.name, 0) > self._now():
             return False  # even if it has emptied since
         if not place.pods:
             return True
@@ -208,7 +251,7 @@ class Autoscaler:
                 for pod in list(place.pods.values()):
                     self._world.evict(pod)
                 return
-            self._timers.recheck[place.node.name] = now_ms + RECHECK_MS
+            self._since.recheck[place.node.name] = now_ms + self._timers.recheck_ms
 
     def _all_fit_elsewhere(self, leaving: Place) -> bool:
         free = {
@@ -241,8 +284,7 @@ class Autoscaler:
         if not place.pods:
             self._world.end_node(name)
             return
-        taints = tuple(taint for taint in place.node.taints if taint.key != TO_BE_DELETED)
-        self._world.write(replace(place.node, taints=taints))
+        self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
     def _draining(self) -> bool:
         return any(going(place.node) for place in self._places())
@@ -252,6 +294,14 @@ class Autoscaler:
 
     def _now(self) -> int:
         return self._world.now_ms()
+
+
+def _without(node: Node, key: str) -> tuple[Taint, ...]:
+    return tuple(taint for taint in node.taints if taint.key != key)
+
+
+def _is_candidate(node: Node) -> bool:
+    return any(taint.key == CANDIDATE for taint in node.taints)
 
 
 def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:

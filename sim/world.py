@@ -12,7 +12,7 @@ from core.marks.taints import without_our_taint
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim.autoscaler import SCAN_MS, Autoscaler, ScaleDown
+from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
@@ -99,6 +99,8 @@ class Setting:
     """How the programs around Ebb are set, beside the autoscaler's way to remove."""
 
     profile: Profile = DEFAULT
+    timers: Timers = TIMERS
+    """The autoscaler's."""
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
     """How often the engine looks where the workload does not say; as it is configured."""
@@ -123,7 +125,7 @@ class World:
         self._workload, self._compactor = workload, compactor
         self._tick_ms = workload.tick_ms or setting.tick_ms
         self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
-        self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1)
+        self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
@@ -145,7 +147,7 @@ class World:
         for arrival in self._workload.arrivals:
             self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
         self._deployments.begin(self._workload.deployments)
-        self._every(SCAN_MS, self._autoscaler.scan)
+        self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:

@@ -8,19 +8,22 @@ import pytest
 
 from core.marks.keys import GUARD_ANNOTATION
 from core.model.constraints import Placing
-from core.model.node import Node
+from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import (
+    CANDIDATE,
     DELETE_DELAY_MS,
     REACTION_MS,
     RECHECK_MS,
     SCAN_MS,
+    SOFT_TAINTS_A_SCAN_MAX,
     STARTUP_MS,
     TO_BE_DELETED,
     UNNEEDED_MS,
     Autoscaler,
     ScaleDown,
+    Timers,
     considered,
 )
 from sim.cluster import DAEMON_REQUESTS, State
@@ -125,6 +128,52 @@ def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
         assert ("a" not in world.state.places) == evicted
 
 
+def candidates(world: Hands) -> set[str]:
+    places = world.state.places.items()
+    return {name for name, one in places if any(t.key == CANDIDATE for t in one.node.taints)}
+
+
+def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_it() -> None:
+    foreign = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
+    world, scaler = hands(ScaleDown.UTILIZATION, node("a", taints=(foreign,)), node("b"))
+    for name, cpu in (("p", 1500), ("q", 3000)):
+        one = pod(name, None, cpu, 100)
+        world.state.arrive(one, 0)
+        world.state.bind(one, "ab"["pq".index(name)])
+    world.play(scaler, SCAN_MS)
+    assert candidates(world) == {"a"}
+    assert world.state.places["a"].node.taints[-1].effect == Effect.PREFER_NO_SCHEDULE
+    one = pod("r", None, 1500, 100)
+    world.state.arrive(one, world.clock)
+    world.state.bind(one, "a")
+    world.play(scaler, 2 * SCAN_MS)
+    assert world.state.places["a"].node.taints == (foreign,)
+
+
+def test_guarded_nodes_and_those_that_may_not_go_carry_no_soft_taint() -> None:
+    guarded = node("a", annotations={GUARD_ANNOTATION: "true"})
+    for how, found in ((ScaleDown.NEVER, set()), (ScaleDown.EMPTY, {"b"})):
+        world, scaler = hands(how, guarded, node("b"))
+        world.play(scaler, SCAN_MS)
+        assert candidates(world) == found
+
+
+def test_some_nodes_a_scan_get_the_soft_taint() -> None:
+    many = SOFT_TAINTS_A_SCAN_MAX + 1
+    world, scaler = hands(ScaleDown.EMPTY, *(node(f"n{number:02}") for number in range(many)))
+    world.play(scaler, SCAN_MS)
+    assert len(candidates(world)) == SOFT_TAINTS_A_SCAN_MAX
+    world.play(scaler, 2 * SCAN_MS)
+    assert len(candidates(world)) == many
+
+
+def test_its_timers_are_a_setting() -> None:
+    world = Hands(node("a"))
+    quick = Timers(scan_ms=SCAN_MS, unneeded_ms=2 * SCAN_MS, delay_after_add_ms=0)
+    world.play(Autoscaler(world, ScaleDown.EMPTY, SHAPES, 1, quick), 4 * SCAN_MS)
+    assert "a" not in world.state.places
+
+
 def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a", cpu=1000))
     one = pod("p", None, 3000, 100)
@@ -153,7 +202,7 @@ def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empt
     world.play(scaler, failed)
     world.state.finish(one.key)
     world.play(scaler, failed + RECHECK_MS + UNNEEDED_MS - SCAN_MS)
-    assert world.state.places["a"].node.taints == ()
+    assert not any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
     world.play(scaler, failed + RECHECK_MS + UNNEEDED_MS + SCAN_MS + DELETE_DELAY_MS)
     assert "a" not in world.state.places
 
