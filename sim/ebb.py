@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from core.config.settings import Config
+from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS
 from core.errors import UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
@@ -18,6 +19,7 @@ from extender import wire
 from extender.view import View
 from sim.cluster import State
 from webhook.engine.controller import Controller, OnPods
+from webhook.engine.right import Right
 from webhook.engine.scalein import ScaleIn
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
@@ -84,6 +86,10 @@ class _Pods:
         self._changed(after)
         return after, version
 
+    async def may(self) -> bool:
+        """Say whether pods may be patched: the component scale-in-order is installed."""
+        return True
+
 
 class Ebb:
     """Both programs beside a simulated cluster; implements sim.world.Compactor."""
@@ -113,7 +119,8 @@ class Ebb:
     def restart(self, config: Config) -> None:
         """Let another replica lead, which knows what stands on the Nodes and nothing else."""
         metrics = Metrics()
-        scale_in = ScaleIn(_Pods(lambda: self._state, self.pod_changed), metrics)
+        pods = _Pods(lambda: self._state, self.pod_changed)
+        scale_in = ScaleIn(pods, metrics, Right(pods.may, SystemClock(), "patch pods"))
         self._controller = Controller(
             config, self, owner="simulation", metrics=metrics, on_pods=OnPods(scale_in)
         )
