@@ -1,69 +1,96 @@
-"""The live loop on real programs: a falling load for eight minutes, with `marks` and with `pack`.
+"""The live loop on real programs: two loads of eight minutes each, with Ebb and without.
 
-`python -m tests.bench.bench_live [none|marks|pack|marks+scalein|pack+scalein ...]`; about nine
-minutes each. With `+scalein` scale-ins empty marked nodes first. The autoscaler's stand-in takes
-unguarded nodes that have been empty for 20 s. Needs `make e2e-tools`.
+`python -m tests.bench.bench_live [LOAD:RUN ...]`, of LOADS and RUNS; about nine minutes each. The
+autoscaler is a stand-in; what it removes has been unneeded for 20 s. Needs `make e2e-tools`.
 """
 
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from core.config.settings import Mode
+from sim.autoscaler import ScaleDown
+from tests.e2e.api import Json
 from tests.e2e.install import apply, installed, overlay
-from tests.e2e.live import HEAD, Load, Outcome, play
-from tests.e2e.objects import clear
+from tests.e2e.live import Load, play, stand_in
+from tests.e2e.observer import HEAD, Outcome
 from tests.e2e.plane import Plane
-from tests.e2e.test_scheduling import port_of, scheduling, stanza, start_extender
+from tests.e2e.scheduling import (
+    most_allocated,
+    port_of,
+    scheduling,
+    shipped_profile,
+    stanza,
+    start_extender,
+)
 
-SETTINGS = {
+SETTINGS: Final = {
     "usability": "none",
     "delay": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "85%", "memory": "85%"},
 }
+"""Beside `AT_ONCE`: the loop's eight minutes are a day's, so that brakes of minutes are off."""
 COMPONENTS = ("components/extender", "components/scale-in-order")
-KNOWN = (
-    ("autoscaler alone, empty nodes only", 19_156),
-    ("autoscaler alone, evicting under 50 %", 13_761),
-    ("a marker of 40 lines, no evictions", 15_308),
-    ("the same with fuller-first scores", 13_237),
-)
-"""Measured on a real Cluster Autoscaler with the same load, one run each."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way to shrink."""
+
+    title: str
+    scale_down: ScaleDown = ScaleDown.EMPTY
+    profile: Json | None = None
+    """kube-scheduler's; None: its own."""
+    score: str | None = None
+    """None: without Ebb."""
+    settings: Json | None = None
+
+
+RUNS: Final = {
+    "autoscaler": Run("autoscaler 50 %", ScaleDown.UTILIZATION),
+    "mostallocated": Run("MostAllocated, empties only", profile=most_allocated()),
+    "marks": Run("Ebb, marks", profile=shipped_profile(), score="marks"),
+    "ebb": Run("Ebb", profile=shipped_profile(), score="pack"),
+}
+LOADS: Final = ("ramp", "day")
+GOALS: Final = {
+    "autoscaler": {"ramp": "0.92", "day": "0.92"},
+    "mostallocated": {"ramp": "1.00", "day": "0.93"},
+}
+"""Of Ebb's node-seconds, to those of each."""
 
 
 @contextmanager
-def pair(plane: Plane, name: str) -> Iterator[None]:
-    """Run kube-scheduler, with both our programs or (`none`) alone."""
-    score, _, scale_in = name.partition("+")
-    order = "enabled" if scale_in == "scalein" else "disabled"
+def programs(plane: Plane, run: Run) -> Iterator[None]:
+    """Run kube-scheduler, with both our programs or without."""
     with ExitStack() as stack:
         stanzas = []
-        if score == "none":
+        if run.score is None:
             apply(plane)
         else:
             folder = plane.folder / "installed"
             overlay(folder, *COMPONENTS)
-            how = {"mode": Mode.ENFORCE, "scaleInOrder": order, **SETTINGS}
+            how = {"mode": Mode.ENFORCE, **SETTINGS, **(run.settings or {})}
             stack.enter_context(installed(plane, str(folder), **how))
-            extender = start_extender(plane, score=score).wait_ready()
+            extender = start_extender(plane, score=run.score).wait_ready()
             stack.callback(extender.stop)
             stanzas.append(stanza(port_of(extender)))
-        stack.enter_context(scheduling(plane, *stanzas))
+        stack.enter_context(scheduling(plane, *stanzas, profile=run.profile))
         yield
 
 
-def run(name: str, load: Load) -> Outcome:
+def played(run: Run, load: Load) -> Outcome:
     """Play the load on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="ebb-live-") as folder:
         plane = Plane(Path(folder)).start()
         try:
-            with pair(plane, name):
-                outcome = play(plane.api, load, say)
-                clear(plane.api)
-                return outcome
+            with programs(plane, run):
+                return play(plane.api, load, stand_in(run.scale_down), say)
         finally:
             plane.stop()
 
@@ -74,18 +101,23 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Play the whole load once for each score, and print the table."""
-    names = sys.argv[1:] or ["marks", "pack"]
-    load = Load.ramp()
-    print(f"live loop: {load.nodes} nodes, {load.seconds:.0f} s, requested cpu 65 % -> 45 %")
-    print(f"{'':40} {HEAD}")
-    for known, node_seconds in KNOWN:
-        print(f"{known:40} {node_seconds:>12,}")
-    for name in names:
-        outcome = run(name, load)
-        print(f"{'Ebb, extender.score: ' + name:40} {outcome.line()}", flush=True)
+    """Play each run on each load, and print the table."""
+    asked = sys.argv[1:] or [f"{load}:{run}" for load in LOADS for run in RUNS]
+    print(f"{'':32} {HEAD}")
+    found: dict[tuple[str, str], Outcome] = {}
+    for one in asked:
+        load, _, name = one.partition(":")
+        outcome = found[load, name] = played(RUNS[name], Load.named(load))
+        print(f"{load + ', ' + RUNS[name].title:32} {outcome.line()}", flush=True)
         for fault in outcome.faults[:5]:
             print(f"  fault: {fault}")
+    for (load, name), outcome in found.items():
+        for other, goals in GOALS.items():
+            if RUNS[name].score is None or (load, other) not in found:
+                continue
+            ratio = outcome.node_seconds / found[load, other].node_seconds
+            goal = f"(goal for Ebb: {goals[load]})"
+            print(f"{load}, {RUNS[name].title} to {RUNS[other].title}: {ratio:.3f} {goal}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import REGISTRATION, apply
 from tests.e2e.objects import NODES, PODS, clear, node, pod
 from tests.e2e.plane import LOOPBACK, Plane, free_port, until
-from tests.e2e.test_scheduling import port_of, scheduling, stanza, start_extender
+from tests.e2e.scheduling import port_of, scheduling, stanza, start_extender
 
 PATH = "/prioritize"
 SENDERS = 16

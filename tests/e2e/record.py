@@ -24,7 +24,7 @@ from tests.e2e.install import apply, in_force, point
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, node, pod
 from tests.e2e.pki import Signed
 from tests.e2e.plane import LOOPBACK, ROOT, Plane
-from tests.e2e.test_scheduling import scheduling, stanza
+from tests.e2e.scheduling import scheduling, stanza
 from webhook.admission import wire
 
 BYTES_MAX = 30_000

@@ -15,7 +15,7 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import NAMESPACE, REGISTRATION, SECRET, installed, overlay, remove
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import ROOT, Plane
-from tests.e2e.test_scheduling import start_extender
+from tests.e2e.scheduling import start_extender
 
 SHIPPED = ("manifests", "manifests/examples/self-managed", "manifests/examples/managed")
 COMPONENTS = sorted(path.name for path in (ROOT / "manifests" / "components").iterdir())

@@ -10,7 +10,7 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, add_nodes, node, pod, ready
 from tests.e2e.plane import Ebb, Plane
-from tests.e2e.test_scheduling import scheduling
+from tests.e2e.scheduling import scheduling
 
 GENERAL = ("g0", "g1", "g2", "g3", "g4", "g5")
 DEVICES = ("gpu0", "gpu1", "gpu2", "gpu3")

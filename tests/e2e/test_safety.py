@@ -20,7 +20,7 @@ from tests.e2e.api import WAIT_SECONDS, Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints
 from tests.e2e.plane import Ebb, Plane
-from tests.e2e.test_scheduling import scheduling
+from tests.e2e.scheduling import scheduling
 from tests.support.plan_cli import ebb
 
 EVENTS = "/apis/events.k8s.io/v1/events"

@@ -3,59 +3,17 @@
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.e2e.api import Api, Json
-from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE, REGISTRATION, apply, remove
+from tests.e2e.install import REGISTRATION, apply, remove
 from tests.e2e.objects import PODS, add_nodes, mark, pod
-from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port
+from tests.e2e.scheduling import port_of, scheduling, shipped_profile, stanza, start_extender
 from tests.e2e.stub import answering
 
-CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
 UNMARKED, MARKED = ("a", "b"), ("x", "y")
-
-
-def stanza(port: int, scheme: str = "http", **changed: Any) -> Json:
-    """Return the extender stanza that we ship, for a program on loopback."""
-    shipped = yaml.safe_load(CONFIGURATION.read_text())["extenders"][0]
-    return {**shipped, "urlPrefix": f"{scheme}://{LOOPBACK}:{port}", **changed}
-
-
-def shipped_profile() -> Json:
-    """Return the profile that we ship: the fuller node first, where scores are equal."""
-    (found,) = yaml.safe_load(CONFIGURATION.read_text())["profiles"]
-    return dict(found)
-
-
-def start_extender(plane: Plane, **settings: Any) -> Ebb:
-    """Start the extender program with its ServiceAccount's token."""
-    port = free_port()
-    token = plane.token(NAMESPACE, EXTENDER_ACCOUNT)
-    return start_ebb(
-        plane,
-        "ebb-extender",
-        "extender",
-        {"extender": {"listen": f"{LOOPBACK}:{port}", **settings}},
-        kubeconfig=plane.kubeconfig("ebb-extender", token=token),
-        health=f"{'https' if settings.get('certFile') else 'http'}://{LOOPBACK}:{port}",
-    )
-
-
-def port_of(extender: Ebb) -> int:
-    return int(extender.settings["extender"]["listen"].rpartition(":")[2])
-
-
-@contextmanager
-def scheduling(plane: Plane, *extenders: Json, profile: Json | None = None) -> Iterator[None]:
-    scheduler = plane.scheduler(*extenders, profile=profile)
-    try:
-        yield
-    finally:
-        plane.end(scheduler, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -31,7 +31,7 @@ from tests.e2e.install import (
 from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
 from tests.e2e.plane import LOOPBACK, Plane, free_port, until
 from tests.e2e.replica import Replica, leads
-from tests.e2e.test_scheduling import stanza
+from tests.e2e.scheduling import stanza
 from tests.support.kube_json import cluster_from_dumps
 
 NODE_COUNT: Final = 8

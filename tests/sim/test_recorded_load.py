@@ -9,24 +9,14 @@ from statistics import mean
 
 import pytest
 
-from sim.autoscaler import ScaleDown, Timers
-from sim.cluster import DAEMON_REQUESTS
+from sim.autoscaler import ScaleDown
 from sim.workload import Arrival, Deployment, Workload, amount
 from sim.world import Setting, World
 from tests.e2e.live import Load
+from tests.e2e.standin import SHAPE, TIMERS
 
 BEGIN_MS = 20_000
 """The start state is built before; what is counted begins here."""
-SHAPE = amount(4000, 16_384, 0, 110) + DAEMON_REQUESTS
-"""The real nodes had no agent."""
-TIMERS = Timers(
-    scan_ms=2000,
-    unneeded_ms=20_000,
-    delay_after_add_ms=10_000,
-    recheck_ms=20_000,
-    reaction_ms=(2000, 2600),
-    startup_ms=(200, 1000),
-)
 SEEDS = range(1, 6)
 
 
@@ -81,7 +71,7 @@ class Counted(World):
 def test_the_simulated_autoscaler_needs_and_evicts_about_what_the_real_one_did(
     how: ScaleDown, node_seconds: int, nodes: int, evicted: int
 ) -> None:
-    load = workload(Load.ramp())
+    load = workload(Load.named("ramp"))
     worlds = [Counted(load, how, None, seed, Setting(timers=TIMERS)) for seed in SEEDS]
     found = [one.run() for one in worlds]
     needed = [

@@ -1,0 +1,179 @@
+"""What a run of the live loop comes to, as the watches of Nodes and Pods tell it."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from core.marks.keys import MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.objects import NODES
+
+EVICTIONS = "apiserver_request_total{"
+
+
+@dataclass
+class Outcome:
+    """What is counted from the load's second 0 on; seconds."""
+
+    node_seconds: float = 0.0
+    nodes: int = 0
+    removed: int = 0
+    emptied: int = 0
+    """Of the removed nodes those that carried a mark."""
+    killed: int = 0
+    """Pods that were running on a node when it was deleted."""
+    evicted: int = 0
+    waits: dict[str, float] = field(default_factory=dict)
+    """By pod: from creation to binding."""
+    waited: set[str] = field(default_factory=set)
+    """Pods for which the scheduler found no node at first."""
+    marks: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def longest(self) -> float:
+        """Return the longest wait."""
+        return max(self.waits.values(), default=0.0)
+
+    def line(self) -> str:
+        """Return the table's row."""
+        return (
+            f"{self.node_seconds:>12,.0f} {self.nodes:>6} {self.removed:>8} {self.emptied:>8}"
+            f" {self.marks:>6} {self.evicted:>8} {self.killed:>7} {len(self.waited):>7}"
+            f" {self.longest:>8.1f}"
+        )
+
+
+HEAD = (
+    f"{'node-seconds':>12} {'nodes':>6} {'removed':>8} {'(marked)':>8} {'marks':>6}"
+    f" {'evicted':>8} {'killed':>7} {'waited':>7} {'longest':>8}"
+)
+
+
+def evictions(api: Api) -> int:
+    """Return how many evictions the API server has been asked for, whoever asked."""
+    lines = api.text("/metrics").splitlines()
+    return sum(
+        int(float(line.rsplit(" ", 1)[1]))
+        for line in lines
+        if line.startswith(EVICTIONS) and 'subresource="eviction"' in line
+    )
+
+
+class Observer:
+    """Follows Nodes and Pods, and notes what counts."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.lock = threading.RLock()
+        self.nodes: dict[str, Json] = {}
+        self.pods: dict[str, Json] = {}
+        self.outcome = Outcome()
+        self.refused = threading.Event()
+        """Set when the scheduler has found no node for a pod; whoever waits for it clears it."""
+        self._created: dict[str, float] = {}
+        self._last = 0.0
+        self._evictions = 0
+        self.counting = False
+
+    def follow(self, path: str, seconds: float) -> None:
+        """Follow one kind until the time is over."""
+        take = self._node if path == NODES else self._pod
+        end = time.monotonic() + seconds
+
+        try:
+            self._api.wait(path, lambda _: time.monotonic() > end, seconds, told=take)
+        except AssertionError:
+            return
+
+    def begin(self) -> None:
+        """Begin to count."""
+        self._evictions = evictions(self._api)
+        with self.lock:
+            self._last = time.monotonic()
+            self.counting = True
+
+    def end(self) -> None:
+        """Count no more."""
+        with self.lock:
+            self._tick()
+            self.counting = False
+            self.outcome.nodes = len(self.nodes)
+            self.outcome.evicted = evictions(self._api) - self._evictions
+            for name in self.outcome.waits.keys() & self.pods.keys():
+                if not _bound(self.pods[name]):
+                    self.outcome.waits[name] = self._last - self._created[name]
+
+    def seen(self) -> tuple[list[Json], list[Json], dict[str, float]]:
+        """Return Nodes, Pods, and since when each pod has been there, as monotonic time."""
+        with self.lock:
+            return list(self.nodes.values()), list(self.pods.values()), dict(self._created)
+
+    def summary(self) -> str:
+        """Say how many nodes there are, and how many of them are marked."""
+        with self.lock:
+            marked = sum(_marked(one) for one in self.nodes.values())
+            return f"{len(self.nodes)} nodes, {marked} marked"
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if self.counting:
+            self.outcome.node_seconds += len(self.nodes) * (now - self._last)
+        self._last = now
+
+    def _node(self, kind: str, found: Json) -> None:
+        name, outcome = found["metadata"]["name"], self.outcome
+        with self.lock:
+            self._tick()
+            before = self.nodes.pop(name, None)
+            if kind == "DELETED":
+                outcome.removed += self.counting
+                outcome.killed += len(self._running_on(name))
+                outcome.emptied += self.counting and _marked(found)
+            else:
+                self.nodes[name] = found
+                outcome.marks += self.counting and _marked(found) and not _marked(before)
+
+    def _running_on(self, name: str) -> list[str]:
+        """Return the unfinished pods that are bound to a node."""
+        return [
+            pod
+            for pod, found in self.pods.items()
+            if found["spec"].get("nodeName") == name
+            and found["status"].get("phase") not in ("Succeeded", "Failed")
+            and "deletionTimestamp" not in found["metadata"]
+        ]
+
+    def _pod(self, kind: str, found: Json) -> None:
+        name = found["metadata"]["name"]
+        with self.lock:
+            if kind == "DELETED":
+                self.pods.pop(name, None)
+                return
+            if name not in self._created:
+                self._created[name] = time.monotonic()
+                if self.counting:
+                    self.outcome.waits[name] = 0.0
+            before = self.pods.get(name, found)
+            self.pods[name] = found
+            if name in self.outcome.waits and not _bound(before):
+                self.outcome.waits[name] = time.monotonic() - self._created[name]
+            if not _bound(found) and _refused(found):
+                self.outcome.waited |= {name} & self.outcome.waits.keys()
+                self.refused.set()
+
+
+def _bound(pod: Json) -> bool:
+    return "nodeName" in pod["spec"]
+
+
+def _marked(found: Json | None) -> bool:
+    return found is not None and MARK_LABEL in found["metadata"]["labels"]
+
+
+def _refused(pod: Json) -> bool:
+    return any(
+        (one["type"], one["status"], one.get("reason"))
+        == ("PodScheduled", "False", "Unschedulable")
+        for one in pod["status"].get("conditions") or ()
+    )

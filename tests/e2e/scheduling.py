@@ -1,0 +1,65 @@
+"""kube-scheduler with our extender and the profile that we ship, or as others would set it."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import yaml
+
+from tests.e2e.api import Json
+from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE
+from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb
+
+CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
+MOST_ALLOCATED_WEIGHT: Final = 10
+
+
+def stanza(port: int, scheme: str = "http", **changed: Any) -> Json:
+    """Return the extender stanza that we ship, for a program on loopback."""
+    shipped = yaml.safe_load(CONFIGURATION.read_text())["extenders"][0]
+    return {**shipped, "urlPrefix": f"{scheme}://{LOOPBACK}:{port}", **changed}
+
+
+def shipped_profile() -> Json:
+    """Return the profile that we ship: the fuller node first, where scores are equal."""
+    (found,) = yaml.safe_load(CONFIGURATION.read_text())["profiles"]
+    return dict(found)
+
+
+def most_allocated() -> Json:
+    """Return what a person would set who wants full nodes and has no extender.
+
+    It is our profile, but that fullness outweighs what spreads the pods of a Deployment.
+    """
+    plugin = {"name": "NodeResourcesFit", "weight": MOST_ALLOCATED_WEIGHT}
+    found = shipped_profile()
+    found["plugins"]["multiPoint"]["enabled"] = [plugin]
+    return found
+
+
+def start_extender(plane: Plane, **settings: Any) -> Ebb:
+    """Start the extender program with its ServiceAccount's token."""
+    port = free_port()
+    token = plane.token(NAMESPACE, EXTENDER_ACCOUNT)
+    return start_ebb(
+        plane,
+        "ebb-extender",
+        "extender",
+        {"extender": {"listen": f"{LOOPBACK}:{port}", **settings}},
+        kubeconfig=plane.kubeconfig("ebb-extender", token=token),
+        health=f"{'https' if settings.get('certFile') else 'http'}://{LOOPBACK}:{port}",
+    )
+
+
+def port_of(extender: Ebb) -> int:
+    return int(extender.settings["extender"]["listen"].rpartition(":")[2])
+
+
+@contextmanager
+def scheduling(plane: Plane, *extenders: Json, profile: Json | None = None) -> Iterator[None]:
+    scheduler = plane.scheduler(*extenders, profile=profile)
+    try:
+        yield
+    finally:
+        plane.end(scheduler, signal.SIGKILL)

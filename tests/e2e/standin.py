@@ -1,0 +1,157 @@
+"""The stand-in for a Cluster Autoscaler: the simulation's own, on a real API server's objects.
+
+That one is held to what a real one did (tests/sim/test_recorded_load.py). Its clouds' nodes are
+Node objects that kwok makes ready.
+"""
+
+import heapq
+import json
+import time
+from collections.abc import Callable
+from itertools import count
+
+from core.edge.decode.kinds import NODES as NODE_KIND
+from core.edge.decode.kinds import PODS as POD_KIND
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
+from sim.cluster import DAEMON_REQUESTS, Place, State
+from sim.workload import amount
+from tests.e2e.api import Api, Json, RefusedError
+from tests.e2e.objects import NODES, node
+from tests.e2e.observer import Observer
+
+TIMERS = Timers(
+    scan_ms=2000,
+    unneeded_ms=20_000,
+    delay_after_add_ms=10_000,
+    recheck_ms=20_000,
+    reaction_ms=(2000, 2600),
+    startup_ms=(200, 1000),
+)
+"""Shortened as those of the real one were that the loads have been played on."""
+SHAPE = amount(4000, 16_384, 0, 110) + DAEMON_REQUESTS
+"""A node as tests.e2e.objects makes it; the simulation expects an agent on each."""
+SEED = 1
+TRIES_MAX = 5
+EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
+
+
+class StandIn:
+    """Plays an autoscaler that removes nodes in one way, as often as `act` is called."""
+
+    def __init__(
+        self, api: Api, observer: Observer, how: ScaleDown, timers: Timers = TIMERS
+    ) -> None:
+        self._api, self._observer = api, observer
+        self.state = State()
+        self._begin = time.monotonic()
+        self._numbers = count(len(observer.nodes))
+        self._order = count()
+        self._later: list[tuple[int, int, Callable[[], None]]] = []
+        self._refused: set[str] = set()
+        self._autoscaler = Autoscaler(self, how, (SHAPE,), SEED, timers)
+        self.after(0, self._scan)
+
+    def act(self) -> float:
+        """Do what is due; return in how many seconds something is again."""
+        self._look()
+        for pod in self.state.pods.values():
+            if pod.unschedulable and pod.uid not in self._refused:
+                self._refused.add(pod.uid)
+                self._autoscaler.unschedulable(pod)
+        while self._later and self._later[0][0] <= self.now_ms():
+            heapq.heappop(self._later)[2]()
+            self._look()
+        return (self._later[0][0] - self.now_ms()) / 1000
+
+    def _scan(self) -> None:
+        self._autoscaler.scan()
+        self.after(self._autoscaler.scan_ms, self._scan)
+
+    def _look(self) -> None:
+        """Take in what the observer has seen."""
+        nodes, pods, since = self._observer.seen()
+        state = self.state
+        state.places = {
+            found.name: Place(found, 0, found.allocatable)
+            for found in (NODE_KIND.read(json.dumps(one).encode()) for one in nodes)
+        }
+        found = [POD_KIND.read(json.dumps(one).encode()) for one in pods]
+        state.pods = {pod.key: pod for pod in found if pod is not None}
+        state.pending = {}
+        for pod in state.pods.values():
+            if pod.node is None:
+                state.pending[pod.key] = round(1000 * (since[pod.name] - self._begin))
+            elif place := state.places.get(pod.node):
+                place.free -= pod.requests
+                place.pods[pod.key] = pod
+
+    # What sim.autoscaler.World asks for
+
+    def now_ms(self) -> int:
+        """Return the time since it began."""
+        return round(1000 * (time.monotonic() - self._begin))
+
+    def after(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """Do something later."""
+        heapq.heappush(self._later, (self.now_ms() + delay_ms, next(self._order), act))
+
+    def write(self, node: Node) -> None:
+        """Update the taints that it has changed, and cordon what it deletes."""
+        before, now = set(self.state.places[node.name].node.taints), set(node.taints)
+        added = [
+            {"key": one.key, "value": one.value, "effect": str(one.effect)} for one in now - before
+        ]
+        taken = {one.key for one in before - now}
+
+        def change(found: Json) -> None:
+            kept = [t for t in found["spec"].get("taints") or [] if t["key"] not in taken]
+            found["spec"]["taints"] = [*kept, *added]
+            if TO_BE_DELETED in taken | {one["key"] for one in added}:
+                found["spec"]["unschedulable"] = TO_BE_DELETED not in taken
+
+        self._update(f"{NODES}/{node.name}", change)
+        self.state.replace_node(node)
+
+    def _update(self, path: str, change: Callable[[Json], None]) -> None:
+        for left in reversed(range(TRIES_MAX)):
+            found = self._api.get(path)
+            change(found)
+            try:
+                self._api.call("PUT", path, found)
+            except RefusedError as fault:
+                if fault.status != 409 or not left:
+                    raise
+            else:
+                return
+
+    def evict(self, pod: Pod) -> None:
+        """Evict a pod by the API; its controller makes another."""
+        path = POD_KIND.path_of(pod.key)
+        who = {"name": pod.name, "namespace": pod.namespace}
+        try:
+            self._api.create(f"{path}/eviction", {**EVICTION, "metadata": who})
+        except RefusedError as fault:
+            if fault.status != 404:  # it has ended meanwhile
+                raise
+
+    def end_node(self, name: str) -> None:
+        """Delete a Node."""
+        self._api.delete(f"{NODES}/{name}")
+
+    def template(self, shape: Resources) -> Node:
+        """Return what every new Node looks like."""
+        return Node(name="new", allocatable=shape)
+
+    def new_node(self, shape: Resources) -> str:
+        """Create a Node."""
+        name = f"n-{next(self._numbers):02}"
+        self._api.create(NODES, node(name))
+        empty = shape - DAEMON_REQUESTS
+        self.state.places[name] = Place(Node(name=name, allocatable=empty), 0, empty)
+        return name
+
+    def ready_node(self, name: str) -> None:
+        """Leave it to kwok."""
