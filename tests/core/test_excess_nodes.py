@@ -203,7 +203,9 @@ def test_marks_made_under_this_policy_are_judged_by_another() -> None:
 
 
 def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
-    asked = config(delay="60s", cooldown={"afterNodeAdd": "0s"}, spacing="0s")
+    asked = config(
+        delay="60s", cooldown={"afterNodeAdd": "0s"}, spacing="0s", reserve={"over": "0s"}
+    )
     last = step.step(even(5, 55), asked, Memory(), NOW)
     assert last.again == NOW + 60
     for seconds, goes_now in ((59, False), (60, True)):

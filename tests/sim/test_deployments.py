@@ -122,6 +122,6 @@ def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
     marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]
     left = sum(len(one.pods) for one in marked)
     assert marked
-    assert (left == 0) is (order is ScaleInOrder.ENABLED)
+    assert (left == 0) is (order is not ScaleInOrder.DISABLED)
     costs = {one.deletion_cost for one in world.state.pods.values()}
     assert costs == {None}
