@@ -1,36 +1,56 @@
-"""The four runs side by side.
+"""What is told of a run: the rows that every table of runs has, and runs side by side.
 
 Cost is price x time, in the unit of the configured prices; without them it is core-hours, with a
 GPU as 11 cores and a GiB of memory as 0.13.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from sim.workload import HOUR_MS
 from sim.world import Result
 
-ROWS: Final[tuple[tuple[str, Callable[[Result], str]], ...]] = (
-    ("nodes at the start", lambda r: f"{r.nodes_start}"),
-    ("nodes, lowest", lambda r: f"{r.nodes_lowest}"),
-    ("nodes at the end", lambda r: f"{r.nodes_end}"),
-    ("node-hours", lambda r: f"{r.node_ms / HOUR_MS:,.0f}"),
-    ("core-hours of capacity", lambda r: f"{r.capacity_millis_ms / 1000 / HOUR_MS:,.0f}"),
-    ("cost", lambda r: f"{float(r.cost_ms / HOUR_MS):,.0f}"),
-    ("pods evicted", lambda r: f"{r.evicted:,}"),
-    ("work lost, core-hours", lambda r: f"{r.lost_millis_ms / 1000 / HOUR_MS:,.1f}"),
-    ("pods made pending by a mark", lambda r: f"{r.pending_by_mark:,}"),
-    ("pending pod-seconds", lambda r: f"{r.pending_ms / 1000:,.0f}"),
-    ("longest wait, seconds", lambda r: f"{r.longest_wait_ms / 1000:,.0f}"),
-    ("scale-ups", lambda r: f"{r.scale_ups:,}"),
-    ("marks set", lambda r: f"{r.marks:,}"),
-    ("pods that came", lambda r: f"{r.pods:,}"),
+SECOND_MS: Final = 1000
+MILLIS: Final = 1000
+NONE: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure of a run; less is better in all of them."""
+
+    label: str
+    value: Callable[[Result], Fraction | None]
+    """None: the run cannot tell."""
+    places: int = 0
+    """How many after the point are shown."""
+
+    def shown(self, value: Fraction | None) -> str:
+        """Write a value of this row, or of several runs' mean."""
+        return NONE if value is None else f"{float(value):,.{self.places}f}"
+
+    def cell(self, result: Result) -> str:
+        """Write the figure of one run."""
+        return self.shown(self.value(result))
+
+
+ROWS: Final = (
+    Row("cost", lambda r: r.cost_ms / HOUR_MS),
+    Row("core-hours", lambda r: Fraction(r.capacity_millis_ms, MILLIS * HOUR_MS)),
+    Row("node-hours", lambda r: Fraction(r.node_ms, HOUR_MS)),
+    Row("pods evicted", lambda r: Fraction(r.evicted)),
+    Row("core-hours lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
+    Row("pending by a mark", lambda r: Fraction(r.pending_by_mark)),
+    Row("pending pod-seconds", lambda r: Fraction(r.pending_ms, SECOND_MS)),
+    Row("longest wait, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),
+    Row("scale-ups", lambda r: Fraction(r.scale_ups)),
+    Row("marks", lambda r: Fraction(r.marks)),
 )
 
 
 def table(results: Mapping[str, Result]) -> list[list[str]]:
     """Return rows of cells: a heading, then a figure a row, a run a column."""
-    rows = [["", *results]]
-    for label, cell in ROWS:
-        rows.append([label, *(cell(result) for result in results.values())])
-    return rows
+    figures = [[row.label, *map(row.cell, results.values())] for row in ROWS]
+    return [["", *results], *figures]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -20,8 +21,8 @@ def test_the_demo_tells_draws_and_says_how(
     told = capsys.readouterr().out
     assert "Ebb, pack: 24 of 24 h" in told
     assert "Ebb was asked over HTTP and HTTPS." in told
-    rows = {line[:30].strip(): line[30:].split() for line in told.splitlines()}
-    assert rows["pods made pending by a mark"][-2:] == ["0", "0"]
+    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
+    assert rows["pending by a mark"][-2:] == ["0", "0"]
     assert rows["pods evicted"][-2:] == ["0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 

@@ -87,12 +87,12 @@ def test_the_longest_wait_is_one_pods_and_counts_those_who_wait_still() -> None:
 def test_the_table_says_all_of_it() -> None:
     result = Result(
         cost_ms=Fraction(7 * HOUR_MS),
-        lost_millis_ms=2500 * HOUR_MS,
+        lost_millis_ms=3000 * HOUR_MS,
         longest_wait_ms=9000,
         node_ms=3 * HOUR_MS,
     )
     rows: dict[str, str] = {row[0]: row[1] for row in report.table({"x": result})}
     assert rows["cost"] == "7"
-    assert rows["work lost, core-hours"] == "2.5"
-    assert rows["longest wait, seconds"] == "9"
+    assert rows["core-hours lost"] == "3"
+    assert rows["longest wait, s"] == "9"
     assert rows["node-hours"] == "3"
