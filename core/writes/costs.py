@@ -20,13 +20,20 @@ from core.writes.write import CostKind, Keys, Write
 
 OWNER_KIND: Final = "ReplicaSet"
 """No other controller of Kubernetes reads the cost."""
-COST_MIN: Final = -2_000_000_000
-"""Costs are 32-bit; there is room below for a person who wants a pod to go before these."""
+COST_MIN: Final = -100_000_000
+"""There is room below for a person who wants a pod to go before these.
+
+It is not as low as can be, for Karpenter reads the cost too: to move a pod costs 1 + cost / 2^27,
+and a node none of whose pods costs more than 0 is empty to it, so that it would evict them.
+Source: EvictionCost and IsEmpty of sigs.k8s.io/karpenter v1.14.0.
+"""
 COST_MAX: Final = -1
 """A pod without a cost counts as 0."""
+COST_EPOCH_SECONDS: Final = 1_672_531_200
+"""2023: no mark is older."""
 COST_STEP_SECONDS: Final = 600
-"""Marks of one step are of one age; so the costs reach COST_MAX after the year 2100 only."""
-COSTS_A_STEP: Final = 256
+"""Marks of one step are of one age; so the costs reach COST_MAX after the year 2050 only."""
+COSTS_A_STEP: Final = 64
 """Nodes of one age still get costs of their own, so that one empties before the next."""
 
 Costs = Mapping[str | None, int]
@@ -35,7 +42,7 @@ Costs = Mapping[str | None, int]
 
 def cost_of(node: Node, taint_key: str) -> int:
     """Return the cost of a marked node's pods: below every default, older marks lower."""
-    age_steps = marked_since(node, taint_key) // COST_STEP_SECONDS
+    age_steps = (marked_since(node, taint_key) - COST_EPOCH_SECONDS) // COST_STEP_SECONDS
     of_node = zlib.crc32(node.name.encode()) % COSTS_A_STEP
     return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
 

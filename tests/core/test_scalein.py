@@ -20,6 +20,7 @@ from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.writes.costs import (
+    COST_EPOCH_SECONDS,
     COST_MAX,
     COST_MIN,
     COST_STEP_SECONDS,
@@ -30,7 +31,10 @@ from core.writes.write import CostKind, Write, traces
 from tests.support.builders import node, pod
 
 NOW = 1_767_225_600
-SECONDS_MAX = 4_102_444_800
+SECONDS_MAX = 2_524_608_000
+"""The year 2050."""
+KARPENTER_COSTS_A_POD = 2**27
+"""To move a pod costs it 1 more for so much more deletion cost; source: its EvictionCost."""
 """The year 2100."""
 
 
@@ -151,7 +155,10 @@ def test_clears_come_first_then_the_pods_of_the_oldest_mark() -> None:
     assert [write.before.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
 
 
-@given(st.lists(st.integers(0, SECONDS_MAX), min_size=2), st.text("abcdef-", min_size=1))
+@given(
+    st.lists(st.integers(COST_EPOCH_SECONDS, SECONDS_MAX), min_size=2),
+    st.text("abcdef-", min_size=1),
+)
 def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
     times: list[int], name: str
 ) -> None:
@@ -163,6 +170,12 @@ def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
         assert -(2**31) < COST_MIN <= low <= high <= COST_MAX < 0
         if younger - older >= COST_STEP_SECONDS:
             assert low < cost_of(marked("another", younger), TAINT_KEY)
+
+
+@given(st.integers(), st.text())
+def test_no_cost_makes_a_node_with_pods_empty_to_karpenter(since: int, name: str) -> None:
+    priority = -(2**20)  # as low as anybody needs; it counts four times as much as a cost
+    assert KARPENTER_COSTS_A_POD + cost_of(marked(name, since), TAINT_KEY) + 4 * priority > 0
 
 
 def test_nodes_of_one_age_have_costs_of_their_own() -> None:
