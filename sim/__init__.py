@@ -4,9 +4,9 @@ What it takes from real programs was seen on them or recorded (tests/sim/recorde
 scores, whom the ReplicaSet controller deletes, when an autoscaler adds and removes. Left out is,
 and so its figures do not tell:
 
-- of kube-scheduler: preemption, affinity, topology spread (also that which ReplicaSets' pods have
-  by default), volumes, back-off of pods that wait (they are tried whenever something changes), and
-  the time that scheduling takes;
+- of kube-scheduler: preemption, affinity, topology spread (but that by hostname which ReplicaSets'
+  pods have by default), volumes, back-off of pods that wait (they are tried whenever something
+  changes), and the time that scheduling takes;
 - of the autoscaler: that pods must have a place elsewhere for all of the unneeded time, limits and
   balancing of node groups, failed scale-ups, zones and what they sell out; a new node is ready
   after one to two minutes, and empties go ten at a time;

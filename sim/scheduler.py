@@ -1,7 +1,7 @@
 """kube-scheduler, as far as pods of the workload can tell.
 
 Source: kube-scheduler plugins TaintToleration and those of sim.scoring, how many nodes it looks
-at (numFeasibleNodesToFind), and the sums of prioritizeNodes.
+at (numFeasibleNodesToFind), and the sums of prioritizeNodes; the weights are its defaults.
 """
 
 import random
@@ -12,9 +12,11 @@ from core.fit.rules import refusal, tolerates
 from core.model.node import Effect
 from core.model.pod import Pod
 from sim.cluster import Place, State
-from sim.scoring import DEFAULT, Profile, Weighed
+from sim.scoring import DEFAULT, Profile, Weighed, spread
 
 TAINT_WEIGHT: Final = 3
+SPREAD_WEIGHT: Final = 2
+REPLICA_SET: Final = "ReplicaSet"
 EXTENDER_WEIGHT: Final = 100
 """The shipped weight: ten points outweigh all default preferences together."""
 POINTS_PER_SCORE: Final = 10
@@ -76,9 +78,11 @@ class Scheduler:
         disliked = [_disliked_taints(place, pod) for place in feasible]
         most = max(disliked)
         totals = {}
-        for place, count in zip(feasible, disliked, strict=True):
+        apart = _apart(pod, feasible)
+        for place, count, far in zip(feasible, disliked, apart, strict=True):
             liked = 100 - 100 * count // most if most else 100
-            totals[place.node.name] = self._weighed.score(place, pod) + TAINT_WEIGHT * liked
+            wishes = TAINT_WEIGHT * liked + SPREAD_WEIGHT * far
+            totals[place.node.name] = self._weighed.score(place, pod) + wishes
         return totals
 
 
@@ -88,6 +92,19 @@ def admits(place: Place, pod: Pod) -> bool:
         place.node.ready
         and pod.requests.fits_in(place.free)
         and refusal(place.node, pod.placing) is None
+    )
+
+
+def _apart(pod: Pod, feasible: Sequence[Place]) -> list[int]:
+    """Score nodes by how few pods of the same ReplicaSet they have; other pods do not mind."""
+    if pod.owner_kind != REPLICA_SET:
+        return [0] * len(feasible)
+    whose = pod.namespace, REPLICA_SET, pod.owner_name
+    return spread(
+        [
+            sum((one.namespace, one.owner_kind, one.owner_name) == whose for one in on.values())
+            for on in (place.pods for place in feasible)
+        ]
     )
 
 

@@ -2,9 +2,11 @@
 
 Source: kube-scheduler plugins NodeResourcesFit and NodeResourcesBalancedAllocation, 1.36, of which
 tests/sim/recorded has answers. Both look at CPU and memory, at equal weights; GPUs do not count.
+And PodTopologySpread with the constraints that it has by itself, for pods that name none.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -75,6 +77,18 @@ def _balance(asked: Amount, whole: Amount) -> int:
     shares = [min(one / most, 1.0) for one, most in zip(asked, whole, strict=True) if most]
     deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == len(whole) else 0.0
     return int((1 - deviation) * SCORE_MAX)
+
+
+SPREAD_SKEW: Final = 3
+"""maxSkew of the constraint by hostname that every ReplicaSet's pod has; nodes have no zones."""
+
+
+def spread(together: Sequence[int]) -> list[int]:
+    """Return the scores of nodes with so many pods of the same ReplicaSet, fewest best."""
+    weight = math.log(len(together) + 2)
+    counts = [round(count * weight + SPREAD_SKEW - 1) for count in together]
+    least, most = min(counts), max(counts)
+    return [SCORE_MAX * (most + least - count) // most for count in counts]
 
 
 class Weighed:

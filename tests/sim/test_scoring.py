@@ -1,6 +1,7 @@
 """The scheduler's arithmetic, against answers of the real one and by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sim.scoring import (
     balanced,
     least_allocated,
     most_allocated,
+    spread,
 )
 from tests.support.builders import node, pod
 
@@ -79,3 +81,22 @@ def test_a_pod_that_asks_for_nothing_is_not_balanced_but_counts_as_a_small_one()
     assert only_balance.score(place, nothing) == 0
     assert only_balance.score(place, something) > 0
     assert Weighed(PACKED).score(place, nothing) == Weighed(PACKED).score(place, something)
+
+
+def test_replicas_of_one_set_are_spread_as_far_as_the_profile_lets_them() -> None:
+    assert spread([0, 0, 0]) == [100, 100, 100]
+    assert spread([0, 1, 5]) == [100, 80, 20]
+    found = state(2500, 500)
+    mine = replace(pod("mine", None, 500, 100), owner_kind="ReplicaSet", owner_name="a")
+    found.arrive(mine, 0)
+    found.bind(mine, "n0")
+    for owner, by_default, packed in (("a", "n1", "n0"), ("b", "n1", "n0")):
+        new = replace(mine, name=f"new-{owner}", owner_name=owner)
+        assert Scheduler(found, None, 1).choose(new) == by_default
+        assert Scheduler(found, None, 1, PACKED).choose(new) == packed
+    once = Profile(MOST, balanced_weight=0)
+    choices = {
+        o: Scheduler(found, None, 1, once).choose(replace(mine, name=o, owner_name=o))
+        for o in "ab"
+    }
+    assert choices == {"a": "n1", "b": "n0"}
