@@ -20,6 +20,8 @@ from core.model.pod import Pod
 LIST_TRIES_MAX: Final = 3
 """How often a list is begun that expired half-way, or was throttled."""
 THROTTLED_SECONDS_MAX: Final = 10.0
+NOT_THERE: Final = 404
+"""The status of a kind that the cluster does not have."""
 LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
@@ -58,6 +60,8 @@ async def listed(client: Client, lists: Lists) -> Cluster:
 
 def _refused(lists: Lists) -> Iterator[str]:
     for kind, found in lists.items():
+        if found.absent is not None and found.absent.status != NOT_THERE:
+            yield f"{kind.resource}: {found.absent}"
         yield from (reason for _, reason in found.refused)
         for one in found.objects:
             if isinstance(one, Node | Pod) and one.unreadable:

@@ -9,6 +9,7 @@ reach. Free capacity on a node is of use to the pods that reach it alone, so thr
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from core.fit.kinds import NodeKinds
@@ -49,10 +50,16 @@ class Reach:
 class Reaches:
     """The reaches of the pods that may move; nodes are known by their places in *nodes*."""
 
-    def __init__(self, nodes: Sequence[Node], asked: Mapping[Placing, Groups]) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        asked: Mapping[Placing, Groups],
+        others: Iterable[Placing] = (),
+    ) -> None:
         """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
 
-        Virtual nodes take nothing, so they are in no reach.
+        Virtual nodes take nothing, so they are in no reach. *others* are templates that make no
+        reach, of which it is asked all the same which nodes admit them.
         """
         self._nodes = nodes
         self._bare = [_bare(node) for node in nodes]
@@ -60,7 +67,7 @@ class Reaches:
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
-        self._kinds = NodeKinds(self._bare, asked)
+        self._kinds = NodeKinds(self._bare, chain(asked, others))
         self._shown = _Shown(self._bare)
         self._members: dict[int, tuple[int, ...]] = {}
         by_nodes: dict[tuple[int, ...], list[Placing]] = {}

@@ -151,6 +151,8 @@ class Reserve:
     """Room for so long a time of arrivals: at least what a new node takes to come."""
     over_seconds: Annotated[int, duration()] = 3600
     """How far back the busiest such time is looked for; of 0s no room is kept but `headroom`."""
+    buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
+    """How much of the nodes that CapacityBuffers can use is kept for them, at most; of 0% none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,12 @@ from core.engine.census import changes
 from core.engine.survey import Survey
 from core.engine.waiting import in_turns
 from core.model.constraints import Placing
-from core.model.pod import Pod
+from core.model.pod import TEMPLATE_LABEL, Pod
 from core.model.resources import Resources
 from core.packing.ground import dominant_share
 
 KEEPERS: Final = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
 """Kinds of owners that make a new pod for each that leaves."""
-TEMPLATE_LABEL: Final = "pod-template-hash"
-"""What a Deployment puts behind its own name in that of a ReplicaSet."""
 STEPS: Final = 5
 """Into so many slots a length is cut: the busiest one begins at any of them."""
 SLOTS_MAX: Final = 1024

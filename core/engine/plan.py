@@ -41,6 +41,20 @@ class Kept:
     blockers: tuple[Blocker, ...]
 
 
+class Buffered(NamedTuple):
+    """A CapacityBuffer, and for how many of its pods there is room, which is kept."""
+
+    buffer: str
+    """namespace/name."""
+    asked: int
+    allowed: int
+    """So many of them are within the share of the nodes that is kept for buffers."""
+    placed: int
+    """So many of these find room."""
+    fault: str
+    """Why it counts for nothing; empty: it counts."""
+
+
 class Held(NamedTuple):
     """An empty node that no autoscaler is to take yet, and what for."""
 
@@ -86,6 +100,8 @@ class Plan:
     reserve: tuple[Held, ...] = ()
     """Empty nodes that are kept for pods to be expected, marked ones among them, by name; nothing
     but what a running engine has seen makes it."""
+    buffers: tuple[Buffered, ...] = ()
+    """The CapacityBuffers of the cluster, by name."""
     complete: bool = True
     """Every node was tried: there was time."""
 

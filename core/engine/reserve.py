@@ -13,10 +13,12 @@ from functools import cached_property
 from typing import Final
 
 from core.engine.arrivals import Counts, Kind, expected
+from core.engine.buffers import buffer_of
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
 from core.engine.survey import Survey
 from core.marks.mark import Mark
+from core.model.buffers import BUFFER
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
@@ -48,7 +50,7 @@ def reserve(memory: Memory, survey: Survey, now_seconds: int) -> tuple[Held, ...
     """
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
-        return ()
+        return Reserve(survey, None).held() if survey.buffered else ()
     if left := unseen_seconds(memory, settings.length_seconds, now_seconds):
         return Reserve(survey, {}).unseen(left)
     return Reserve(survey, expected(memory.arrivals, survey.whole, now_seconds)).held()
@@ -57,10 +59,15 @@ def reserve(memory: Memory, survey: Survey, now_seconds: int) -> tuple[Held, ...
 class Reserve:
     """What is to be packed, and where there is room."""
 
-    def __init__(self, survey: Survey, expected: Counts) -> None:
-        """Prepare to keep room for these pods, and at least for the headroom."""
+    def __init__(self, survey: Survey, expected: Counts | None) -> None:
+        """Prepare to keep room for these pods, and at least for the headroom; None: for neither.
+
+        What buffers of others ask for comes on top.
+        """
         self._survey = survey
-        self._expected = [*_bounded(expected), *self._headroom(expected)]
+        self._expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
+        if expected is not None:
+            self._expected += [*_bounded(expected), *self._headroom(expected)]
 
     def held(self) -> tuple[Held, ...]:
         """Return the empty nodes that are kept, by name."""
@@ -69,7 +76,7 @@ class Reserve:
         packer, empties = self._packer(self.empties), frozenset(self.empties)
         apart = packer.spare
         waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
-        found: dict[str, Counter[Resources]] = {}
+        found: dict[str, Counter[Resources | str]] = {}
         waited: Counter[str] = Counter()
         for pods in (sorted(waiting), sorted(apart)):
             attempt = packer.attempt(pods)
@@ -77,7 +84,7 @@ class Reserve:
             for pod, number in attempt.placements:
                 name = packer.nodes[number].name
                 if name in empties and pod in apart:
-                    found.setdefault(name, Counter())[packer.pods[pod].requests] += 1
+                    found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
                 elif name in empties:
                     waited[name] += 1
         names = sorted({*found, *waited})
@@ -193,7 +200,13 @@ def _largest(kind: Kind) -> tuple[object, ...]:
     return kind.reach, -asked.cpu_millis, -asked.memory_bytes, repr(asked), repr(kind.placing)
 
 
-def _why(expected: Counter[Resources], waiting: int) -> Blocker:
+def _shape(pod: Pod) -> Resources | str:
+    """Return what is told of the pod: of a buffer's, whose it is."""
+    buffer = buffer_of(pod)
+    return pod.requests if buffer is None else f"{BUFFER} {buffer}"
+
+
+def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
     """Say for which pods a node is kept, those of most first."""
     told = [f"{waiting} that wait"] if waiting else []
     ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
@@ -205,7 +218,9 @@ def _why(expected: Counter[Resources], waiting: int) -> Blocker:
     return Blocker(RESERVE, f"it is kept for {pods}: {', '.join(told)}")
 
 
-def _size(asked: Resources) -> str:
+def _size(asked: Resources | str) -> str:
+    if isinstance(asked, str):
+        return asked
     devices = (f"{amount} {name}" for name, amount in asked.extended)
     amounts = (format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes), *devices)
     return " + ".join(amounts)

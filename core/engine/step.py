@@ -170,7 +170,7 @@ def judge(
     that are left can go. Raises: nothing; "no" stands in Plan.kept.
     """
     work, pending = trial(survey, due=due, pace=pace, in_time=in_time, listed=listed)
-    before, figures = _totals(work.account), work.figures()
+    before, figures, buffers = _totals(work.account), work.figures(), work.buffers()
     removals = work.remove_all(removals_max)
     gone = {removal.node for removal in removals}
     after = _totals(work.account)
@@ -186,6 +186,7 @@ def judge(
         pending=pending,
         marked_infeasible=tuple(sorted(work.marked - gone)),
         figures=figures,
+        buffers=buffers,
         complete=not work.out_of_time,
     )
     pieces = work.pieces()

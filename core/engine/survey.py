@@ -12,6 +12,7 @@ from core.capacity.sums import Sums
 from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, derive_usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.engine.buffers import Offered, Room, asking, rooms
 from core.engine.census import Alike, Census
 from core.guards.disruption import sticky_pods
 from core.guards.nodes import node_blockers
@@ -80,7 +81,10 @@ class Survey:
         self._look_at_odd()
         self.movable: list[Sequence[Pod]] = sorted(self.census.groups.values(), key=_first)
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
-        self.reaches = Reaches(self.ground.nodes, self._asked())
+        self._buffers = asking(cluster.buffers)
+        """CapacityBuffers that ask for room."""
+        others = (plain(pod.placing) for _, pod in self._buffers)
+        self.reaches = Reaches(self.ground.nodes, self._asked(), others)
         self._set_beyond_aside()
         self._look_at_unreached()
 
@@ -269,6 +273,22 @@ class Survey:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
         found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
         return [(members, found[id(members[0].placing)]) for members in self.movable]
+
+    @cached_property
+    def buffered(self) -> tuple[Room, ...]:
+        """Return for how many pods of which CapacityBuffers room is kept, where there is some."""
+        nodes = self.ground.nodes
+        found: dict[Placing, Offered] = {}
+
+        def offered(placing: Placing) -> Offered:
+            if placing not in found:
+                members = self.reaches.members(placing)
+                amounts = (nodes[number].allocatable for number in members)
+                found[placing] = members, Resources.total(amounts)
+            return found[placing]
+
+        whole = Resources.total(node.allocatable for node in nodes if not node.virtual)
+        return rooms(self._buffers, offered, whole, self.config.budgets.reserve.buffers)
 
     def headroom(self, pods: int) -> list[Pod]:
         """Return pods that do not exist, for whom room must be left: so many for each reach.

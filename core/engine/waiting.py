@@ -10,18 +10,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 from core.capacity.reaches import plain
 from core.fit.kinds import NodeKinds
 from core.marks.mark import Mark, standing_marks
 from core.marks.taints import without_our_taint
+from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.leaving import going
 from core.model.pod import Pod
 from core.model.resources import Resources
 
+Named_ = TypeVar("Named_", Pod, Buffer)
 WAIT_SECONDS: Final = 5
 """How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
 WAITING_PODS_MAX: Final = 4096
@@ -35,16 +37,16 @@ def waits(pod: Pod) -> bool:
     return pod.node is None and not pod.terminating and (pod.unschedulable or bool(pod.unreadable))
 
 
-def in_turns(pods: Iterable[Pod]) -> list[Pod]:
-    """Order pods so that every namespace's first comes before any namespace's second."""
+def in_turns(found: Iterable[Named_]) -> list[Named_]:
+    """Order them so that every namespace's first comes before any namespace's second."""
     had: Counter[str] = Counter()
-    turns: list[list[Pod]] = []
-    for pod in sorted(pods, key=lambda pod: pod.key):
-        turn = had[pod.namespace]
-        had[pod.namespace] += 1
+    turns: list[list[Named_]] = []
+    for one in sorted(found, key=lambda one: one.key):
+        turn = had[one.namespace]
+        had[one.namespace] += 1
         if turn == len(turns):
             turns.append([])
-        turns[turn].append(pod)
+        turns[turn].append(one)
     return list(chain.from_iterable(turns))
 
 

@@ -4,7 +4,8 @@ The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what o
 committed before the next is judged.
 """
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, starmap
 from typing import Final, NamedTuple
 
@@ -12,10 +13,12 @@ from core.capacity.account import Account, Trial
 from core.capacity.sums import Exceeded
 from core.capacity.usable import Amount
 from core.engine.brakes import Brakes
+from core.engine.buffers import BUFFERED, buffer_of
 from core.engine.memory import Pace
 from core.engine.places import Known, Listing, lost, placements
-from core.engine.plan import Kept, Placement, Removal
+from core.engine.plan import Buffered, Kept, Placement, Removal
 from core.engine.survey import Survey
+from core.model.buffers import BUFFER
 from core.packing.packer import Attempt
 from core.policies.policy import Figure, Order
 from core.reason import Blocker, Reason
@@ -101,7 +104,9 @@ class Work:
     ) -> None:
         self.survey = survey
         config = survey.config
-        self.packer = packer = survey.packer(survey.headroom(config.budgets.headroom))
+        spare = survey.headroom(config.budgets.headroom)
+        spare += (room.pod for room in survey.buffered for _ in range(room.kept))
+        self.packer = packer = survey.packer(spare)
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
         self._listing = listed if isinstance(listed, Listing) else None
@@ -164,6 +169,16 @@ class Work:
         first, second = self._settle(refused), self._settle(waiting)
         self._settle(sorted(packer.spare))
         return (*self.placements(first), *self.placements(second))
+
+    def buffers(self) -> tuple[Buffered, ...]:
+        """Return for which buffers there is room; what waits and what leaves has been placed."""
+        pods = self.packer.pods
+        placed = Counter(buffer_of(pods[pod]) for pod in self.packer.spare_at)
+        kept = {room.buffer.key: room.kept for room in self.survey.buffered}
+        return tuple(
+            Buffered(one.key, one.replicas, kept.get(one.key, 0), placed[one.key], one.fault)
+            for one in self.survey.cluster.buffers
+        )
 
     def _settle(self, pods: list[int]) -> Attempt:
         packer = self.packer
@@ -351,24 +366,37 @@ class Work:
         if not nominated:
             # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
             attempt = self.packer.attempt(self.packer.on[node], node)
-            return [*blockers, *(self._no_room(pod, node, attempt) for pod in attempt.unplaced)]
+            return [*blockers, *self._no_rooms(node, attempt)]
         gone, route = self._refused.get(node, (-1, None))
         if route is None or gone != self._gone:
             route = self._route(node)
-        blockers += (self._no_room(pod, node, route.attempt) for pod in route.attempt.unplaced)
+        blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.taken)
         blockers += (self._policy.why_exceeded(one, marked=marked) for one in route.over)
         return blockers or [Blocker(LIMIT, "as many nodes go already as may go in one plan")]
+
+    def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
+        """Yield why each pod has no place; the pods of one CapacityBuffer together."""
+        buffers: Counter[str] = Counter()
+        for pod in attempt.unplaced:
+            if (buffer := buffer_of(self.packer.pods[pod])) is not None:
+                buffers[buffer] += 1
+            else:
+                yield self._no_room(pod, node, attempt)
+        for buffer, many in sorted(buffers.items()):
+            pods = "1 pod" if many == 1 else f"{many} pods"
+            yield Blocker(BUFFERED, f"no room would be left for {pods} of {BUFFER} {buffer}")
 
     def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
         if pod in self.packer.spare:
             message = "no room would be left for one more pod as large as the largest"
             return Blocker(HEADROOM, message)
-        if self.packer.spared(pod, node):
-            message = "the room that would be left for it is kept for pods as large as the largest"
-            return Blocker(HEADROOM, message, self.packer.pods[pod].key)
-        why = self.packer.why_not(pod, node, attempt)
-        return Blocker(NO_ROOM, why, self.packer.pods[pod].key)
+        key, told = self.packer.pods[pod].key, "the room that would be left for it is kept for"
+        if (kept := self.packer.spared(pod, node)) is not None:
+            if (buffer := buffer_of(self.packer.pods[kept])) is not None:
+                return Blocker(BUFFERED, f"{told} {BUFFER} {buffer}", key)
+            return Blocker(HEADROOM, f"{told} pods as large as the largest", key)
+        return Blocker(NO_ROOM, self.packer.why_not(pod, node, attempt), key)
 
     def _place_taken(self, pod: int, place: int) -> Blocker:
         message = f"its place on node {self._name(place)} is taken"

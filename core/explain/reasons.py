@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.drain import reasons as drain
-from core.engine import brakes, harden, reserve, survey, work
+from core.engine import brakes, buffers, harden, reserve, survey, work
 from core.guards import disruption, nodes, pods
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
@@ -28,6 +28,7 @@ STAYS: Final = (
     cluster_threshold.PEAK_DEMAND,
     work.PLACE_TAKEN,
     work.HEADROOM,
+    buffers.BUFFERED,
     *(reason for policy in POLICIES.values() for reason in policy.reasons),
     *brakes.REASONS,
     work.TIME_BOX,

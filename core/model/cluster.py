@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
+from core.model.buffers import Buffer
 from core.model.constraints import NO_POD, PodSelector
 from core.model.node import Node
 from core.model.pod import Pod
@@ -45,6 +46,8 @@ class Cluster:
     attach_limits: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, hash=False)
     """By node and CSI driver: how many volumes it takes, None: any number. A node without the
     driver takes none of its volumes."""
+    buffers: tuple[Buffer, ...] = ()
+    """CapacityBuffers of others."""
 
     @staticmethod
     def of(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from core.model.allowance import within_allowance
+from core.model.buffers import Buffer, PodTemplate, looked_up
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import (
     ALONE,
@@ -78,15 +79,18 @@ class CsiNode:
     """By driver: volumes it takes at the same time; None: any number."""
 
 
-def cluster_of(
+def cluster_of(  # noqa: PLR0913 one for each kind of the API
     nodes: Sequence[Node],
     pods: Sequence[Pod],
     budgets: Iterable[DisruptionBudget] = (),
     claims: Iterable[Claim] = (),
     volumes: Iterable[Volume] = (),
     csi_nodes: Iterable[CsiNode] = (),
+    *,
+    buffers: Iterable[Buffer] = (),
+    templates: Iterable[PodTemplate] = (),
 ) -> Cluster:
-    """Make a Cluster whose pods know what stands behind their claims.
+    """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
     What they ask of other pods stays within the allowance of their namespace.
     """
@@ -105,7 +109,11 @@ def cluster_of(
         unlimited=_unlimited(nodes, limits),
     )
     found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
-    return replace(Cluster.of(nodes, within_allowance(found), budgets), attach_limits=limits)
+    return replace(
+        Cluster.of(nodes, within_allowance(found), budgets),
+        attach_limits=limits,
+        buffers=looked_up(buffers, templates, pods),
+    )
 
 
 def _unlimited(

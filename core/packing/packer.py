@@ -13,9 +13,10 @@ the nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from core.capacity.usable import NOTHING, Amount
@@ -79,7 +80,7 @@ class Packer:
         is what shares of pods are of, None: what all nodes offer.
         """
         self.nodes, self.node_ids = ground.nodes, ground.ids
-        self._vectors = Vectors(cluster.pods, cluster.nodes)
+        self._vectors = Vectors(chain(cluster.pods, spare), cluster.nodes)
         self.guard = self._vectors.guard
         self.free = [
             self.guard
@@ -98,7 +99,10 @@ class Packer:
                 self.on[self.node_ids[pod.node]].append(number)
         own = set(map(id, spare))
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
-        self._spare_at: dict[int, int] = {}
+        self.spare_at: dict[int, int] = {}
+        """By pod id of those that do not exist: the node where there is room for it."""
+        self._roomy: dict[int, list[tuple[int, int]]] = {}
+        """By kind: see `spared`; true until more is placed."""
         self._promised: set[int] = set()
         self._topology = Topology(cluster, self.nodes, self.pods)
 
@@ -279,12 +283,13 @@ class Packer:
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
         """Carry the attempt out; *leaving* takes no pods from now on and has none."""
+        self._roomy.clear()
         for node, vector in attempt.left.items():
             self.free[node] = vector
         for pod, node in attempt.placements:
             insort(self.on[node], pod)
             if pod in self.spare:
-                self._spare_at[pod] = node
+                self.spare_at[pod] = node
         self._topology.move(attempt.placements)
         if leaving >= 0:
             self.free[leaving] = self.guard
@@ -298,6 +303,7 @@ class Packer:
         own = {key: Kind(one.request, one.admitting, one.allowed) for key, one in kinds.items()}
         draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
         draft._promised = set()  # noqa: SLF001
+        draft._roomy = {}  # noqa: SLF001
         return draft
 
     def promise(self, attempt: Attempt, of: "Packer") -> None:
@@ -321,16 +327,24 @@ class Packer:
         more = ((node, of(free[node] - vector)) for node, vector in left.items())
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
-    def spared(self, pod: int, leaving: int) -> bool:
-        """Say whether the pod would have found room, were none kept for pods that do not exist."""
-        kind, guard = self._kind_of[pod], self.guard
-        group = self._topology.group(pod)
-        held = ((at, self._kind_of[spare].request) for spare, at in self._spare_at.items())
-        return any(
-            at in kind.admitting and (self.free[at] + kept - kind.request) & guard == guard
-            for at, kept in held
-            if at != leaving and (group is None or group.refusal(at) is None)
+    def spared(self, pod: int, leaving: int) -> int | None:
+        """Return a pod that does not exist, without which this one would have found room."""
+        kind, group = self._kind_of[pod], self._topology.group(pod)
+        found = self._roomy.get(id(kind))
+        if found is None:
+            found = self._roomy[id(kind)] = list(self._spared(kind))
+        places = ((at, spare) for at, spare in found if at != leaving)
+        return next(
+            (one for at, one in places if group is None or group.refusal(at) is None), None
         )
+
+    def _spared(self, kind: Kind) -> Iterator[tuple[int, int]]:
+        """Yield the nodes that had room but for a pod that does not exist, and that pod."""
+        guard, admitting = self.guard, frozenset(kind.admitting)
+        for spare, at in self.spare_at.items():
+            more = self.free[at] + self._kind_of[spare].request
+            if at in admitting and (more - kind.request) & guard == guard:
+                yield at, spare
 
     def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Say in words what kept the pod from every node but *leaving* in the attempt."""

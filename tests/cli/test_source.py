@@ -12,11 +12,12 @@ import pytest
 from cli.__main__ import main
 from cli.look.live import told
 from cli.look.source import kubeconfig_of
-from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import micro_time
 from core.errors import InvalidInputError
+from tests.core.test_buffers import TEMPLATE, written
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb
@@ -120,6 +121,26 @@ class TestLive:
         code, out, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
         assert (code, out) == (2, "")
         assert err == f"ebb: API server answered {status}: the fake API says {status}\n"
+
+    async def test_room_for_buffers_is_kept_where_there_are_any(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        api.put("podtemplates", TEMPLATE)
+        api.put("capacitybuffers", written())
+        plan = await seen(capsys, kubeconfig, "plan")
+        assert [one["buffer"] for one in plan["buffers"]] == ["shop/b"]
+        api.served -= set(BUFFERS.paths)
+        code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert (code, err) == (0, ""), "most clusters have no such kind"
+
+    async def test_that_buffers_may_not_be_read_is_said_and_no_fault(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        api.denied.add("capacitybuffers")
+        code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert code == 0
+        told = "API server answered 403: the fake API says 403"
+        assert err == f"ebb: cannot read: capacitybuffers: {told}\n"
 
     async def test_objects_that_cannot_be_read_are_named_and_keep_their_node(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]

@@ -6,9 +6,21 @@ from typing import Any
 import pytest
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import BUDGETS, CLAIMS, CSI_NODES, KINDS, NODES, PODS, VOLUMES, Kind
+from core.edge.decode.kinds import (
+    BUDGETS,
+    BUFFERS,
+    CLAIMS,
+    CSI_NODES,
+    KINDS,
+    NODES,
+    PODS,
+    TEMPLATES,
+    VOLUMES,
+    Kind,
+)
 from core.edge.kube.listing import Listed
 from core.explain.caveats import STORAGE_KINDS
+from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node
 from core.model.pod import Pod
@@ -24,6 +36,8 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     CLAIMS: (Claim(namespace="d", name="a"), "d/a"),
     VOLUMES: (Volume(name="a"), "a"),
     CSI_NODES: (CsiNode(name="a"), "a"),
+    TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
+    BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 

@@ -93,6 +93,23 @@ TAME: Final[tuple[Json, ...]] = (
         spec={"selector": {"matchLabels": {"app": "web"}}},
         status={"disruptionsAllowed": 1},
     ),
+    of(
+        "PodTemplate",
+        "room",
+        "tame",
+        template={"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}},
+    ),
+    of(
+        "CapacityBuffer",
+        "room",
+        "tame",
+        spec={"replicas": 2, "podTemplateRef": {"name": "room"}},
+        status={
+            "replicas": 2,
+            "podTemplateRef": {"name": "room"},
+            "conditions": [{"type": "ReadyForProvisioning", "status": "True", "reason": "x"}],
+        },
+    ),
 )
 
 
@@ -280,6 +297,8 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
         "PersistentVolume": (None, ("spec",)),
         "CSINode": (None, ("spec",)),
         "PodDisruptionBudget": ("evil", ("spec", "status")),
+        "PodTemplate": ("evil", ("template",)),
+        "CapacityBuffer": ("evil", ("spec", "status")),
     }
     for kind, (namespace, fields) in kinds.items():
         for wrong, raw in WRONG.items():
@@ -293,7 +312,26 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
             yield f"metadata: {wrong}", kind, _with(meta, it=raw)
 
 
+def _buffers() -> Iterator[tuple[str, str, bytes]]:
+    """Yield buffers that are accepted, and ask for what nobody should be given."""
+    ready = [{"type": "ReadyForProvisioning", "status": "True"}]
+    for wrong, raw in WRONG.items():
+        for field in ("replicas", "podTemplateRef", "conditions", "provisioningStrategy"):
+            status = {"podTemplateRef": {"name": "room"}, "replicas": 1, "conditions": ready}
+            found = of("CapacityBuffer", "evil", "evil", status=status | {field: "@it"})
+            yield f"status.{field}: {wrong}", "CapacityBuffer", _with(found, it=raw)
+        found = of("CapacityBuffer", "evil", "evil", spec={"scalableRef": {"kind": "@it"}})
+        yield f"scalableRef: {wrong}", "CapacityBuffer", _with(found, it=raw)
+        spec = {"containers": [{"resources": {"requests": {"cpu": "@it"}}}]}
+        found = of("PodTemplate", "evil", "evil", template={"spec": spec})
+        yield f"requests: {wrong}", "PodTemplate", _with(found, it=raw)
+        for field in SPEC_FIELDS:
+            found = of("PodTemplate", "evil", "evil", template={"spec": {field: "@it"}})
+            yield f"spec.{field}: {wrong}", "PodTemplate", _with(found, it=raw)
+
+
 HOSTILE: Final[tuple[Hostile, ...]] = (
+    *(Hostile(name, kind, raw) for name, kind, raw in _buffers()),
     *(Hostile(name, "Pod", raw) for name, raw in _pods()),
     *(Hostile(name, "Pod", raw, alone=False) for name, raw in _amounts()),
     *(Hostile(name, "Node", raw) for name, raw in _nodes()),

@@ -28,6 +28,7 @@ class Call:
     resource: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    path: str = ""
 
 
 @dataclass(eq=False)
@@ -67,6 +68,10 @@ class FakeApi:
         self.streams: list[Stream] = []
         self.documents: dict[str, Json] = {}
         """Other objects by path: leases, secrets, registrations."""
+        self.served = {path for kind in KINDS for path in kind.paths[:1]}
+        """Where lists are; elsewhere there is none."""
+        self.denied: set[str] = set()
+        """Resources that may not be read."""
         self.url = ""
         self._faults: dict[str, deque[web.Response | None]] = defaultdict(deque)
         self._pages: dict[str, tuple[int, list[Json]]] = {}
@@ -85,7 +90,8 @@ class FakeApi:
         """Listen; with *port* again where it listened before."""
         app = web.Application()
         for kind in KINDS:
-            app.router.add_get(kind.path, partial(self._get, kind))
+            for path in kind.paths:
+                app.router.add_get(path, partial(self._get, kind))
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)
@@ -206,7 +212,9 @@ class FakeApi:
         self, verb: str, request: web.Request, resource: str = NODES
     ) -> web.Response | None:
         async with self._news:
-            self.calls.append(Call(verb, resource, dict(request.query), dict(request.headers)))
+            self.calls.append(
+                Call(verb, resource, dict(request.query), dict(request.headers), request.path)
+            )
             self._news.notify_all()
         fault = self._faults[verb].popleft() if self._faults[verb] else None
         if fault is SWALLOW:
@@ -218,6 +226,10 @@ class FakeApi:
         fault = await self._note("watch" if watching else "list", request, kind.resource)
         if fault is not None:
             return fault
+        if kind.resource in self.denied:
+            return failure(403)
+        if request.path not in self.served:
+            return failure(404)
         return await self._watch(kind, request) if watching else self._list(kind, request)
 
     def _list(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:

@@ -13,6 +13,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.reference_beside import Beside
+from tests.support.reference_buffers import wanted
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import leaving
 from tests.support.reference_state import Members, State, is_spare, plain_key
@@ -108,7 +109,7 @@ class Packing(State):
         refused = [pod for pod in pending if pod.unschedulable]
         others = [pod for pod in pending if not pod.unschedulable]
         displaced = [p for p in self.movable if p.node and leaving(self.nodes[p.node])]
-        self.spare = self.headroom()
+        self.spare = [*self.headroom(), *self.buffered()]
         self.pods |= {pod.key: pod for pod in self.spare}
         settled = []
         for group in (refused, [*others, *displaced], self.spare):
@@ -116,6 +117,14 @@ class Packing(State):
             self.at |= {pod.key: node.name for pod, node in placed}
             settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
         return settled
+
+    def buffered(self) -> list[Pod]:
+        """Return the pods of CapacityBuffers; what they alone ask for gets its place in order."""
+        share = self.config.budgets.reserve.buffers
+        made = wanted(self.cluster, share, self.reach_of, self.mutant)
+        names = {name for pod in made for name, _ in pod.requests.extended}
+        self.devices = sorted({*self.devices, *names}, reverse=True)
+        return made
 
     def headroom(self) -> list[Pod]:
         """Make pods like the largest of each reach, with what it asks of its node alone."""

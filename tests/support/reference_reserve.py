@@ -157,6 +157,7 @@ def _packed(packing: Packing, empties: list[Node], came: list[Pod], mutant: str)
     packing.first_fit = [one for one in packing.first_fit if one not in empties] + empties
     expected = [like(pod, f"came-{number}") for number, pod in enumerate(came)]
     expected += least(packing, came)
+    expected += packing.buffered()
     names = {name for pod in expected for name, _ in pod.requests.extended}
     packing.devices = sorted({*packing.devices, *names}, reverse=True)
     waiting = [

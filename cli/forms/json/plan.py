@@ -47,6 +47,16 @@ def document(answer: Planned) -> dict[str, Any]:
             for kept in plan.kept
         ],
         "markedInfeasible": list(plan.marked_infeasible),
+        "buffers": [
+            {
+                "buffer": one.buffer,
+                "pods": one.asked,
+                "allowed": one.allowed,
+                "kept": one.placed,
+                "fault": printable(one.fault),
+            }
+            for one in plan.buffers
+        ],
         "warnings": warnings(answer.minded),
         "prices": _money(answer.money) if answer.money else None,
     }

@@ -12,7 +12,10 @@ from core.errors import InvalidInputError
 from core.model.cluster import Cluster
 from core.model.node import Node
 
-COMMAND: Final = f"kubectl get {','.join(kind.short for kind in KINDS)} -A -o json"
+COMMAND: Final = (
+    f"kubectl get {','.join(kind.short for kind in KINDS if not kind.optional)} -A -o json"
+)
+"""kubectl refuses all where it does not know one: the optional kinds are a dump of their own."""
 HOW_TO: Final = f"make it with: {COMMAND}"
 LIST: Final = "List"
 """What the kind of a list ends in: its items do not name theirs, unless that is all of it."""

@@ -11,17 +11,18 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode import budget, node, pod, stand_in, storage
+from core.edge.decode import budget, buffers, node, pod, stand_in, storage
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
 from core.edge.decode.objects import NAME_DECODER, PodObject
 from core.errors import InvalidInputError
+from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.volumes import Claim, CsiNode, Volume
 
-Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode
+Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | PodTemplate | Buffer
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
 
@@ -37,6 +38,10 @@ class Kind(Generic[Wire_, Model_]):
     name: str
     path: str
     """Of the list of all."""
+    older: tuple[str, ...] = ()
+    """The same in other versions of its API, which are asked where that one is not served."""
+    optional: bool = False
+    """A cluster may do without it, or without the right to read it: then there is none."""
     wire: type[Wire_]
     make: Callable[[Wire_], Model_]
     """Its faults name the field."""
@@ -57,6 +62,11 @@ class Kind(Generic[Wire_, Model_]):
     def resource(self) -> str:
         """Return the name in paths, rights and metrics."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return where it may be listed, the best first."""
+        return (self.path, *self.older)
 
     @property
     def short(self) -> str:
@@ -173,7 +183,28 @@ CSI_NODES: Final = Kind(
     make=storage.csi_node,
     field="csi_nodes",
 )
-KINDS: Final[tuple[AnyKind, ...]] = (NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES)
+TEMPLATES: Final = Kind(
+    name="PodTemplate",
+    path="/api/v1/podtemplates",
+    namespaced=True,
+    wire=buffers.TemplateObject,
+    make=buffers.template,
+    field="templates",
+    optional=True,
+)
+BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
+    name="CapacityBuffer",
+    path="/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
+    older=("/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers",),
+    namespaced=True,
+    wire=buffers.BufferObject,
+    make=buffers.buffer,
+    field="buffers",
+    optional=True,
+)
+KINDS: Final[tuple[AnyKind, ...]] = (
+    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, TEMPLATES, BUFFERS
+)  # fmt: skip
 """In the order in which they are listed, nodes first: pods on a node that came later are left out,
 but no node looks empty that is not."""
 BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}

@@ -18,7 +18,6 @@ from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
-from core.edge.decode.kinds import AnyKind
 from core.edge.kube import kubeconfig
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
@@ -103,13 +102,13 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
-    async def page(self, kind: AnyKind, *, label_selector: str | None, token: str | None) -> bytes:
+    async def page(self, path: str, *, label_selector: str | None, token: str | None) -> bytes:
         """Return one page of a list, as it came."""
         query = {"labelSelector": label_selector, "continue": token, "limit": str(PAGE_OBJECTS)}
-        return await _read(await self._call("GET", kind.path, query=query))
+        return await _read(await self._call("GET", path, query=query))
 
     async def watch(
-        self, kind: AnyKind, *, label_selector: str | None, version: str
+        self, path: str, *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
         """Open a watch from a resourceVersion; the caller reads lines and closes.
 
@@ -124,7 +123,7 @@ class Client:
         }
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
             seconds = WATCH_SECONDS + CALL_SECONDS_MAX
-            return await self._call("GET", kind.path, query=query, seconds_max=seconds)
+            return await self._call("GET", path, query=query, seconds_max=seconds)
 
     async def ask(
         self,

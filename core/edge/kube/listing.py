@@ -14,7 +14,7 @@ from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
 from core.edge.heap import growing
-from core.edge.kube.client import Client, strictly
+from core.edge.kube.client import ApiError, Client, strictly
 from core.errors import GarbledError, InvalidInputError
 
 Object_ = TypeVar("Object_")
@@ -40,6 +40,8 @@ class About(msgspec.Struct):
 
 ABOUT: Final = msgspec.json.Decoder(About)
 _RAW_PAGE: Final = msgspec.json.Decoder(_Page[msgspec.Raw])
+ABSENT: Final = frozenset((403, 404))
+"""How a server answers that has no such kind; before it says so, it asks whether we may know."""
 _PAGES: Final = {kind: kind.within(_Page) for kind in KINDS}
 
 
@@ -54,20 +56,35 @@ class Listed:
     version: str = ""
     token: str | None = None
     """Of the next page."""
+    path: str = ""
+    """Where it was read."""
+    absent: ApiError | None = None
+    """What the server answered where there is no such kind, or none that may be read."""
 
     async def read(
         self, client: Client, kind: AnyKind, *, label_selector: str | None = None
     ) -> None:
-        """Read it all, from the first page on.
+        """Read it all, from the first page on; of a kind that need not be there perhaps nothing.
 
         Raises: ApiError and its kin; GarbledError when it is no list.
         """
+        for path in kind.paths:
+            self.path, self.absent = path, None
+            try:
+                return await self._read(client, kind, label_selector)
+            except ApiError as fault:
+                if not kind.optional or fault.status not in ABSENT:
+                    raise
+                self.absent = fault
+        return None
+
+    async def _read(self, client: Client, kind: AnyKind, label_selector: str | None) -> None:
         self.objects.clear()
         self.refused.clear()
         self.token = None
         with growing():
             while True:
-                asked = client.page(kind, label_selector=label_selector, token=self.token)
+                asked = client.page(self.path, label_selector=label_selector, token=self.token)
                 self.take(kind, await asked)
                 if not self.token:
                     return

@@ -17,7 +17,7 @@ from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import AnyKind
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, strictly
-from core.edge.kube.listing import ABOUT, Listed
+from core.edge.kube.listing import ABOUT, ABSENT, Listed
 from core.edge.kube.news import Feed
 from core.edge.logs import fields
 from core.errors import GarbledError, InvalidInputError, UnavailableError
@@ -31,6 +31,9 @@ SETTLE_SECONDS: Final = 1.0
 comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
+
+ABSENT_SECONDS: Final = 60.0
+"""After which it is asked again for a kind that is not there; chance doubles it at most."""
 
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """etcd takes no object over some megabytes; aiohttp's own readline stops far earlier."""
@@ -68,7 +71,9 @@ class _Follower:
         self._client, self._kind = client, kind
         self._feed, self._selector = feed, label_selector
         self._decoder = kind.within(_Event)
-        self._version = ""
+        self._version = self._path = ""
+        self._absent: int | None = None
+        """How the server says that there is no such kind, or none that may be read."""
         self._told = False
         """Whether the watch has brought an event or a bookmark: a list alone is no progress."""
         self._failures = 0
@@ -81,13 +86,16 @@ class _Follower:
         try:
             if not self._version:
                 await self._list()
-            await self._watch()
+            if self._absent is None:
+                await self._watch()
         except (UnavailableError, TimeoutError, aiohttp.ClientError, OSError) as found:
             fault = found
         if self._told:
             self._failures, self._expired = 0, False
         if fault is None:
             self._failures = 0
+            if self._absent is not None:
+                return ABSENT_SECONDS * (1 + jitter())
             # A server that ends watches at once must not be asked without pause.
             return 0 if self._told else _backoff(0, jitter)
         return self._after(fault, jitter)
@@ -104,7 +112,8 @@ class _Follower:
             self._version = ""  # the same would come again
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
-            if lost or fault.status in (400, 410):
+            gone = self._kind.optional and fault.status in ABSENT
+            if lost or gone or fault.status in (400, 410):
                 self._version = ""
             if fault.retry_after_seconds is not None:
                 wait = min(
@@ -121,12 +130,17 @@ class _Follower:
             await listed.read(self._client, self._kind, label_selector=self._selector)
             self._feed.replaced(listed.objects, listed.refused)
         self._feed.alive()
-        self._version = listed.version
+        self._version, self._path = listed.version, listed.path
+        before = self._absent
+        self._absent = listed.absent.status if listed.absent is not None else None
+        if listed.absent is not None and self._absent != before:
+            found = fields(resource=self._kind.resource, fault=str(listed.absent))
+            log.log(_level(listed.absent), "none is looked at", extra=found)
 
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: when it ends otherwise."""
         response = await self._client.watch(
-            self._kind, label_selector=self._selector, version=self._version
+            self._path, label_selector=self._selector, version=self._version
         )
         silence = self._client.silence_seconds_max
         settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settled)
@@ -225,6 +239,11 @@ class _Event(msgspec.Struct, Generic[Object_]):
 
 
 _RAW_EVENT: Final = msgspec.json.Decoder(_Event[msgspec.Raw])
+
+
+def _level(absent: ApiError) -> int:
+    """Return how loud it is told: that there is no such kind is how most clusters are."""
+    return logging.INFO if absent.status == 404 else logging.WARNING
 
 
 def _reason(fault: Exception) -> str:

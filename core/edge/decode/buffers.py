@@ -1,0 +1,121 @@
+"""CapacityBuffers and PodTemplates: from the wire to core.model.buffers. Faults name the field.
+
+A buffer is written by its tenant, and its status by the controller of an autoscaler: what is wrong
+in either makes that one buffer count for nothing, and says so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from core.edge.decode import pod
+from core.edge.decode.fields import checked, shared
+from core.edge.decode.objects import Condition, Meta, Name, PodMeta, PodObject, PodSpec, Struct
+from core.marks.keys import BUFFER_OURS_LABEL
+from core.model.buffers import Buffer, PodTemplate
+
+ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
+"""The strategy by which nodes stand ready; by others they are yet to come."""
+READY: Final = "ReadyForProvisioning"
+"""The condition by which a controller says that it has accepted the buffer."""
+REASON_CHARS_MAX: Final = 80
+REPLICAS_MAX: Final = 2**31 - 1
+"""Of a number of 32 bits, as the API has it."""
+
+
+class Reference(Struct):
+    kind: str = ""
+    name: str = ""
+
+
+class BufferSpec(Struct):
+    provisioning_strategy: str | None = None
+    scalable_ref: Reference | None = None
+
+
+class BufferStatus(Struct):
+    pod_template_ref: Reference | None = None
+    replicas: int | None = None
+    conditions: list[Condition] | None = None
+    provisioning_strategy: str | None = None
+
+
+class BufferObject(Struct):
+    metadata: Meta
+    spec: BufferSpec | None = None
+    status: BufferStatus | None = None
+
+
+class TemplateMeta(Struct):
+    labels: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Template(Struct):
+    metadata: TemplateMeta | None = None
+    spec: PodSpec | None = None
+
+
+class TemplateObject(Struct):
+    metadata: Name
+    template: Template | None = None
+
+
+def buffer(obj: BufferObject) -> Buffer | None:
+    """Make a Buffer; None for one that Ebb has written. Raises: InvalidInputError."""
+    meta, status = obj.metadata, obj.status or BufferStatus()
+    if BUFFER_OURS_LABEL in (meta.labels or {}):
+        return None
+    template, scalable = status.pod_template_ref, obj.spec.scalable_ref if obj.spec else None
+    return Buffer(
+        namespace=shared(meta.namespace or "default", "metadata.namespace"),
+        name=checked(meta.name, "metadata.name"),
+        replicas=min(max(status.replicas or 0, 0), REPLICAS_MAX),
+        template=checked(template.name, "status.podTemplateRef.name") if template else "",
+        scalable=None if template or not scalable else _scalable(scalable),
+        fault=_fault(obj),
+    )
+
+
+def _scalable(found: Reference) -> tuple[str, str]:
+    return (
+        checked(found.kind, "spec.scalableRef.kind"),
+        checked(found.name, "spec.scalableRef.name"),
+    )
+
+
+def _fault(obj: BufferObject) -> str:
+    """Say why no room is kept for the buffer; empty: room is kept, as far as it says itself."""
+    spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
+    if obj.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
+    if strategy != ACTIVE:
+        return f"its provisioning strategy is {_shown(strategy)}: no room on nodes that stand"
+    return _not_ready(status.conditions or ())
+
+
+def _not_ready(conditions: Iterable[Condition]) -> str:
+    found = next((one for one in conditions if one.type == READY), None)
+    if found is None:
+        return "no autoscaler has accepted it"
+    if found.status != "True":
+        return f"its autoscaler does not accept it: {_shown(found.reason or 'no reason given')}"
+    return ""
+
+
+def _shown(text: str) -> str:
+    cut = text[:REASON_CHARS_MAX]
+    return cut if cut.isascii() and cut.isprintable() else ascii(cut)
+
+
+def template(obj: TemplateObject) -> PodTemplate:
+    """Make a PodTemplate. Raises: InvalidInputError with the field."""
+    meta, found = obj.metadata, obj.template or Template()
+    labels = found.metadata.labels if found.metadata else TemplateMeta().labels
+    about = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)
+    made = pod.pod(PodObject(metadata=about, spec=found.spec or PodSpec()))
+    if made is None:
+        raise AssertionError("a pod without a status has not finished")
+    return PodTemplate(namespace=made.namespace, name=made.name, pod=replace(made, node=None))

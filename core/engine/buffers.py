@@ -1,0 +1,101 @@
+"""The room that CapacityBuffers of others ask for, and how much of it is kept; pure.
+
+An autoscaler that honours them takes no node that their pods need, so Ebb plans with them as with
+headroom: they are packed last, on what is free now, and never load. Whoever may write a buffer, or
+its status, may ask for anything: all of them together are kept a bounded share of the nodes that
+they can use, and of all nodes; what there is goes to the namespace that has least so far.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from core.engine.waiting import in_turns
+from core.model.buffers import BUFFER, Buffer
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.packing.ground import SHARE_SCALE, dominant_share
+from core.reason import Reason
+
+BUFFERS_MAX: Final = 256
+"""So many are looked at; every namespace's first comes before any namespace's second."""
+PODS_MAX: Final = 2000
+"""Of all buffers together."""
+ALL: Final[tuple[int, ...]] = ()
+"""Stands for all nodes."""
+
+BUFFERED: Final = Reason(
+    "buffer",
+    "Without the node there would be no room for pods of a CapacityBuffer, for which room must be "
+    "left: an autoscaler that honours it would keep the node.",
+    "ask for less in the CapacityBuffer, or set `reserve.buffers` lower in the configuration",
+    "that many pods of it find a place on the nodes that stay, or none do now",
+)
+
+
+class Room(NamedTuple):
+    """A buffer, and for how many of its pods room is kept, as far as there is some."""
+
+    buffer: Buffer
+    pod: Pod
+    """One of its pods."""
+    kept: int
+
+
+Offered = tuple[tuple[int, ...], Resources]
+"""Nodes, and what they offer together."""
+
+
+def asking(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
+    """Return those that ask for room, as many as are looked at, each with a pod of it."""
+    wanted = [one for one in buffers if one.pod is not None and one.replicas]
+    found = ((one, one.pod) for one in in_turns(wanted)[:BUFFERS_MAX])
+    return [(one, pod) for one, pod in found if pod is not None]
+
+
+def buffer_of(pod: Pod) -> str | None:
+    """Return the key of the buffer whose pod this is; None: of none."""
+    return pod.owner_name if pod.owner_kind == BUFFER else None
+
+
+def rooms(
+    asked: Sequence[tuple[Buffer, Pod]],
+    offered: Callable[[Placing], Offered],
+    whole: Resources,
+    share: Fraction,
+) -> tuple[Room, ...]:
+    """Return for how many pods of each room is kept; *whole* is what all nodes offer.
+
+    *offered* names the nodes that admit a template.
+
+    The next pod is of the namespace that has least so far, and of its buffer that has least; one
+    pod is never too many, however large.
+    """
+    most = int(share * SHARE_SCALE)
+    kept = dict.fromkeys((one.key for one, _ in asked), 0)
+    queues: dict[str, list[tuple[int, int]]] = {}
+    for number, (one, _) in enumerate(asked):
+        queues.setdefault(one.namespace, []).append((0, number))
+    turns = [(0, namespace) for namespace in sorted(queues)]
+    used: Counter[tuple[int, ...]] = Counter()
+    while turns and sum(kept.values()) < PODS_MAX:
+        spent, namespace = heappop(turns)
+        so_far, number = heappop(queues[namespace])
+        buffer, pod = asked[number]
+        nodes, theirs = offered(pod.placing)
+        own, cost = dominant_share(pod.requests, theirs), dominant_share(pod.requests, whole)
+        added = (used[nodes], own), (used[ALL], cost)
+        if nodes and all(had + more <= most or not had for had, more in added):
+            used[nodes] += own
+            used[ALL] += cost
+            kept[buffer.key] += 1
+            counts = max(cost, SHARE_SCALE // PODS_MAX)
+            spent += counts
+            if kept[buffer.key] < buffer.replicas:
+                heappush(queues[namespace], (so_far + counts, number))
+        if queues[namespace]:
+            heappush(turns, (spent, namespace))
+    return tuple(Room(one, pod, kept[one.key]) for one, pod in asked)

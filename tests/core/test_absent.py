@@ -1,0 +1,97 @@
+"""A kind that a cluster need not have: CapacityBuffers, in whichever version, now or later."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES
+from core.edge.kube.client import ApiError
+from core.edge.kube.listing import Listed
+from core.edge.kube.watch import ABSENT_SECONDS
+from tests.support.fake_api import FakeApi
+from tests.support.following import following, opened
+from webhook.engine.loop import STALE_SECONDS
+
+RESOURCE = BUFFERS.resource
+NEW, OLD = BUFFERS.paths
+ONE = {"metadata": {"name": "b", "namespace": "d"}}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as found:
+        yield found
+
+
+def paths(api: FakeApi) -> list[str]:
+    return [call.path for call in api.calls if call.resource == RESOURCE]
+
+
+async def test_where_there_is_no_such_kind_there_are_none(api: FakeApi) -> None:
+    api.served -= {NEW}
+    async with opened(api) as client:
+        listed = Listed()
+        await listed.read(client, BUFFERS)
+    assert listed.objects == []
+    assert listed.absent is not None
+    assert listed.absent.status == 404
+    assert paths(api) == [NEW, OLD]
+
+
+async def test_where_it_may_not_be_read_there_are_none_either(api: FakeApi) -> None:
+    api.denied |= {RESOURCE, TEMPLATES.resource}
+    async with opened(api) as client:
+        for kind in (BUFFERS, TEMPLATES):
+            listed = Listed()
+            await listed.read(client, kind)
+            assert listed.absent is not None
+            assert listed.absent.status == 403
+
+
+async def test_what_every_cluster_has_must_be_there(api: FakeApi) -> None:
+    assert [kind for kind in KINDS if kind.optional] == [TEMPLATES, BUFFERS]
+    api.denied.add(NODES.resource)
+    async with opened(api) as client:
+        with pytest.raises(ApiError):
+            await Listed().read(client, NODES)
+
+
+async def test_an_older_version_is_read_where_it_alone_is_served(api: FakeApi) -> None:
+    api.served = {OLD}
+    api.put(RESOURCE, ONE)
+    async with following(api, RESOURCE) as bench:
+        await bench.settled()
+        assert list(bench.seen.view) == ["d/b"]
+        assert paths(api) == [NEW, OLD, OLD], "listed, and watched there"
+
+
+async def test_the_watch_waits_for_the_kind_and_takes_it_up_when_it_appears(api: FakeApi) -> None:
+    api.served -= {NEW}
+    async with following(api, RESOURCE) as bench:
+        await bench.seen.until(lambda: bench.seen.lives > 1)
+        assert bench.seen.count("restarted") == 0, "it is no fault"
+        assert set(bench.waits.seconds) == {ABSENT_SECONDS}
+        api.put(RESOURCE, ONE)
+        api.served.add(NEW)
+        await bench.settled()
+        assert list(bench.seen.view) == ["d/b"]
+
+
+def test_what_is_known_of_an_absent_kind_is_new_enough_between_two_looks() -> None:
+    assert 2 * ABSENT_SECONDS < STALE_SECONDS
+
+
+@pytest.mark.parametrize("denied", [False, True])
+async def test_where_the_kind_goes_away_what_was_known_of_it_goes_too(
+    api: FakeApi, denied: bool
+) -> None:
+    api.put(RESOURCE, ONE)
+    async with following(api, RESOURCE) as bench:
+        await bench.settled()
+        if denied:
+            api.denied.add(RESOURCE)
+        else:
+            api.served -= {NEW}
+        api.end()
+        await bench.seen.until(lambda: not bench.seen.view)
+        await bench.seen.until(lambda: ABSENT_SECONDS in bench.waits.seconds)
