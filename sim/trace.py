@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.errors import InvalidInputError
 from core.model.resources import Resources
@@ -24,11 +24,17 @@ def nodes(folder: Path) -> list[tuple[str, Resources]]:
     ]  # fmt: skip
 
 
-def pods(folder: Path) -> list[tuple[str, Resources, int]]:
-    """Return (name, requests, life in ms) of every pod, in order of creation.
+class Row(NamedTuple):
+    """A pod of the trace."""
 
-    Raises: InvalidInputError with file and line.
-    """
+    created_ms: int
+    name: str
+    requests: Resources
+    life_ms: int
+
+
+def rows(folder: Path) -> list[Row]:
+    """Return every pod, in order of creation. Raises: InvalidInputError with file and line."""
     found = []
     for at, row in _rows(folder / PODS_FILE, "name"):
         created, deleted = _int(row, "creation_time", at), _int(row, "deletion_time", at)
@@ -36,12 +42,13 @@ def pods(folder: Path) -> list[tuple[str, Resources, int]]:
             raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
         gpu = _int(row, "num_gpu", at) * _int(row, "gpu_milli", at)
         requests = amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at), gpu)
-        found.append((created, row["name"], requests, 1000 * (deleted - created)))
-    return [(name, requests, life) for _, name, requests, life in sorted(found, key=_by_creation)]
+        found.append(Row(1000 * created, row["name"], requests, 1000 * (deleted - created)))
+    return sorted(found, key=lambda row: row[:2])
 
 
-def _by_creation(row: tuple[int, str, Resources, int]) -> tuple[int, str]:
-    return row[0], row[1]
+def pods(folder: Path) -> list[tuple[str, Resources, int]]:
+    """Return (name, requests, life in ms) of every pod; order and faults as of `rows`."""
+    return [(row.name, row.requests, row.life_ms) for row in rows(folder)]
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -125,7 +125,8 @@ class World:
         self._workload, self._compactor = workload, compactor
         self._tick_ms = workload.tick_ms or setting.tick_ms
         self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
-        self._autoscaler = Autoscaler(self, how, workload.nodes, seed + 1, setting.timers)
+        shapes = {*workload.nodes, *workload.groups}
+        self._autoscaler = Autoscaler(self, how, shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}

@@ -92,6 +92,21 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
     return raw
 
 
+def check_target(path: str) -> None:
+    """Refuse at once what could not be written after hours. Raises: InvalidInputError."""
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file anew. Raises: InvalidInputError."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as fault:
+        raise InvalidInputError(path, fault.strerror or str(fault)) from fault
+
+
 def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
     """Unpack all members, as gzip itself does; None: more than allowed."""
     if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header

@@ -57,6 +57,15 @@ def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, 
 
     Raises: InvalidInputError when it is no JSON.
     """
+    for name, raw_item, where in items(raw, source, refused):
+        yield name, _object(name, raw_item, where, refused)
+
+
+def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
+    """Yield the kind's name, the bytes of an object, and in which source it stands.
+
+    Raises: as `objects`.
+    """
     if not raw.strip():
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
     try:
@@ -65,7 +74,7 @@ def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, 
         raw = legible(raw)
         head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
     if head.items is None:
-        yield head.kind, _object(head.kind, raw, source, refused)
+        yield head.kind, raw, source
         return
     of_list = head.kind.removesuffix(LIST)
     for number, item in enumerate(head.items):
@@ -76,7 +85,7 @@ def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, 
         except InvalidInputError as fault:
             refused.append(str(fault))
         else:
-            yield name, _object(name, item, source, refused)
+            yield name, item, source
 
 
 def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | None:

@@ -1,0 +1,103 @@
+"""When a pod or a node was there: the times that its object tells, and those of finished pods too.
+
+Written by: `creationTimestamp` and `deletionTimestamp` by API servers alone; `startTime` and
+`finishedAt` by kubelets, of their own pods.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from core.edge.decode.fields import Bytes, strictly, unix_seconds
+from core.edge.decode.kinds import PODS
+from core.edge.decode.objects import FINISHED, Struct
+from core.model.pod import Pod
+
+
+class Ended(Struct):
+    finished_at: str | None = None
+
+
+class ContainerState(Struct):
+    terminated: Ended | None = None
+
+
+class Status(Struct):
+    state: ContainerState | None = None
+
+
+class Beat(Struct):
+    last_heartbeat_time: str | None = None
+
+
+class TimesMeta(Struct):
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class TimesStatus(Struct):
+    phase: str = ""
+    start_time: str | None = None
+    container_statuses: list[Status] | None = None
+    conditions: list[Beat] | None = None
+
+
+class TimesObject(Struct):
+    metadata: TimesMeta
+    status: TimesStatus | None = None
+
+
+class Times(NamedTuple):
+    """What an object tells of when; unix seconds, None: it does not say."""
+
+    key: str
+    """The uid; of objects without one namespace and name."""
+    created: int | None
+    deleting: int | None
+    """When it is to be gone at the latest."""
+    started: int | None
+    """A pod's kubelet has taken it."""
+    finished: int | None
+    """A pod's last container ended."""
+    over: bool
+    """A pod has finished, so that it holds nothing any more."""
+    newest: int
+    """The newest of all times that it tells, nodes' heartbeats too; 0: it tells none."""
+
+
+_DECODER: Final = msgspec.json.Decoder(TimesObject)
+
+
+def times(raw: Bytes, where: str) -> Times:
+    """Read the times of an object. Raises: InvalidInputError."""
+    found = strictly(_DECODER.decode, bytes(raw), where)
+    meta, status = found.metadata, found.status or TimesStatus()
+    ends = [
+        unix_seconds(one.state.terminated.finished_at)
+        for one in status.container_statuses or ()
+        if one.state and one.state.terminated
+    ]
+    beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
+    created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
+    return Times(
+        key=meta.uid or f"{meta.namespace or ''}/{meta.name}",
+        created=created,
+        deleting=unix_seconds(meta.deletion_timestamp),
+        started=started,
+        finished=max((one for one in ends if one is not None), default=None),
+        over=status.phase in FINISHED,
+        newest=max(one or 0 for one in (created, started, *ends, *beats)),
+    )
+
+
+def pod_as_it_was(raw: Bytes, where: str) -> Pod:
+    """Read what a pod asks for, also of one that has finished. Raises: InvalidInputError."""
+    whole = strictly(PODS.decoder.decode, bytes(raw), where)
+    whole.status = None
+    made = PODS.made(whole, where)
+    if made is None:  # a pod without a status has not finished
+        raise AssertionError(where)
+    return made

@@ -1,0 +1,245 @@
+"""A folder of dumps, each of one moment, as what happened between the first and the last.
+
+A pod began when its `creationTimestamp` says, and runs from its `startTime`. It ended when its
+containers say; one that is gone from a dump, in the middle between that dump and the one before,
+or when it was to be gone at the latest (`deletionTimestamp`), if that is between them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Final
+
+from core.edge import files
+from core.edge.decode.dump import items
+from core.edge.decode.fields import Bytes
+from core.edge.decode.kinds import NODES, PODS
+from core.edge.decode.lives import Times, pod_as_it_was, times
+from core.errors import InvalidInputError
+from core.model.node import Node
+from core.model.pod import Pod
+from sim.history.past import FILES_MAX, Life, Past, Stay, check, check_sizes
+
+SUFFIXES: Final = (".json", ".json.gz")
+TIME_IN_NAME: Final = re.compile(
+    r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)[T_-]?(\d\d)[:_-]?(\d\d)(?:[:_-]?(\d\d))?(?:\.\d+)?"
+    r"(?:Z|([+-]\d\d):?(\d\d))?(?!\d)"
+)
+SECONDS_IN_NAME: Final = re.compile(r"(?<!\d)(1\d{9})(?!\d)")
+ALLOWED: Final = (
+    "a name with the time in it, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
+    "as +02:00) or 1793527200.json; or nodes with heartbeats in it"
+)
+
+Tell = Callable[[int, int], None]
+"""Takes how many files have been read, and how many there are."""
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A pod that was there when last looked."""
+
+    pod: Pod
+    begins_ms: int
+    times: Times
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been found so far."""
+
+    source: str
+    refused: list[str]
+    moments: list[int] = field(default_factory=list)
+    pods: dict[str, _Pod] = field(default_factory=dict)
+    nodes: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    lives: list[Life] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
+    over: set[str] = field(default_factory=set)
+    """Pods that have finished and still stand there."""
+
+
+def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> Past:
+    """Read all dumps of a folder. *refused*: is told which objects cannot be read.
+
+    Raises: InvalidInputError that names the file.
+    """
+    reading = _Reading(folder, refused)
+    paths = listed(folder)
+    number = 0
+    for at_ms, group in groupby(sorted(_timed(paths)), key=lambda one: one[0]):
+        dump = [(path, files.read_dump(path)) for _, path in group]
+        _look(reading, at_ms, dump)
+        number += len(dump)
+        tell(number, len(paths))
+    return check(_whole(reading))
+
+
+def listed(folder: str) -> list[str]:
+    """Return the files of a folder that may be read. Raises: InvalidInputError."""
+    try:
+        found = sorted(
+            str(path)
+            for path in Path(folder).iterdir()
+            if path.name.endswith(SUFFIXES) and path.is_file()
+        )
+    except OSError as fault:
+        raise InvalidInputError(folder, fault.strerror or str(fault)) from fault
+    if not found:
+        raise InvalidInputError(folder, f"holds no file that ends in {' or '.join(SUFFIXES)}")
+    if len(found) > FILES_MAX:
+        raise InvalidInputError(folder, f"holds {len(found):,} files; allowed: {FILES_MAX:,}")
+    return found
+
+
+def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield when each was made, and its path."""
+    for path in paths:
+        at_ms = time_of(path) or _newest(path)
+        if at_ms is None:
+            raise InvalidInputError(path, f"does not say when it was made; allowed: {ALLOWED}")
+        yield at_ms, path
+
+
+def time_of(path: str) -> int | None:
+    """Return the time that a file's name says, unix ms; None: it says none."""
+    name = Path(path).name
+    if (found := TIME_IN_NAME.search(name)) is not None:
+        year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
+        hours, minutes = found.groups()[6:]
+        try:
+            at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        except ValueError as fault:
+            raise InvalidInputError(path, f"{found[0]!r} in its name: {fault}") from fault
+        sign = -1 if (hours or "").startswith("-") else 1
+        ahead = timedelta(hours=int(hours or 0), minutes=sign * int(minutes or 0))
+        return round((at - ahead).timestamp()) * 1000
+    seconds = SECONDS_IN_NAME.search(name)
+    return int(seconds[1]) * 1000 if seconds else None
+
+
+def _newest(path: str) -> int | None:
+    """Return the newest time that anything in the dump tells: kubelets report every minutes."""
+    found = 0
+    for name, raw, where in items(files.read_dump(path), path, []):
+        if name in (NODES.name, PODS.name):
+            try:
+                found = max(found, times(raw, where).newest)
+            except InvalidInputError:
+                continue  # it is told of when the dump is read
+    return found * 1000 or None
+
+
+def _look(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
+    """Take in all that stands in the files of one moment."""
+    seen: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
+    for path, raw in dump:
+        for name, item, where in items(raw, path, reading.refused):
+            if name not in seen:
+                continue
+            try:
+                found = times(item, where)
+                (_see_node if name == NODES.name else _see_pod)(reading, at_ms, found, item, where)
+            except InvalidInputError as fault:
+                reading.refused.append(str(fault))
+            else:
+                seen[name].add(found.key)
+    sources = ", ".join(path for path, _ in dump)
+    for kind in (NODES, PODS):
+        if not seen[kind.name]:
+            raise InvalidInputError(sources, f"holds no {kind.resource} that can be read")
+    _miss(reading, at_ms, seen[NODES.name], seen[PODS.name])
+    reading.moments.append(at_ms)
+    nodes = len(reading.nodes) + len(reading.stays)
+    check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.lives))
+
+
+def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+    if found.key not in reading.nodes:
+        node = NODES.read(raw, where)
+        begins_ms = _begun(reading, at_ms, found)
+        reading.nodes[found.key] = node, begins_ms
+
+
+def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+    if found.key in reading.over:
+        return
+    track = reading.pods.get(found.key)
+    if track is None:
+        pod = pod_as_it_was(raw, where)
+        begins_ms = _begun(reading, at_ms, found)
+        track = reading.pods[found.key] = _Pod(pod, begins_ms, found)
+    track.times = found
+    if found.over:
+        reading.over.add(found.key)
+        _end_pod(reading, reading.pods.pop(found.key), at_ms)
+
+
+def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
+    """Return when what is new in this dump began."""
+    if found.created is not None:
+        return min(1000 * found.created, at_ms)
+    return (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
+
+
+def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
+    """Let end what is not there any more."""
+    for key in [key for key in reading.pods if key not in pods]:
+        _end_pod(reading, reading.pods.pop(key), at_ms)
+    for key in [key for key in reading.nodes if key not in nodes]:
+        node, begins_ms = reading.nodes.pop(key)
+        ends_ms = max((reading.moments[-1] + at_ms) // 2, begins_ms)
+        reading.stays.append(Stay(node=node, begins_ms=begins_ms, ends_ms=ends_ms))
+    reading.over &= pods
+
+
+def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
+    """Note the life of a pod that ended before this dump."""
+    found = gone.times
+    before_ms = max([gone.begins_ms, *reading.moments[-1:]])
+    known = found.finished if found.over else found.deleting
+    if known is not None and (found.over or before_ms <= 1000 * known <= at_ms):
+        ends_ms, slack_ms = min(1000 * known, at_ms), 0
+    else:
+        ends_ms, slack_ms = (before_ms + at_ms) // 2, (at_ms - before_ms + 1) // 2
+    reading.lives.append(_life(gone, max(ends_ms, gone.begins_ms), slack_ms))
+
+
+def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> Life:
+    started = of.times.started
+    bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
+    if ends_ms is not None:
+        bound_ms = min(bound_ms, ends_ms)
+    return Life(
+        pod=of.pod,
+        begins_ms=of.begins_ms,
+        bound_ms=bound_ms,
+        ends_ms=ends_ms,
+        slack_ms=slack_ms,
+    )
+
+
+def _whole(reading: _Reading) -> Past:
+    """Return all that was read; what the last dump holds is still there at the end."""
+    moments = reading.moments
+    ends_ms = moments[-1]
+    still = [
+        Stay(node=node, begins_ms=begins_ms, ends_ms=ends_ms)
+        for node, begins_ms in reading.nodes.values()
+    ]
+    lives = [*reading.lives, *(_life(one, None) for one in reading.pods.values())]
+    apart = max((after - before for before, after in pairwise(moments)), default=0) // 1000
+    note = (
+        f"{len(moments):,} dumps, up to {apart:,} s apart: what came and went between is unknown"
+    )
+    return Past(
+        source=reading.source,
+        begins_ms=moments[0],
+        ends_ms=ends_ms,
+        stays=(*reading.stays, *still),
+        lives=tuple(lives),
+        notes=(note,),
+    )

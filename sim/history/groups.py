@@ -1,0 +1,199 @@
+"""The kinds of nodes that a past has, as node groups that a simulated autoscaler may add to."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import median_low
+from typing import Final, NamedTuple
+
+from core.config.settings import Config
+from core.engine.zones import ZONE_LABEL
+from core.fit.rules import LABEL, NAME, RULES
+from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
+from core.marks.taints import without_our_taint
+from core.model.constraints import ANYWHERE, Placing
+from core.model.leaving import PASSING_TAINTS
+from core.model.node import Node, Taint
+from core.model.resources import Resources
+from sim.cluster import DAEMON_REQUESTS, GPU
+from sim.costs import Price
+from sim.history.past import Life, Past, Stay
+
+HOST_LABEL: Final = "kubernetes.io/hostname"
+GPU_NAMES: Final = ("/gpu", "_gpu")
+"""How resources end that are whole GPUs: nvidia.com/gpu, and the same as metrics write it."""
+MEMORY_STEP_BYTES: Final = 1024**3
+"""What is allocatable on machines of one type differs by less."""
+NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.code})
+
+
+class _Kind(NamedTuple):
+    """What nodes of a group have in common."""
+
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    cpu_millis: int
+    memory_steps: int
+    extended: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the nodes were, as they really stood."""
+
+    node_ms: int
+    capacity_millis_ms: int
+    cost_ms: Fraction
+
+
+class Groups:
+    """Every kind of node that there ever was, and of which kinds those at the beginning are."""
+
+    def __init__(self, past: Past, lives: Iterable[Life], config: Config) -> None:
+        """Tell nodes apart by what pods, prices and pools look at."""
+        self._read = {*_read_by_pods(lives), *keys_of(config), ZONE_LABEL} - {HOST_LABEL}
+        self._taint_key = config.taint_key
+        stays = [stay for stay in past.stays if grouped(stay.node)]
+        self.left_out = len(past.stays) - len(stays)
+        members: dict[_Kind, list[Stay]] = {}
+        for stay in stays:
+            members.setdefault(self._kind(stay.node), []).append(stay)
+        agents = _agents(past)
+        self.templates: dict[Resources, Node] = {}
+        shapes = {kind: self._add(kind, members[kind], agents) for kind in sorted(members)}
+        self._stays = [
+            (shapes[kind], max(stay.begins_ms, past.begins_ms), stay.ends_ms)
+            for kind in shapes
+            for stay in members[kind]
+        ]
+        self.first = tuple(
+            shape for shape, begins_ms, _ in self._stays if begins_ms == past.begins_ms
+        )
+
+    def spent(self, price_of: Price) -> Spent:
+        """Add up what the nodes were as they really stood, each as a node of its group."""
+        node_ms, capacity, cost = 0, 0, Fraction()
+        for shape, begins_ms, ends_ms in self._stays:
+            stood_ms = max(ends_ms - begins_ms, 0)
+            node_ms += stood_ms
+            capacity += stood_ms * shape.cpu_millis
+            cost += stood_ms * price_of(self.templates[shape])
+        return Spent(node_ms=node_ms, capacity_millis_ms=capacity, cost_ms=cost)
+
+    def _kind(self, node: Node) -> _Kind:
+        own = without_our_taint(node, self._taint_key)
+        whole = node.allocatable
+        return _Kind(
+            tuple(sorted((key, own.labels[key]) for key in self._read if key in own.labels)),
+            tuple(
+                replace(taint, time_added="")
+                for taint in own.taints
+                if taint.key not in PASSING_TAINTS
+            ),
+            whole.cpu_millis,
+            round(whole.memory_bytes / MEMORY_STEP_BYTES),
+            whole.extended,
+        )
+
+    def _add(
+        self, kind: _Kind, members: Iterable[Stay], agents: dict[str, list[Resources]]
+    ) -> Resources:
+        """Add a group; where another one has the same shape, a byte of memory tells them apart."""
+        nodes = [stay.node for stay in members]
+        whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
+        taken = [Resources.total(agents.get(node.name, ())) for node in nodes]
+        shape = _with_gpus(_less(whole, taken))
+        while shape in self.templates:
+            shape = replace(shape, memory_bytes=shape.memory_bytes - 1)
+        labels, taints = dict(kind.labels), kind.taints
+        self.templates[shape] = Node(name="", allocatable=shape, labels=labels, taints=taints)
+        return shape
+
+
+def grouped(node: Node) -> bool:
+    """Say whether nodes of its kind come and go with what is asked."""
+    return not any(one.code in NO_GROUPS for one in node_blockers(node))
+
+
+def offered(template: Node) -> Resources:
+    """Return what an empty node of a group has for pods."""
+    return template.allocatable - DAEMON_REQUESTS
+
+
+def _less(whole: Resources, agents: list[Resources]) -> Resources:
+    """Put the simulation's agent in the place of what DaemonSets ask of the median node."""
+    asked = Resources(
+        median_low(one.cpu_millis for one in agents),
+        median_low(one.memory_bytes for one in agents),
+        pods=median_low(one.pods for one in agents),
+    )
+    left = whole - asked + DAEMON_REQUESTS
+    return replace(
+        left,
+        cpu_millis=max(left.cpu_millis, 0),
+        memory_bytes=max(left.memory_bytes, 0),
+        pods=max(left.pods, 0),
+    )
+
+
+def _agents(past: Past) -> dict[str, list[Resources]]:
+    """Return what the pods ask that go with their nodes, by node; of each owner one counts."""
+    seen: dict[str, dict[str, Resources]] = {}
+    for life in past.lives:
+        pod = life.pod
+        if pod.stays_with_node and pod.node:
+            owner = f"{pod.namespace}/{pod.owner_name}" if pod.daemon else pod.key
+            seen.setdefault(pod.node, {})[owner] = pod.requests
+    return {node: list(owners.values()) for node, owners in seen.items()}
+
+
+def _with_gpus(asked: Resources) -> Resources:
+    """Return it with whole GPUs as what the simulation knows them by."""
+    if not any(name.endswith(GPU_NAMES) for name, _ in asked.extended):
+        return asked
+    counted: Counter[str] = Counter()
+    for name, units in asked.extended:
+        gpu = name.endswith(GPU_NAMES)
+        counted[GPU if gpu else name] += 1000 * units if gpu else units
+    return replace(asked, extended=tuple(sorted(counted.items())))
+
+
+def anywhere(life: Life) -> Life:
+    """Return the life of a pod that asks for no one node by name, in the simulation's units."""
+    pod = life.pod
+    placing, requests = _free(pod.placing), _with_gpus(pod.requests)
+    if placing is pod.placing and requests is pod.requests:
+        return life
+    return replace(life, pod=replace(pod, placing=placing, requests=requests))
+
+
+def pinned(placing: Placing) -> bool:
+    """Say whether it names a node."""
+    return any(read in (NAME, (LABEL, HOST_LABEL)) for read in _read(placing))
+
+
+def _free(placing: Placing) -> Placing:
+    if not pinned(placing):
+        return placing
+    selector = tuple(pair for pair in placing.node_selector if pair[0] != HOST_LABEL)
+    return replace(ANYWHERE, node_selector=selector, tolerations=placing.tolerations)
+
+
+def _read(placing: Placing) -> Iterator[tuple[str, str]]:
+    for rule in RULES:
+        yield from rule.reads(placing)
+
+
+def _read_by_pods(lives: Iterable[Life]) -> Iterator[str]:
+    for placing in {life.pod.placing for life in lives}:
+        yield from (key for what, key in _read(placing) if what == LABEL)
+
+
+def keys_of(config: Config) -> Iterator[str]:
+    """Yield the labels of nodes that prices and pools go by."""
+    selectors = [
+        *(price.node_selector for price in config.prices),
+        *(pool.node_selector for pool in config.budgets.pools),
+    ]
+    yield from (key for selector in selectors for key, _ in selector)

@@ -1,0 +1,177 @@
+"""A past as a workload: the kinds of its nodes as node groups, its pods as Jobs and Deployments.
+
+What pods of a ReplicaSet have in common is how many of them there are over time; which of them a
+scale-in takes is for the simulated controller to say, as it is in a cluster. All other pods come
+when they came and run for as long as they ran.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from core.config.settings import Config
+from core.fit.rules import refusal
+from core.model.node import Node
+from core.model.pod import Pod
+from sim.costs import price_of
+from sim.history.groups import Groups, Spent, anywhere, offered, pinned
+from sim.history.past import Life, Past
+from sim.workload import DAY_MS, Arrival, Deployment, Workload
+
+LIFE_MS_MIN: Final = 1000
+REPLACED_MS: Final = 30_000
+"""A pod that comes so soon after another of its ReplicaSet has gone takes its place."""
+REPLICA_SET: Final = "ReplicaSet"
+
+
+class Played(NamedTuple):
+    """What is played, and what of the past is not in it."""
+
+    workload: Workload
+    notes: tuple[str, ...]
+    stood: Spent
+    """What the nodes were as they really stood."""
+
+
+def played(past: Past, config: Config) -> Played:
+    """Make the workload. *config*: by its prices and pools nodes are told apart, and priced."""
+    asked = [life for life in past.lives if _counts(life, past)]
+    freed = [anywhere(life) for life in asked]
+    groups = Groups(past, freed, config)
+    able = _able(freed, groups.templates.values())
+    whole = Workload(
+        past.source,
+        groups.first,
+        tuple(_arrivals(past, able)),
+        past.duration_ms,
+        tick_ms=None,
+        groups=groups.templates,
+        deployments=tuple(_deployments(past, able)),
+    )
+    named = sum(pinned(life.pod.placing) for life in asked)
+    social = sum(bool(life.pod.company.near or life.pod.company.apart) for life in able)
+    counted = (
+        (groups.left_out, "nodes of the control plane, virtual and unreadable ones are left out"),
+        (len(freed) - len(able), "pods that no kind of node admits when empty are left out"),
+        (named, "pods ask for a node by its name: they are played as if one like it would do"),
+        (social, "pods ask to be near or apart from others: that is not played"),
+    )
+    told = (f"{count:,} {what}" for count, what in counted if count)
+    return Played(whole, (*past.notes, *told), groups.spent(price_of(config)))
+
+
+def _counts(life: Life, past: Past) -> bool:
+    """Say whether the pod is looked for a node within the time, and does not go with one."""
+    ended = life.ends_ms is not None and life.ends_ms <= max(past.begins_ms, life.begins_ms)
+    return not (life.pod.stays_with_node or ended or life.begins_ms >= past.ends_ms)
+
+
+def _able(lives: Iterable[Life], templates: Iterable[Node]) -> list[Life]:
+    """Return the pods that some node would take if it were empty; the others would wait always."""
+    nodes = list(templates)
+    known: dict[object, bool] = {}
+    found = []
+    for life in lives:
+        pod = life.pod
+        key = pod.requests, pod.placing
+        if key not in known:
+            known[key] = any(_would_take(node, pod) for node in nodes)
+        if known[key]:
+            found.append(life)
+    return found
+
+
+def _would_take(node: Node, pod: Pod) -> bool:
+    return pod.requests.fits_in(offered(node)) and refusal(node, pod.placing) is None
+
+
+# Pods that come and end
+
+
+def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
+    """Yield those that no ReplicaSet makes; of those at the beginning the largest first."""
+    names: Counter[str] = Counter()
+    single = [life for life in lives if life.pod.owner_kind != REPLICA_SET]
+    for life in sorted(single, key=lambda life: _order(life, past)):
+        pod = life.pod
+        name = f"{pod.namespace}.{pod.name}"
+        names[name] += 1
+        again = f".{names[name]}" if names[name] > 1 else ""
+        at_ms = max(life.begins_ms, past.begins_ms)
+        left_ms = _end(life, past) - max(life.bound_ms, past.begins_ms)
+        yield Arrival(
+            at_ms - past.begins_ms,
+            name + again,
+            pod.requests,
+            max(left_ms, LIFE_MS_MIN),
+            pod.placing,
+        )
+
+
+def _order(life: Life, past: Past) -> tuple[int, int, int, str]:
+    asked = life.pod.requests
+    at_ms = max(life.begins_ms - past.begins_ms, 0)
+    return at_ms, -asked.cpu_millis, -asked.memory_bytes, life.pod.key
+
+
+def _end(life: Life, past: Past) -> int:
+    """Return when it ends; what was there at the end does not end while it is played."""
+    return past.ends_ms + DAY_MS if life.ends_ms is None else life.ends_ms
+
+
+# Pods that a ReplicaSet makes
+
+
+def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
+    """Yield every ReplicaSet as a Deployment of its own: a rollout is one less, the other more."""
+    sets: dict[tuple[object, ...], list[Life]] = {}
+    for life in lives:
+        pod = life.pod
+        if pod.owner_kind == REPLICA_SET:
+            key = pod.namespace, pod.owner_name, pod.requests, pod.placing
+            sets.setdefault(key, []).append(life)
+    names: Counter[str] = Counter()
+    for (namespace, owner, requests, placing), members in sets.items():
+        name = f"{namespace}.{owner}"
+        names[name] += 1
+        again = f".{names[name]}" if names[name] > 1 else ""
+        replicas, restarts = _counted(past, members)
+        yield Deployment(
+            name + again,
+            requests,  # type: ignore[arg-type]
+            replicas,
+            restarts=restarts,
+            placing=placing,  # type: ignore[arg-type]
+        )
+
+
+Steps = tuple[tuple[int, int], ...]
+
+
+def _counted(past: Past, lives: Sequence[Life]) -> tuple[Steps, tuple[int, ...]]:
+    """Return how many there are from when on, and when one took another's place."""
+    come = sorted(life.begins_ms for life in lives if life.begins_ms > past.begins_ms)
+    gone = sorted(
+        (life.ends_ms, life.slack_ms)
+        for life in lives
+        if life.ends_ms is not None and life.ends_ms < past.ends_ms
+    )
+    changes: Counter[int] = Counter()
+    restarts, at = [], 0
+    for ends_ms, slack_ms in gone:
+        while at < len(come) and come[at] < ends_ms - slack_ms - REPLACED_MS:
+            changes[come[at]] += 1
+            at += 1
+        if at < len(come) and come[at] <= ends_ms + slack_ms + REPLACED_MS:
+            restarts.append(come[at] - past.begins_ms)
+            at += 1
+        else:
+            changes[ends_ms] -= 1
+    for begins_ms in come[at:]:
+        changes[begins_ms] += 1
+    count = len(lives) - len(come)
+    steps = [(0, count)]
+    for at_ms in sorted(changes):
+        count += changes[at_ms]
+        steps.append((at_ms - past.begins_ms, count))
+    return tuple(steps), tuple(restarts)

@@ -1,0 +1,37 @@
+"""The rows of a trace as they stand, as a past; all its nodes are there all the time."""
+
+from pathlib import Path
+
+from core.model.node import Node
+from core.model.pod import Pod
+from sim import trace
+from sim.history.past import Life, Past, Stay, check
+
+
+def read(folder: str) -> Past:
+    """Read both files. Raises: InvalidInputError with file and line."""
+    pods = trace.rows(Path(folder))
+    begins_ms = min(row.created_ms for row in pods)
+    ends_ms = max(row.created_ms + row.life_ms for row in pods)
+    stays = (
+        Stay(node=Node(name=name, allocatable=shape), begins_ms=begins_ms, ends_ms=ends_ms)
+        for name, shape in trace.nodes(Path(folder))
+    )
+    lives = (
+        Life(
+            pod=Pod(namespace="work", name=row.name, requests=row.requests),
+            begins_ms=row.created_ms,
+            bound_ms=row.created_ms,
+            ends_ms=row.created_ms + row.life_ms,
+        )
+        for row in pods
+    )
+    return check(
+        Past(
+            source=folder,
+            begins_ms=begins_ms,
+            ends_ms=ends_ms,
+            stays=tuple(stays),
+            lives=tuple(lives),
+        )
+    )

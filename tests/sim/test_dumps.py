@@ -1,0 +1,236 @@
+"""A folder of dumps as a past: times, lives, and what is refused."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidInputError
+from sim import waves, workload
+from sim.history import dumps
+from sim.history.past import Life, Past
+from tests.support import recorder
+from tests.support.plan_cli import dump, node, pod
+from tests.support.recorder import EPOCH, record
+
+Json = dict[str, Any]
+MINUTE_MS = 60_000
+EVERY_MS = 20 * MINUTE_MS
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        ("2026-11-01T08:00:00Z.json", EPOCH),
+        ("2026-11-01T08-00-00Z.json", EPOCH),
+        ("dump-2026-11-01_08-00.json.gz", EPOCH),
+        ("20261101T080000.json", EPOCH),
+        ("202611010800.json", EPOCH),
+        ("nodes.2026-11-01T10:00:00+02:00.json", EPOCH),
+        ("2026-11-01T04:30:00-0330.json", EPOCH),
+        ("2026-11-01T08:00:00.5Z.json", EPOCH),
+        (f"{EPOCH}.json", EPOCH),
+        (f"dump-{EPOCH}-nodes.json", EPOCH),
+        ("dump.json", None),
+        ("dump-12.json", None),
+    ],
+)
+def test_a_files_name_says_when_it_was_made(name: str, seconds: int | None) -> None:
+    assert dumps.time_of(f"/some/20250101T000000/{name}") == (seconds and 1000 * seconds)
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"'2026-13-01T08:00:00Z' in its name: month"):
+        dumps.time_of("2026-13-01T08:00:00Z.json")
+
+
+def dated(one: Json, created: int | None = 0, **status: Any) -> Json:
+    if created is not None:
+        one["metadata"]["creationTimestamp"] = at(created)
+    one["status"].update(status)
+    return one
+
+
+def at(minutes: int) -> str:
+    return recorder.written(minutes * MINUTE_MS)
+
+
+def ms(minutes: float) -> int:
+    return round(1000 * (EPOCH + 60 * minutes))
+
+
+def past_of(tmp_path: Path, *looks: tuple[int, list[Json]]) -> Past:
+    for minutes, items in looks:
+        (tmp_path / f"{at(minutes)}.json").write_bytes(dump(*items))
+    return dumps.read(str(tmp_path), [])
+
+
+def ended(state: str) -> Json:
+    return {"state": {"terminated": {"finishedAt": state}}}
+
+
+NODE = node("n", metadata={"name": "n", "creationTimestamp": at(-60)})
+STAYS = dated(pod("stays", "n"), created=-10)
+
+
+def going(one: Json, minutes: int) -> Json:
+    one["metadata"]["deletionTimestamp"] = at(minutes)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begins", "ends", "slack"),
+    [
+        ([dated(pod("p", "n"), -5)], [dated(pod("p", "n"), -5)], -5, None, 0),
+        ([dated(pod("p", "n"), -5)], [], -5, 5, 5),
+        ([going(dated(pod("p", "n"), -5), 2)], [], -5, 2, 0),
+        ([going(dated(pod("p", "n"), -5), 99)], [], -5, 5, 5),
+        ([], [dated(pod("p", "n"), 3)], 3, None, 0),
+        ([], [dated(pod("p", "n"), None)], 5, None, 0),
+        ([], [dated(pod("p", "n"), 11)], 10, None, 0),  # a clock that is ahead
+        (
+            [],
+            [dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])],
+            1, 4, 0,
+        ),
+        ([], [dated(pod("p", "n"), 2, phase="Failed")], 2, 6, 4),
+    ],
+)  # fmt: skip
+def test_when_a_pod_began_and_ended(
+    tmp_path: Path,
+    first: list[Json],
+    second: list[Json],
+    begins: int,
+    ends: int | None,
+    slack: int,
+) -> None:
+    found = past_of(tmp_path, (0, [NODE, STAYS, *first]), (10, [NODE, STAYS, *second]))
+    (life,) = [life for life in found.lives if life.pod.name == "p"]
+    assert life.begins_ms == ms(begins)
+    assert life.ends_ms == (None if ends is None else ms(ends))
+    assert life.slack_ms == slack * MINUTE_MS
+
+
+def test_a_pod_that_has_finished_counts_once_however_long_it_stands_there(tmp_path: Path) -> None:
+    done = dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])
+    looks = [(minutes, [NODE, STAYS, *([done] if minutes else [])]) for minutes in (0, 10, 20, 30)]
+    found = past_of(tmp_path, *looks)
+    assert [life.pod.name for life in found.lives].count("p") == 1
+
+
+def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) -> None:
+    looks = []
+    for minutes, uid in ((0, "a"), (10, "b")):
+        one = dated(pod("p", "n"), minutes)
+        one["metadata"]["uid"] = uid
+        looks.append((minutes, [NODE, STAYS, one]))
+    found = past_of(tmp_path, *looks)
+    assert sorted(life.begins_ms for life in found.lives if life.pod.name == "p") == [
+        ms(0),
+        ms(10),
+    ]
+
+
+def test_nodes_come_and_go(tmp_path: Path) -> None:
+    new = node("new", metadata={"name": "new", "creationTimestamp": at(4)})
+    found = past_of(tmp_path, (0, [NODE, STAYS]), (10, [NODE, new, STAYS]), (20, [NODE, STAYS]))
+    stays = {stay.node.name: (stay.begins_ms, stay.ends_ms) for stay in found.stays}
+    assert stays == {"n": (ms(-60), ms(20)), "new": (ms(4), ms(15))}
+
+
+def test_files_of_one_moment_are_one_dump(tmp_path: Path) -> None:
+    for minutes in (0, 10):
+        (tmp_path / f"nodes-{at(minutes)}.json").write_bytes(dump(NODE))
+        packed = gzip.compress(dump(STAYS))
+        (tmp_path / f"pods-{at(minutes)}.json.gz").write_bytes(packed)
+    found = dumps.read(str(tmp_path), [])
+    assert (len(found.stays), len(found.lives), found.duration_ms) == (1, 1, 10 * MINUTE_MS)
+
+
+def test_heartbeats_say_when_a_dump_was_made_whose_name_does_not(tmp_path: Path) -> None:
+    for minutes in (0, 10):
+        beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": at(minutes)}
+        one = node("n")
+        one["status"]["conditions"] = [beat]
+        (tmp_path / f"{minutes}.json").write_bytes(dump(one, STAYS))
+    assert dumps.read(str(tmp_path), []).duration_ms == 10 * MINUTE_MS
+
+
+def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
+    bad = dated(pod("bad", "n", cpu="much"))
+    strange = {"kind": "Pod", "metadata": {"name": 7}}
+    for minutes in (0, 10):
+        items = [NODE, STAYS, bad, strange]
+        (tmp_path / f"{at(minutes)}.json").write_bytes(dump(*items))
+    refused: list[str] = []
+    found = dumps.read(str(tmp_path), refused)
+    assert [life.pod.name for life in found.lives] == ["stays"]
+    assert len(refused) == 4
+    assert "Pod shop/bad: spec.containers[0].resources.requests.cpu: 'much' is not" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({}, "holds no file that ends in .json or .json.gz"),
+        ({"x.json": b""}, "x.json: is empty; make it with: kubectl get nodes"),
+        ({"x.json": b"{"}, "x.json: is not whole JSON"),
+        ({"x.json": dump(node("n"), pod("p", "n"))}, "x.json: does not say when it was made"),
+        ({f"{at(0)}.json": dump(pod("p", "n"))}, f"{at(0)}.json: holds no nodes that can be read"),
+        ({f"{at(0)}.json": dump(NODE)}, f"{at(0)}.json: holds no pods that can be read"),
+        ({f"{at(0)}.json": dump(NODE, STAYS)}, "tells of 0 s; allowed: a minute or more"),
+        (
+            {f"{at(m)}.json": dump(NODE, STAYS) for m in (0, 61 * 24 * 60)},
+            "tells of 61 days; allowed: up to 60",
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_played_is_one_line(
+    tmp_path: Path, files: dict[str, bytes], problem: str
+) -> None:
+    for name, raw in files.items():
+        (tmp_path / name).write_bytes(raw)
+    with pytest.raises(InvalidInputError) as caught:
+        dumps.read(str(tmp_path), [])
+    assert problem in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="/no/such: No such file"):
+        dumps.read("/no/such", [])
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_dumps_of_a_cluster_give_back_its_pods_lives(tmp_path: Path, *, created: bool) -> None:
+    """Within half the time between two dumps, and a second, to which times are written."""
+    whole = waves.mixed(3, 1)
+    load = workload.Workload(
+        "w", whole.nodes, whole.arrivals, 10 * EVERY_MS + 1, None, deployments=whole.deployments
+    )
+    was = record(load, EVERY_MS, recorder.dumps_into(tmp_path, created=created))
+    found = dumps.read(str(tmp_path), [])
+    lives = {life.pod.uid: life for life in found.lives}
+    assert lives.keys() == {key for key in was.seen if "/" in key}
+    assert len(lives) > 100
+    last_ms = 10 * EVERY_MS
+    for key, life in lives.items():
+        _near(was, key, life, last_ms, exact=created)
+
+
+def _near(was: recorder.Recorder, key: str, life: Life, last_ms: int, *, exact: bool) -> None:
+    begun_ms, gone_ms = was.created[key], was.ended.get(key, last_ms + 1)
+    begins_ms = life.begins_ms - 1000 * EPOCH
+    if not exact and begun_ms <= EVERY_MS:
+        assert begins_ms == EVERY_MS  # the first dump: it says no more than that
+    else:
+        assert abs(begins_ms - begun_ms) <= 1000 + (0 if exact else EVERY_MS // 2)
+    assert life.pod.requests.cpu_millis == was.pods[key].requests.cpu_millis
+    if life.ends_ms is None:
+        assert gone_ms >= last_ms
+    else:
+        assert gone_ms <= last_ms
+        assert abs(life.ends_ms - 1000 * EPOCH - gone_ms) <= life.slack_ms + 1000
+        assert life.slack_ms <= EVERY_MS // 2

@@ -1,0 +1,279 @@
+"""Answers of Prometheus as a past: what each metric tells, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from core.errors import InvalidInputError
+from core.model.constraints import Toleration
+from core.model.node import Taint
+from sim import waves, workload
+from sim.history import prometheus
+from sim.history.past import Past
+from tests.support.recorder import EPOCH, Scraped, record
+
+Json = dict[str, Any]
+STEP = 60
+EVERY_MS = 300_000
+WHO = {"namespace": "shop", "pod": "p", "uid": "u"}
+
+
+def series(
+    name: str, value: str = "1", first: int = 0, last: int = 10, /, **labels: str
+) -> tuple[str, Json]:
+    values = [[EPOCH + STEP * at, value] for at in range(first, last + 1)]
+    return name, {"metric": {"__name__": name, **labels}, "values": values}
+
+
+def body(*found: Json) -> bytes:
+    data = {"resultType": "matrix", "result": list(found)}
+    return orjson.dumps({"status": "success", "data": data})
+
+
+NODE = [
+    series("kube_node_status_allocatable", "3.92", node="n", resource="cpu"),
+    series("kube_node_status_allocatable", "1.6e+10", node="n", resource="memory"),
+    series("kube_node_status_allocatable", "58", node="n", resource="pods"),
+    series("kube_node_status_allocatable", "2", node="n", resource="nvidia_com_gpu"),
+    series("kube_node_status_allocatable", "25", node="n", resource="attachable_volumes_ebs"),
+]
+TAINT = series("kube_node_spec_taint", node="n", key="gpu", value="yes", effect="NoSchedule")
+ASKED = series(
+    "kube_pod_container_resource_requests", "0.25", **WHO, container="main", resource="cpu"
+)
+INFO = series("kube_pod_info", **WHO, node="n", created_by_kind="Job", created_by_name="j")
+
+
+def past_of(tmp_path: Path, *found: tuple[str, Json]) -> Past:
+    metrics: dict[str, list[Json]] = {}
+    for name, one in found:
+        metrics.setdefault(name, []).append(one)
+    for name, all_of in metrics.items():
+        (tmp_path / f"{name}.json").write_bytes(body(*all_of))
+    return prometheus.read(str(tmp_path), [], ["pool.example/name"])
+
+
+def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
+    found = past_of(
+        tmp_path,
+        *NODE,
+        INFO,
+        ASKED,
+        TAINT,
+        series(
+            "kube_node_labels",
+            node="n",
+            label_pool_example_name="batch",
+            label_topology_kubernetes_io_zone="a",
+            label_other="x",
+        ),
+        series("kube_node_role", node="n", role="control-plane"),
+    )
+    (stay,) = found.stays
+    whole = stay.node.allocatable
+    assert (whole.cpu_millis, whole.memory_bytes, whole.pods) == (3920, 16 * 10**9, 58)
+    assert whole.extended == (("nvidia_com_gpu", 2),)
+    assert stay.node.taints == (Taint("gpu", "yes", "NoSchedule"),)
+    assert stay.node.labels == {
+        "pool.example/name": "batch",
+        "topology.kubernetes.io/zone": "a",
+        "other": "x",
+        "node-role.kubernetes.io/control-plane": "",
+    }
+
+
+def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
+    resources = "kube_pod_container_resource_requests"
+    found = past_of(
+        tmp_path,
+        *NODE,
+        INFO,
+        ASKED,
+        series(resources, "1e+09", **WHO, container="main", resource="memory"),
+        series(resources, "0.5", **WHO, container="side", resource="cpu"),
+        series(
+            "kube_pod_init_container_resource_requests",
+            "2",
+            **WHO,
+            container="first",
+            resource="cpu",
+        ),
+        series(
+            "kube_pod_owner",
+            **WHO,
+            owner_kind="ReplicaSet",
+            owner_name="web-1",
+            owner_is_controller="true",
+        ),
+        series("kube_pod_tolerations", **WHO, key="gpu", operator="Exists", effect="NoSchedule"),
+        series("kube_pod_nodeselectors", **WHO, nodeselector_pool_example_name="batch"),
+    )
+    (life,) = found.lives
+    pod = life.pod
+    assert (pod.key, pod.uid, pod.node) == ("shop/p", "u", "n")
+    assert (pod.requests.cpu_millis, pod.requests.memory_bytes) == (2000, 10**9)
+    assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-1")
+    assert pod.placing.node_selector == (("pool.example/name", "batch"),)
+    assert pod.placing.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_what_goes_with_its_node_is_told_by_its_owner(tmp_path: Path, kind: str) -> None:
+    other = {"namespace": "shop", "pod": "d", "uid": "d"}
+    daemon = series("kube_pod_info", **other, node="n", created_by_kind=kind, created_by_name="x")
+    found = past_of(tmp_path, *NODE, INFO, ASKED, daemon)
+    assert [life.pod.stays_with_node for life in found.lives] == [True, False]
+
+
+def phase(name: str, first: int, last: int) -> tuple[str, Json]:
+    return series("kube_pod_status_phase", "1", first, last, **WHO, phase=name)
+
+
+@pytest.mark.parametrize(
+    ("more", "begins", "bound", "ends"),
+    [
+        ([], 0, 0, None),
+        ([phase("Running", 3, 6)], 2.5, 2.5, 6.5),
+        ([phase("Pending", 3, 4), phase("Running", 5, 10)], 2.5, 2.5, None),
+        ([phase("Running", 3, 6), phase("Succeeded", 7, 10)], 2.5, 2.5, 6.5),
+        ([series("kube_pod_created", str(EPOCH - 600), **WHO)], -10, -10, None),
+        (
+            [
+                phase("Running", 3, 6),
+                series("kube_pod_created", str(EPOCH + 130), **WHO),
+                series("kube_pod_start_time", str(EPOCH + 140), **WHO),
+                series("kube_pod_completion_time", str(EPOCH + 370), **WHO),
+            ],
+            130 / 60, 140 / 60, 370 / 60,
+        ),
+    ],
+)  # fmt: skip
+def test_when_a_pod_began_and_ended(
+    tmp_path: Path, more: list[tuple[str, Json]], begins: float, bound: float, ends: float | None
+) -> None:
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, *more).lives
+    assert life.begins_ms == 1000 * EPOCH + round(begins * 60_000)
+    assert life.bound_ms == 1000 * EPOCH + round(bound * 60_000)
+    assert life.ends_ms == (None if ends is None else 1000 * EPOCH + round(ends * 60_000))
+
+
+def test_a_pod_that_had_finished_before_is_none(tmp_path: Path) -> None:
+    other = {"namespace": "shop", "pod": "done", "uid": "v"}
+    found = past_of(
+        tmp_path,
+        *NODE,
+        INFO,
+        ASKED,
+        phase("Running", 0, 10),
+        series("kube_pod_info", **other, node="n"),
+        series("kube_pod_status_phase", "0", **other, phase="Running"),
+        series("kube_pod_status_phase", "1", **other, phase="Succeeded"),
+    )
+    assert [life.pod.name for life in found.lives] == ["p"]
+
+
+def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
+    own = {"namespace": "monitoring", "pod": "exporter", "uid": "u"}
+    aside = {"exported_namespace": "shop", "exported_pod": "p"}
+    name = "kube_pod_container_resource_requests"
+    found = past_of(
+        tmp_path,
+        *NODE,
+        series("kube_pod_info", **own, **aside, node="n"),
+        series(name, "1", **own, **aside, container="exporter", exported_container="a",
+               resource="cpu"),
+        series(name, "2", **own, **aside, container="exporter", exported_container="b",
+               resource="cpu"),
+    )  # fmt: skip
+    (life,) = found.lives
+    assert (life.pod.key, life.pod.requests.cpu_millis) == ("shop/p", 3000)
+
+
+def test_one_value_that_cannot_be_read_spoils_no_other_pod(tmp_path: Path) -> None:
+    other = {"namespace": "shop", "pod": "bad", "uid": "b"}
+    name = "kube_pod_container_resource_requests"
+    for metric, all_of in (
+        ("kube_node_status_allocatable", [one for _, one in NODE]),
+        ("kube_pod_info", [INFO[1], series("kube_pod_info", **other, node="n")[1]]),
+        (name, [ASKED[1], series(name, "NaN", **other, container="x", resource="cpu")[1]]),
+    ):
+        (tmp_path / f"{metric}.json").write_bytes(body(*all_of))
+    refused: list[str] = []
+    found = prometheus.read(str(tmp_path), refused)
+    assert [life.pod.name for life in found.lives] == ["p"]
+    assert len(refused) == 1
+    assert "Pod shop/bad: kube_pod_container_resource_requests.cpu: 'NaN' is not" in refused[0]
+
+
+INFINITE = orjson.dumps(
+    {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [{"metric": {"__name__": "kube_pod_info"}, "values": [[1e300, "1"]]}],
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"", "x.json: is not whole JSON"),
+        (b"[]", "x.json: Expected `object`, got `array`"),
+        (b'{"status": "error", "error": "too many"}', "x.json: status: 'error'; allowed"),
+        (
+            b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
+            "x.json: data.resultType: 'vector'; allowed: 'matrix'",
+        ),
+        (
+            body({"metric": {}, "values": []}),
+            "x.json: data.result[0].metric.__name__: missing; allowed",
+        ),
+        (
+            body({"metric": {"__name__": "kube_pod_info"}, "values": [["x", "1"]]}),
+            "x.json: data.result[0].values: [0][0]: Expected `float`, got `str`",
+        ),
+        (INFINITE, "x.json: data.result[0].values: a time is none; allowed: unix seconds"),
+        (body(NODE[0][1]), "holds no answer about kube_pod_info, kube_pod_container_resource_"),
+    ],
+)
+def test_a_folder_that_cannot_be_played_is_one_line(
+    tmp_path: Path, raw: bytes, problem: str
+) -> None:
+    (tmp_path / "x.json").write_bytes(raw)
+    with pytest.raises(InvalidInputError) as caught:
+        prometheus.read(str(tmp_path), [])
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_metrics_of_a_cluster_give_back_its_pods_lives(tmp_path: Path) -> None:
+    """Beginnings to the second, where the metric says so; ends within a step and a half."""
+    whole = waves.mixed(3, 1)
+    looks = 20
+    load = workload.Workload(
+        "w",
+        whole.nodes,
+        whole.arrivals,
+        looks * EVERY_MS + 1,
+        None,
+        deployments=whole.deployments,
+    )
+    scraped = Scraped()
+    was = record(load, EVERY_MS, scraped.look)
+    scraped.write(tmp_path)
+    found = prometheus.read(str(tmp_path), [])
+    assert {life.pod.uid for life in found.lives} == {key for key in was.seen if "/" in key}
+    assert len(found.lives) > 100
+    for life in found.lives:
+        key = life.pod.uid
+        assert abs(life.begins_ms - 1000 * EPOCH - was.created[key]) <= 1000
+        assert life.pod.requests.cpu_millis == was.pods[key].requests.cpu_millis
+        assert life.pod.requests.memory_bytes == was.pods[key].requests.memory_bytes
+        if life.ends_ms is None:
+            assert was.seen[key][-1] >= (looks - 1) * EVERY_MS
+        else:
+            assert abs(life.ends_ms - 1000 * EPOCH - was.ended[key]) <= EVERY_MS // 2 + 1000
