@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "migrate": "another tool's settings as a configuration",
     "release": "take off what Ebb has written; the only command that writes",
     "demo": "two days of a cluster in virtual time, four ways",
+    "replay": "a cluster's own past under every mode and rule, and what to choose",
 }
 """In the order in which the help lists them; each is `command` in the module cli.commands.NAME."""
 COMPLETE: Final = "_EBB_COMPLETE"

@@ -68,4 +68,95 @@ class Settings:
     """The answer of `ebb config schema`: all settings that there are."""
 
 
-Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings
+class Figure(NamedTuple):
+    """A figure over all seeds, in the unit that its label says."""
+
+    label: str
+    mean: Fraction | None
+    """None: the runs could not tell."""
+    least: Fraction | None
+    most: Fraction | None
+    places: int
+    """How many after the point are worth showing."""
+
+    def shown(self, value: Fraction | None) -> str:
+        """Write one of the three."""
+        return "-" if value is None else f"{float(value):,.{self.places}f}"
+
+    @property
+    def middle(self) -> str:
+        """Write the mean."""
+        return self.shown(self.mean)
+
+    @property
+    def range(self) -> str:
+        """Write the least and the most, or one of them where they look the same."""
+        least, most = self.shown(self.least), self.shown(self.most)
+        return least if least == most else f"{least} to {most}"
+
+
+class Moment(NamedTuple):
+    """What there was at a time of a run."""
+
+    hours: float
+    nodes: int
+    cores: float
+    cores_requested: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayPlayed:
+    """What came of one way to shrink."""
+
+    name: str
+    settings: Sequence[tuple[str, str]]
+    """What the sweep has set; none: a mode or a rule, and not a point of the sweep."""
+    figures: Sequence[Figure]
+    best: bool
+    """No other way is better in cost or waits and as good in both."""
+    moments: Sequence[Moment]
+    """Of the first seed."""
+
+    def mean(self, label: str) -> Fraction:
+        """Return the mean of a figure that all runs tell."""
+        found = next(one.mean for one in self.figures if one.label == label)
+        return found if found is not None else Fraction()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommended:
+    """The way to choose, and the file that says so."""
+
+    name: str
+    why: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The answer of `ebb replay`."""
+
+    source: str
+    told: str
+    """What was played: how long, how much, how often."""
+    notes: Sequence[str]
+    """What is not in it, or not quite as it was."""
+    ways: Sequence[WayPlayed]
+    seeds: Sequence[int]
+    really: Sequence[Figure]
+    """What the nodes were as they stood; empty: a trace that says nothing of it."""
+    recommended: Recommended | None
+    """None: under none of them all pods were left in peace."""
+
+    @property
+    def modes(self) -> Sequence[WayPlayed]:
+        """Return the modes and rules."""
+        return [way for way in self.ways if not way.settings]
+
+    @property
+    def points(self) -> Sequence[WayPlayed]:
+        """Return the points of the sweep."""
+        return [way for way in self.ways if way.settings]
+
+
+Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings | Replayed

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cli.answers import Answer, Reasons, Settings
+from cli.answers import Answer, Reasons, Replayed, Settings
+from core.edge import files
 
 
 class Form(NamedTuple):
@@ -27,6 +28,7 @@ FORMS: Final = (
     Form(
         "markdown", "cli.forms.markdown", "markdown for its page in docs/", of=(Reasons, Settings)
     ),
+    Form("html", "cli.forms.html", "html: a page that opens offline", of=(Replayed,)),
 )
 
 
@@ -48,5 +50,18 @@ def option(
 
 def put(answer: Answer, form: str) -> None:
     """Write an answer to standard output, in the form of that name."""
-    module = next(one.module for one in FORMS if one.name == form)
-    sys.stdout.write(import_module(module).text(answer))
+    sys.stdout.write(_module(form).text(answer))
+
+
+def save(answer: Answer, form: str, path: str) -> None:
+    """Write an answer into a file. Raises: InvalidInputError."""
+    files.write_text(path, _module(form).text(answer))
+
+
+def ready(form: str) -> None:
+    """Load what a form is written with, long before it is. Raises: InvalidInputError."""
+    _module(form)
+
+
+def _module(form: str) -> Any:  # noqa: ANN401 a module of the table
+    return import_module(next(one.module for one in FORMS if one.name == form))

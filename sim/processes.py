@@ -2,12 +2,12 @@
 
 import queue
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from core.config.settings import Config
 from core.errors import UnavailableError
@@ -26,6 +26,18 @@ Tell = Callable[[str, int], None]
 """Takes a run's name and the hours that it has played."""
 
 
+class Run(NamedTuple):
+    """One run; its name is its own among those that are played together."""
+
+    name: str
+    scenario: Scenario
+    load: Workload
+    seed: int
+    given: Config | None = None
+    """Ebb's rules; None: the demo's own."""
+    wire: bool = False
+
+
 def run_all(
     load: Workload, *, seed: int, wire: bool, tell: Tell, given: Config | None = None
 ) -> Mapping[str, Result]:
@@ -33,19 +45,23 @@ def run_all(
 
     Raises: UnavailableError when a process is ended.
     """
+    return run_each([Run(one.name, one, load, seed, given, wire) for one in SCENARIOS], tell)
+
+
+def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
+    """Play all runs. Raises: UnavailableError when a process is ended."""
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
             pool = stack.enter_context(_pool())
-            runs: dict[str, Future[Result]] = {
-                one.name: pool.submit(_play, (one, load, given), seed, wire, hours)
-                for one in SCENARIOS
+            found: dict[str, Future[Result]] = {
+                one.name: pool.submit(_play, one, hours) for one in runs
             }
-        while not all(one.done() for one in runs.values()):
+        while not all(one.done() for one in found.values()):
             _tell_news(hours, tell)
         try:
-            return {name: one.result() for name, one in runs.items()}
+            return {name: one.result() for name, one in found.items()}
         except BrokenProcessPool as fault:
             raise UnavailableError(ENDED) from fault
 
@@ -85,19 +101,13 @@ def _leave_at_ctrl_c() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _play(
-    played: tuple[Scenario, Workload, Config | None],
-    seed: int,
-    wire: bool,  # noqa: FBT001 sent to another process
-    hours: Any,  # noqa: ANN401
-) -> Result:
-    one, load, given = played
+def _play(one: Run, hours: Any) -> Result:  # noqa: ANN401 a manager's proxy
     return scenario.run(
-        one,
-        load,
-        seed=seed,
-        wire=wire,
-        given=given,
+        one.scenario,
+        one.load,
+        seed=one.seed,
+        wire=one.wire,
+        given=one.given,
         progress=lambda hour: hours.put((one.name, hour)),
     )
 

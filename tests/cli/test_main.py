@@ -10,7 +10,16 @@ import pytest
 
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb
 
-HEAVY = {"aiohttp", "asyncio", "kubernetes", "matplotlib", "numpy", "prometheus_client", "sim"}
+HEAVY = {
+    "aiohttp",
+    "asyncio",
+    "jinja2",
+    "kubernetes",
+    "matplotlib",
+    "numpy",
+    "prometheus_client",
+    "sim",
+}
 IMPORTED = """
 import sys
 from cli.__main__ import main
@@ -42,7 +51,7 @@ class TestImports:
             ["--version"],
             *(
                 [name, "--help"]
-                for name in ("plan", "status", "reasons", "migrate", "release", "demo")
+                for name in ("plan", "status", "reasons", "migrate", "release", "demo", "replay")
             ),
             ["explain", "node", "--help"],
             ["reasons"],
@@ -134,7 +143,7 @@ class TestCompletion:
     @pytest.mark.parametrize(
         ("words", "offered"),
         [
-            (["re"], ["reasons", "release"]),
+            (["re"], ["reasons", "release", "replay"]),
             (["explain", ""], ["node", "pod"]),
             (["config", ""], ["schema", "validate"]),
             (["plan", "--max-"], ["--max-removals", "--max-cpu", "--max-memory"]),
@@ -163,7 +172,7 @@ class TestCompletion:
     ("arguments", "problem"),
     [
         ([], "ebb: error: Missing command."),
-        (["plam"], "ebb: error: No such command 'plam'. Did you mean 'plan'?"),
+        (["plam"], "ebb: error: No such command 'plam'. (Did you mean one of: 'plan', "),
         (["explain"], "ebb explain: error: Missing command."),
         (["explain", "node"], "ebb explain node: error: Missing argument 'NAME'."),
         (["plan", "--from-file", "f", "--context", "c"],

@@ -4,8 +4,16 @@ from typing import Any
 
 import orjson
 
-from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
-from cli.forms.json import explain, plan, status
+from cli.answers import (
+    Answer,
+    NodeExplained,
+    Planned,
+    PodExplained,
+    Reasons,
+    Replayed,
+    Settings,
+)
+from cli.forms.json import explain, plan, replay, status
 from cli.look.overview import Status
 from core.config.schema import schema
 
@@ -17,15 +25,23 @@ def text(answer: Answer) -> str:
 
 def _document(answer: Answer) -> dict[str, Any] | list[Any]:
     match answer:
-        case Planned():
-            return plan.document(answer)
         case NodeExplained():
             return explain.node(answer.answer, answer.standing)
         case PodExplained():
             return explain.pod(answer.answer)
-        case Status():
-            return status.document(answer)
         case Reasons():
             return explain.codes()
         case Settings():
             return schema()
+        case _:
+            return _of_many(answer)
+
+
+def _of_many(answer: Planned | Replayed | Status) -> dict[str, Any]:
+    match answer:
+        case Planned():
+            return plan.document(answer)
+        case Replayed():
+            return replay.document(answer)
+        case Status():
+            return status.document(answer)

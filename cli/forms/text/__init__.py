@@ -2,8 +2,16 @@
 
 from rich.console import Console
 
-from cli.answers import Answer, NodeExplained, Planned, PodExplained, Reasons, Settings
-from cli.forms.text import explain, plan, status
+from cli.answers import (
+    Answer,
+    NodeExplained,
+    Planned,
+    PodExplained,
+    Reasons,
+    Replayed,
+    Settings,
+)
+from cli.forms.text import explain, plan, replay, status
 from cli.look.overview import Status
 from cli.terminal import Table, say, written
 from core.config.schema import allowed, settings
@@ -28,6 +36,8 @@ def _write(answer: Answer, out: Console) -> None:
             explain.write_codes(out)
         case Settings():
             _write_settings(out)
+        case Replayed():
+            replay.write(answer, out)
 
 
 def _write_settings(out: Console) -> None:

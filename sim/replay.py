@@ -1,0 +1,142 @@
+"""Ways to shrink, played on one past or trace with several seeds, and what to choose of them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from sim.processes import Run, Tell, run_each
+from sim.report import ROWS, Row
+from sim.scenario import MOST_ALLOCATED
+from sim.ways import Way
+from sim.workload import Workload
+from sim.world import Result, Sample
+
+SEEDS_MAX: Final = 20
+PARTS_MAX: Final = 1000
+COST: Final = "cost"
+PENDING: Final = "pending pod-seconds"
+EVICTED: Final = "pods evicted"
+BY_MARK: Final = "pending by a mark"
+COMPARED_TO: Final = MOST_ALLOCATED.name
+"""What a person would do instead of Ebb."""
+
+Load = Callable[[int], Workload]
+"""Makes what is played with a seed."""
+
+
+class Spread(NamedTuple):
+    """A figure of several runs that differ in their seed alone."""
+
+    mean: Fraction
+    least: Fraction
+    most: Fraction
+
+    @classmethod
+    def of(cls, values: Sequence[Fraction]) -> "Spread":
+        """Make it of at least one value."""
+        return cls(sum(values, Fraction()) / len(values), min(values), max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a way, over all seeds."""
+
+    way: Way
+    figures: Mapping[str, Spread | None]
+    """By the row's label; None: a run could not tell."""
+    samples: Sequence[Sample]
+    """Of the first seed."""
+
+    def mean(self, label: str) -> Fraction:
+        """Return the mean of a figure that every run tells."""
+        found = self.figures[label]
+        return found.mean if found is not None else Fraction()
+
+    def worst(self, label: str) -> Fraction:
+        """Return the largest of a figure that every run tells."""
+        found = self.figures[label]
+        return found.most if found is not None else Fraction()
+
+
+def play(ways: Iterable[Way], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
+    """Play every way with every seed. Raises: UnavailableError when a process is ended."""
+    ways = list(ways)
+    loads = {seed: load(seed) for seed in seeds}
+    runs = [
+        Run(_name(way, seed), way.scenario, loads[seed], seed, way.config)
+        for way in ways
+        for seed in seeds
+    ]
+    results = run_each(runs, tell)
+    return [_outcome(way, [results[_name(way, seed)] for seed in seeds]) for way in ways]
+
+
+def _name(way: Way, seed: int) -> str:
+    return f"{way.name}, seed {seed}"
+
+
+def _outcome(way: Way, results: Sequence[Result]) -> Outcome:
+    figures = {row.label: _spread(row, results) for row in ROWS}
+    return Outcome(way, figures, results[0].samples)
+
+
+def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
+    values = [row.value(result) for result in results]
+    known = [value for value in values if value is not None]
+    return Spread.of(known) if len(known) == len(values) else None
+
+
+def part(load: Workload, *, every: int, seed: int) -> Workload:
+    """Return one in so many of the nodes, pods and Deployments; each seed has another part."""
+    if every == 1:
+        return load
+    own = seed % every
+    nodes = sorted(load.nodes, key=lambda one: (one.cpu_millis, one.memory_bytes, one.extended))
+    return replace(
+        load,
+        nodes=tuple(nodes[own::every]) or load.nodes[:1],
+        arrivals=load.arrivals[own::every],
+        deployments=load.deployments[own::every],
+    )
+
+
+# What to choose
+
+
+def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return those to which no other one is better in cost or waits, and as good in both."""
+    best: list[Outcome] = []
+    for one in sorted(outcomes, key=lambda one: (one.mean(COST), one.mean(PENDING), one.way.name)):
+        if not best or one.mean(PENDING) < best[-1].mean(PENDING):
+            best.append(one)
+    return best
+
+
+class Choice(NamedTuple):
+    """What is recommended, and why."""
+
+    outcome: Outcome
+    why: str
+
+
+def choose(outcomes: Sequence[Outcome]) -> Choice | None:
+    """Recommend one with Ebb; None: there is none that leaves all pods in peace.
+
+    The cheapest of those under which pods wait no longer than without Ebb as a person would set
+    the cluster (COMPARED_TO); if there is none, the one under which they wait least.
+    """
+    rivals = [one for one in outcomes if one.way.name == COMPARED_TO]
+    able = [
+        one
+        for one in outcomes
+        if one.way.config is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
+    ]
+    if not able:
+        return None
+    patient = [one for one in able if rivals and one.mean(PENDING) <= rivals[0].mean(PENDING)]
+    if patient:
+        best = min(patient, key=lambda one: (one.mean(COST), one.mean(PENDING), one.way.name))
+        return Choice(best, f"the cheapest under which pods wait no longer than: {COMPARED_TO}")
+    best = min(able, key=lambda one: (one.mean(PENDING), one.mean(COST), one.way.name))
+    return Choice(best, f"pods wait least under it, and longer than: {COMPARED_TO}")

@@ -1,0 +1,123 @@
+"""Ways to shrink that are compared on one load: without Ebb, and with it under many settings."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final
+
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
+from core.errors import InvalidInputError
+from core.policies.all import POLICIES
+from sim.scenario import MOST_ALLOCATED, SCENARIOS, Scenario
+
+POINTS_MAX: Final = 200
+"""Of a sweep; each is played with every seed."""
+VALUES_MAX: Final = 20
+"""Of one setting."""
+BOTH: Final[Mapping[str, tuple[str, ...]]] = {
+    "thresholds": ("thresholds.cpu", "thresholds.memory")
+}
+"""What stands for two settings that get one value."""
+USUAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "thresholds": ("70%", "80%", "90%"),
+    "reserve.length": ("2m", "5m", "15m"),
+    "extender.score": ("marks", "pack"),
+}
+"""What is swept when no setting is named."""
+Document = Mapping[str, Any]
+EMPTY: Final[Document] = {"apiVersion": API_VERSION, "kind": KIND}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to shrink."""
+
+    name: str
+    scenario: Scenario
+    config: Config | None = None
+    """Ebb's; None: without it."""
+    document: Document | None = None
+    """The file that says so."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What a sweep has set in it."""
+
+
+WITHOUT: Final = (*(one for one in SCENARIOS if one.score is None), MOST_ALLOCATED)
+WITH: Final = tuple(one for one in SCENARIOS if one.score is not None)
+
+
+WHOLE: Final = WITH[-1]
+"""Ebb with all its parts."""
+
+
+def columns(document: Document, source: str) -> Iterator[Way]:
+    """Yield each mode, and each rule by which nodes are nominated. Raises: ConfigError."""
+    config = parse(document, source)
+    for scenario in (*WITHOUT, *WITH):
+        if scenario.score is None:
+            yield Way(scenario.name, scenario)
+        else:
+            told = _with(document, ("extender", "score"), scenario.score)
+            yield Way(scenario.name, scenario, config, told)
+    for policy in POLICIES:
+        if policy != config.policy:
+            ruled = parse(document, source, policy)
+            told = {**_with(document, ("extender", "score"), WHOLE.score), "policy": policy}
+            yield Way(f"{WHOLE.name}, {policy}", WHOLE, ruled, told)
+
+
+def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Read what is to be swept: `setting=value,value`; none: USUAL. Raises: InvalidInputError."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        path, equals, values = text.partition("=")
+        split = tuple(value.strip() for value in values.split(","))
+        if not equals or not path.strip() or not all(split) or path.strip() in found:
+            raise InvalidInputError(
+                f"--sweep {text!r:.80}",
+                "allowed: a setting's path once, '=', and values between commas, "
+                "such as reserve.length=2m,5m",
+            )
+        if len(split) > VALUES_MAX:
+            told = f"{len(split)} values; allowed: up to {VALUES_MAX}"
+            raise InvalidInputError(f"--sweep {path:.80}", told)
+        found[path.strip()] = split
+    return found or dict(USUAL)
+
+
+def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Way]:
+    """Return a way for every combination of values. Raises: ConfigError, InvalidInputError."""
+    paths = list(swept)
+    count = 1
+    for values in swept.values():
+        count *= len(values)
+    if count > POINTS_MAX:
+        told = f"{count:,} combinations; allowed: up to {POINTS_MAX}"
+        raise InvalidInputError("--sweep", told)
+    return [
+        _point(tuple(zip(paths, values, strict=True)), document, source)
+        for values in product(*swept.values())
+    ]
+
+
+def _point(settings: tuple[tuple[str, str], ...], document: Document, source: str) -> Way:
+    for path, value in settings:
+        for one in BOTH.get(path, (path,)):
+            document = _with(document, one.split("."), _scalar(value))
+    name = ", ".join(f"{path} {value}" for path, value in settings)
+    config = parse(document, f"{source} with {name}")
+    scenario = replace(WHOLE, score=config.extender.score)
+    return Way(name, scenario, config, document, settings)
+
+
+def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything
+    """Return the document with a value in that place."""
+    first, *rest = path
+    inner = document if isinstance(document, Mapping) else {}
+    return {**inner, first: _with(inner.get(first), rest, value) if rest else value}
+
+
+def _scalar(text: str) -> str | int:
+    """Return what YAML would make of it, as far as settings go: whole numbers, and texts."""
+    return int(text) if text.isdecimal() and len(text) < 10 else text

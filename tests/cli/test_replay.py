@@ -1,0 +1,122 @@
+"""`ebb replay`, as a person runs it."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from core.edge.files import read_config
+from tests.support.plan_cli import dump, node, pod
+from tests.support.recorder import Json, written
+
+HOURS = 2
+HOUR_MS = 3_600_000
+
+
+def dated(one: Json, hours: int) -> Json:
+    one["metadata"]["creationTimestamp"] = written(hours * HOUR_MS)
+    return one
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of a cluster of four nodes: its owner's names are as bad as names can be."""
+    here = tmp_path_factory.mktemp("dumps <b>$x^2$")
+    nodes = [node(f"n{number}") for number in range(4)]
+    for hours in range(HOURS + 1):
+        pods = [dated(pod(f"p{number}", f"n{number}"), -1) for number in range(4)]
+        pods += [dated(pod(f"job-{hour}", "n1", "2"), hour) for hour in range(hours, hours + 1)]
+        (here / f"{written(hours * HOUR_MS)}.json").write_bytes(dump(*nodes, *pods))
+    return str(here)
+
+
+def test_a_replay_tells_compares_and_recommends(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, file = tmp_path / "page.html", tmp_path / "ebb.yaml"
+    options = ["--seeds", "1", "--sweep", "thresholds=70%,90%", "--page", str(page)]
+    assert main(["replay", "--dumps", folder, *options, "--recommend", str(file)]) == 0
+    told, progress = capsys.readouterr()
+    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
+    assert set(rows["pods evicted"][2:]) == {"0"}
+    assert "0.1 days, 4 nodes at the beginning, 6 pods and 0 ReplicaSets" in told
+    assert "3 dumps, up to 3,600 s apart" in told
+    assert "the nodes as they stood: cost " in told
+    assert re.search(r"^. +70% ", told, re.MULTILINE)
+    assert "recommended: " in told
+    assert "simulated hours" in progress
+    comment = file.read_text().splitlines()
+    assert comment[0].startswith("# Chosen by `ebb replay` from ")
+    assert main(["config", "validate", str(file)]) == 0
+    assert read_config(str(file)).extender.score in ("marks", "pack", "lifetime")
+    assert_offline(page.read_text())
+
+
+class Elements(HTMLParser):
+    """What a page would ask others for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        if tag in ("script", "link", "iframe", "img", "object", "base", "b"):
+            self.found.append(tag)
+        for name, value in attrs:
+            asks = name.partition(":")[2] or name
+            if asks in ("src", "href", "action", "data") and not (value or "").startswith("#"):
+                self.found.append(f"{tag} {name}={value}")
+
+
+def assert_offline(page: str) -> None:
+    elements = Elements()
+    elements.feed(page)
+    assert elements.found == []
+    assert elements.seen.count("svg") == 2
+    assert "url(http" not in page
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+    assert "dumps &lt;b&gt;$x^2$" in page
+
+
+def test_a_replay_for_programs_is_one_document(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--dumps", folder, "--seeds", "2", "-o", "json"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    assert (found["kind"], found["seeds"]) == ("Replay", [1, 2])
+    first = found["ways"][0]
+    assert first["name"] == "no scale-down"
+    figures = {one["name"]: one for one in first["figures"]}
+    assert figures["node-hours"] == {"name": "node-hours", "mean": 8, "least": 8, "most": 8}
+    assert {one["name"]: one["mean"] for one in found["asItWas"]}["node-hours"] == 8
+    assert "apiVersion: kube-ebb.io/v1alpha1" in found["recommended"]["configuration"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give one of --trace, --dumps and --prometheus"),
+        (["--trace", "a", "--dumps", "b"], "give one of --trace, --dumps and --prometheus"),
+        (["--dumps", "/no/such"], "/no/such: No such file"),
+        (["--prometheus", "/no/such"], "/no/such: No such file"),
+        (["--trace", "/no/such"], "/no/such/openb_pod_list_default.csv: No such file"),
+        (["--dumps", "x", "--at-once", "5"], "--at-once: only with --trace"),
+        (["--trace", "x", "--days", "5"], "--days: only with --at-once"),
+        (["--trace", "x", "--seeds", "21"], "'21'; allowed: a whole number from 1 to 20"),
+        (["--trace", "x", "--sweep", "headroom"], "--sweep 'headroom': allowed: a setting's path"),
+        (["--trace", "x", "--config", "/no/such"], "/no/such: No such file"),
+        (["--trace", "x", "--page", "/no/such/page"], "/no/such/page: is a directory, or stands"),
+        (["--trace", "x", "--recommend", "/"], "/: is a directory"),
+    ],
+)
+def test_what_cannot_be_replayed_is_one_line(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", *arguments]) == 2
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,370 @@
+"""What is made of a past, which ways are played, and what is chosen of them."""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config.settings import Config
+from core.errors import ConfigError, InvalidInputError
+from core.model.constraints import Placing, Requirement, SelectorTerm
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim import replay, trace, ways
+from sim.autoscaler import ScaleDown
+from sim.cluster import DAEMON_REQUESTS, GPU
+from sim.history import rows
+from sim.history.load import played
+from sim.history.past import Life, Past, Stay
+from sim.replay import Outcome, Spread
+from sim.scenario import Scenario
+from sim.ways import EMPTY, Way
+from sim.workload import HOUR_MS, Deployment, Workload
+
+GIB = 1024**3
+ZONE = "topology.kubernetes.io/zone"
+END_MS = 10 * HOUR_MS
+
+
+def node(name: str, *, taints: tuple[Taint, ...] = (), cpu: int = 8000, **labels: str) -> Node:
+    named = {key.replace("_", "/"): value for key, value in labels.items()}
+    whole = Resources(cpu, 16 * GIB, 0, 58)
+    return Node(name=name, allocatable=whole, labels=named, taints=taints)
+
+
+def stay(of: Node, begins_ms: int = 0, ends_ms: int = END_MS) -> Stay:
+    return Stay(node=of, begins_ms=begins_ms, ends_ms=ends_ms)
+
+
+def pod(name: str, owner: str = "Job", cpu: int = 1000, **more: object) -> Pod:
+    asked = Resources(cpu, GIB, 0, 1)
+    return Pod(namespace="n", name=name, requests=asked, owner_kind=owner, owner_name="o", **more)  # type: ignore[arg-type]
+
+
+def life(of: Pod, begins_ms: int = 0, ends_ms: int | None = None, slack_ms: int = 0) -> Life:
+    return Life(
+        pod=of, begins_ms=begins_ms, bound_ms=begins_ms, ends_ms=ends_ms, slack_ms=slack_ms
+    )
+
+
+def past(*lives: Life, stays: tuple[Stay, ...] = (stay(node("a")),)) -> Past:
+    return Past(source="s", begins_ms=0, ends_ms=END_MS, stays=stays, lives=lives)
+
+
+def load(*lives: Life, stays: tuple[Stay, ...] = (stay(node("a")),)) -> Workload:
+    return played(past(*lives, stays=stays), Config()).workload
+
+
+class TestPods:
+    @pytest.mark.parametrize(
+        ("begins", "ends", "at", "runs"),
+        [
+            (1, 3, 1, 2),
+            (-5, 3, 0, 3),
+            (2, None, 2, None),
+        ],
+    )
+    def test_a_job_comes_when_it_came_and_runs_for_as_long(
+        self, begins: int, ends: int | None, at: int, runs: int | None
+    ) -> None:
+        one = life(pod("p"), begins * HOUR_MS, None if ends is None else ends * HOUR_MS)
+        (arrival,) = load(one).arrivals
+        assert arrival.at_ms == at * HOUR_MS
+        if runs is None:
+            assert arrival.at_ms + arrival.life_ms > END_MS
+        else:
+            assert arrival.life_ms == runs * HOUR_MS
+
+    def test_what_ended_before_or_came_after_is_not_played(self) -> None:
+        found = load(life(pod("a"), -5, -1), life(pod("b"), END_MS, None), life(pod("c")))
+        assert [one.name for one in found.arrivals] == ["n.c"]
+
+    def test_pods_of_one_name_are_told_apart(self) -> None:
+        found = load(life(pod("a"), 0, 5), life(pod("a"), 10, None))
+        assert [one.name for one in found.arrivals] == ["n.a", "n.a.2"]
+
+    def test_what_no_empty_node_would_take_is_left_out_and_said(self) -> None:
+        found = played(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
+        assert len(found.workload.arrivals) == 1
+        assert found.notes == ("1 pods that no kind of node admits when empty are left out",)
+
+    def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
+        term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
+        asks = pod("p", placing=Placing(affinity=(term,)))
+        by_label = pod("q", placing=Placing((("kubernetes.io/hostname", "a"), ("pool", "x"))))
+        stays = (stay(node("a", pool="x")),)
+        found = played(past(life(asks), life(by_label), stays=stays), Config())
+        assert {one.placing for one in found.workload.arrivals} == {
+            Placing(),
+            Placing((("pool", "x"),)),
+        }
+        assert found.notes[0].startswith("2 pods ask for a node by its name")
+
+    def test_whole_gpus_are_what_the_simulation_knows(self) -> None:
+        whole = Resources(8000, 16 * GIB, 0, 58, (("nvidia.com/gpu", 2),))
+        asked = Resources(1000, GIB, 0, 1, (("nvidia.com/gpu", 1),))
+        found = load(
+            life(Pod(namespace="n", name="p", requests=asked)),
+            stays=(stay(Node(name="a", allocatable=whole)),),
+        )
+        assert found.nodes[0].extended == ((GPU, 2000),)
+        assert found.arrivals[0].requests.extended == ((GPU, 1000),)
+
+
+class TestReplicaSets:
+    def of(self, *lives: Life) -> Deployment:
+        (found,) = load(*lives).deployments
+        return found
+
+    def test_scale_outs_and_ins_are_counts_over_time(self) -> None:
+        web = [pod(f"w{number}", "ReplicaSet") for number in range(3)]
+        found = self.of(
+            life(web[0], -5),
+            life(web[1], 2 * HOUR_MS, 7 * HOUR_MS),
+            life(web[2], 2 * HOUR_MS, 9 * HOUR_MS),
+        )
+        assert found.replicas == (
+            (0, 1), (2 * HOUR_MS, 3), (7 * HOUR_MS, 2), (9 * HOUR_MS, 1)
+        )  # fmt: skip
+        assert found.restarts == ()
+
+    @pytest.mark.parametrize(
+        ("gap_ms", "slack_ms", "restarts"),
+        [(0, 0, 1), (30_000, 0, 1), (31_000, 0, 0), (600_000, 600_000, 1), (-600_000, 0, 0)],
+    )
+    def test_one_that_takes_anothers_place_is_a_restart(
+        self, gap_ms: int, slack_ms: int, restarts: int
+    ) -> None:
+        found = self.of(
+            life(pod("a", "ReplicaSet"), 0, HOUR_MS, slack_ms),
+            life(pod("b", "ReplicaSet"), HOUR_MS + gap_ms),
+        )
+        assert len(found.restarts) == restarts
+        assert found.replicas[0] == (0, 1)
+        assert found.replicas[-1][1] == 1
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(-HOUR_MS, END_MS - 1),
+                st.none() | st.integers(1, 12 * HOUR_MS),
+                st.integers(0, HOUR_MS),
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    def test_nothing_is_counted_twice(self, drawn: list[tuple[int, int | None, int]]) -> None:
+        lives = [
+            life(pod(f"p{n}", "ReplicaSet"), at, None if runs is None else at + runs, slack)
+            for n, (at, runs, slack) in enumerate(drawn)
+        ]
+        seen = [one for one in lives if one.ends_ms is None or one.ends_ms > 0]
+        if not seen:
+            assert load(*lives).deployments == ()
+            return
+        found = self.of(*lives)
+        counts = [count for _, count in found.replicas]
+        assert counts[0] == sum(one.begins_ms <= 0 for one in seen)
+        assert counts[-1] == sum(one.ends_ms is None or one.ends_ms >= END_MS for one in seen)
+        ups = sum(max(after - before, 0) for before, after in pairwise(counts))
+        assert counts[0] + ups + len(found.restarts) <= len(seen)
+        assert [at for at, _ in found.replicas] == sorted({at for at, _ in found.replicas})
+
+
+class TestNodes:
+    def test_nodes_alike_in_what_is_looked_at_are_one_group(self) -> None:
+        stays = (
+            stay(node("a", unique="1", topology_kubernetes=".")),
+            stay(node("b", unique="2")),
+            stay(node("c", cpu=4000)),
+        )
+        found = load(life(pod("p")), stays=stays)
+        assert len(found.groups) == 2
+        assert Counter(one.cpu_millis for one in found.nodes) == {8200: 2, 4200: 1}
+
+    def test_labels_that_pods_ask_for_part_groups_of_one_shape(self) -> None:
+        asks = pod("p", placing=Placing((("pool", "x"),)))
+        stays = (stay(node("a", pool="x")), stay(node("b", pool="y")))
+        found = load(life(asks), stays=stays)
+        assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
+        assert len(set(found.nodes)) == 2
+
+    def test_taints_that_pass_are_not_kept(self) -> None:
+        lasting = Taint("gpu", "", "NoSchedule")
+        passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
+        (group,) = load(
+            life(pod("p", placing=Placing(tolerations=()))),
+            stays=(stay(node("a", taints=(passing,))),),
+        ).groups.values()
+        assert group.taints == ()
+        one = Node(
+            name="a", allocatable=Resources(8000, 16 * GIB, 0, 58), taints=(lasting, passing)
+        )
+        found = played(past(life(pod("p")), stays=(stay(one),)), Config())
+        assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
+        assert found.workload.arrivals == ()
+
+    def test_a_kind_that_came_later_is_a_group_and_no_node_at_the_beginning(self) -> None:
+        found = load(life(pod("p")), stays=(stay(node("a")), stay(node("b", cpu=4000), 5)))
+        assert (len(found.nodes), len(found.groups)) == (1, 2)
+
+    def test_an_agent_stands_for_daemon_sets(self) -> None:
+        daemon = pod("d", "DaemonSet", cpu=500, node="a", daemon=True)
+        (shape,) = load(life(daemon), life(pod("p"))).nodes
+        assert shape.cpu_millis - DAEMON_REQUESTS.cpu_millis == 7500
+        assert shape.pods - DAEMON_REQUESTS.pods == 57
+
+    def test_what_stood_is_added_up_within_the_time(self) -> None:
+        control = {"node-role.kubernetes.io/control-plane": ""}
+        master = Node(name="m", allocatable=Resources(4000, 0, 0, 9), labels=control)
+        stays = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
+        found = played(past(life(pod("p")), stays=stays), Config()).stood
+        assert found.node_ms == 11 * HOUR_MS
+        agent = DAEMON_REQUESTS  # what the simulation adds for DaemonSets, where there are none
+        assert found.capacity_millis_ms == 11 * (8000 + agent.cpu_millis) * HOUR_MS
+        memory = Fraction(16 * GIB + agent.memory_bytes, GIB)
+        cores = 8 + Fraction(agent.cpu_millis, 1000)
+        assert found.cost_ms == 11 * HOUR_MS * (cores + Fraction(13, 100) * memory)
+
+
+class TestRows:
+    def write(self, tmp_path: Path, pods: str) -> str:
+        head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
+        (tmp_path / trace.PODS_FILE).write_text(head + pods)
+        (tmp_path / trace.NODES_FILE).write_text(
+            "sn,cpu_milli,memory_mib,gpu,model\nn,8000,16384,0,\n"
+        )
+        return str(tmp_path)
+
+    def test_rows_are_played_when_they_stand(self, tmp_path: Path) -> None:
+        found = rows.read(self.write(tmp_path, "a,1000,1024,0,0,100,400\nb,1000,1,0,0,400,700\n"))
+        whole = played(found, Config()).workload
+        assert [(one.at_ms, one.life_ms) for one in whole.arrivals] == [
+            (0, 300_000),
+            (300_000, 300_000),
+        ]
+
+    def test_too_long_a_trace_is_refused(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path, f"a,1,1,0,0,0,{61 * 86400}\n")
+        with pytest.raises(InvalidInputError, match="tells of 61 days; allowed: up to 60"):
+            rows.read(folder)
+
+
+class TestPart:
+    @given(st.integers(1, 7))
+    def test_the_parts_of_as_many_seeds_are_the_whole(self, every: int) -> None:
+        whole = load(
+            *(life(pod(f"p{n}")) for n in range(23)),
+            stays=tuple(stay(node(f"n{n}")) for n in range(9)),
+        )
+        parts = [replay.part(whole, every=every, seed=seed) for seed in range(1, every + 1)]
+        names = sorted(one.name for cut in parts for one in cut.arrivals)
+        assert names == sorted(one.name for one in whole.arrivals)
+        assert sum(len(cut.nodes) for cut in parts) == len(whole.nodes)
+
+
+class TestWays:
+    def test_every_policy_and_every_mode_is_played_once(self) -> None:
+        found = list(ways.columns(EMPTY, "built in"))
+        assert len({one.name for one in found}) == len(found)
+        policies = {one.config.policy for one in found if one.config is not None}
+        assert len(policies) == 4
+        assert {ScaleDown.NEVER, ScaleDown.UTILIZATION, ScaleDown.EMPTY} == {
+            one.scenario.scale_down for one in found if one.config is None
+        }
+
+    def test_a_sweep_is_every_combination(self) -> None:
+        found = ways.points(
+            ways.asked_for(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
+        )
+        assert len(found) == 6
+        last = found[-1]
+        assert last.config is not None
+        assert last.document is not None
+        assert last.document["thresholds"] == {"cpu": "90%", "memory": "90%"}
+        assert last.config.thresholds.cpu == Fraction(9, 10)
+        assert last.config.budgets.headroom == 2
+        assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
+
+    @pytest.mark.parametrize(
+        ("asked", "problem"),
+        [
+            ("headroom", "--sweep 'headroom': allowed: a setting's path once, '='"),
+            ("=1", "--sweep '=1': allowed"),
+            ("headroom=1,,2", "--sweep 'headroom=1,,2': allowed"),
+            ("headroom=" + ",".join("123456789012345678901"), "21 values; allowed: up to 20"),
+            ("headroom=-1", "built in with headroom -1: headroom: '-1'; allowed"),
+            ("hedroom=1", "hedroom: unknown field; allowed: did you mean headroom?"),
+            ("headroom.x=1", "headroom: {'x': 1}; allowed"),
+            ("extender.score=best", "extender.score: 'best'; allowed"),
+        ],
+    )
+    def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
+        with pytest.raises((InvalidInputError, ConfigError)) as caught:
+            ways.points(ways.asked_for([asked]), EMPTY, "built in")
+        assert problem in str(caught.value)
+
+    def test_too_many_combinations_are_refused(self) -> None:
+        twenty = ",".join(map(str, range(20)))
+        asked = ways.asked_for([f"headroom={twenty}", f"minNodes={twenty}"])
+        with pytest.raises(InvalidInputError, match="400 combinations; allowed: up to 200"):
+            ways.points(asked, EMPTY, "built in")
+
+
+def outcome(
+    name: str, cost: int, wait: int, *, ebb: bool = True, evicted: int = 0, blamed: int = 0
+) -> Outcome:
+    scenario = Scenario(name, ScaleDown.EMPTY)
+    told = {
+        replay.COST: cost,
+        replay.PENDING: wait,
+        replay.EVICTED: evicted,
+        replay.BY_MARK: blamed,
+    }
+    figures = {label: Spread.of([Fraction(value)]) for label, value in told.items()}
+    return Outcome(Way(name, scenario, Config() if ebb else None), figures, ())
+
+
+RIVAL = outcome(replay.COMPARED_TO, 10, 10, ebb=False)
+
+
+class TestChoice:
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
+    def test_the_front_is_what_nothing_is_better_than(self, drawn: list[tuple[int, int]]) -> None:
+        outcomes = [outcome(f"{n:02}", *one) for n, one in enumerate(drawn)]
+        best = {
+            (int(one.mean(replay.COST)), int(one.mean(replay.PENDING)))
+            for one in replay.front(outcomes)
+        }
+        assert best == {
+            one
+            for one in drawn
+            if not any(
+                other != one and other[0] <= one[0] and other[1] <= one[1] for other in drawn
+            )
+        }
+
+    @pytest.mark.parametrize(
+        ("outcomes", "chosen"),
+        [
+            ([outcome("cheap", 5, 11), outcome("dear", 9, 10), RIVAL], "dear"),
+            ([outcome("a", 9, 9), outcome("b", 8, 10), RIVAL], "b"),
+            ([outcome("b", 8, 10), outcome("a", 8, 10), RIVAL], "a"),
+            ([outcome("x", 5, 30), outcome("y", 9, 20), RIVAL], "y"),
+            ([outcome("evicts", 1, 1, evicted=1), outcome("b", 8, 10), RIVAL], "b"),
+            ([outcome("blamed", 1, 1, blamed=1), outcome("b", 8, 10), RIVAL], "b"),
+            ([outcome("evicts", 1, 1, evicted=1), RIVAL], None),
+            ([outcome("other", 1, 1, ebb=False), RIVAL], None),
+        ],
+    )
+    def test_the_cheapest_is_chosen_under_which_nobody_waits_longer(
+        self, outcomes: list[Outcome], chosen: str | None
+    ) -> None:
+        found = replay.choose(outcomes)
+        assert (found.outcome.way.name if found else None) == chosen
