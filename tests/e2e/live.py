@@ -101,9 +101,16 @@ def stand_in(how: ScaleDown) -> Start:
 
 
 def play(
-    api: Api, load: Load, autoscaler: Start, say: Callable[[str], None] = lambda _: None
+    api: Api,
+    load: Load,
+    autoscaler: Start,
+    say: Callable[[str], None] = lambda _: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Create the nodes, play the load, and return what came of it."""
+    """Create the nodes, play the load, and return what came of it.
+
+    *say* hears how it goes on, *begin* is called when the start state has been built.
+    """
     for number in range(load.nodes):
         api.create(NODES, node(f"n-{number:02}"))
     observer = Observer(api)
@@ -112,7 +119,7 @@ def play(
         threading.Thread(target=observer.follow, args=(path, seconds), daemon=True).start()
     until(lambda: len(observer.nodes) == load.nodes, "the nodes are seen")
     start = time.monotonic() - min(event.second for event in load.events) + 1
-    _Drive(api, load, observer, start).run(autoscaler(api, observer, load), say)
+    _Drive(api, load, observer, start).run(autoscaler(api, observer, load), say, begin)
     return observer.outcome
 
 
@@ -124,12 +131,15 @@ class _Drive:
         self._start = start
         self._waiting = deque(load.events)
 
-    def run(self, autoscaler: Autoscaler, say: Callable[[str], None]) -> None:
+    def run(
+        self, autoscaler: Autoscaler, say: Callable[[str], None], begin: Callable[[], None]
+    ) -> None:
         """Play all of it."""
         observer, next_word = self._observer, 0.0
         while (second := self._second()) < self._load.seconds:
             self._happen(second)
             if second >= 0 and not observer.counting:
+                begin()
                 observer.begin()
             acts = second + autoscaler.act()
             if second >= next_word:

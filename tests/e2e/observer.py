@@ -4,6 +4,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from urllib3.exceptions import HTTPError
+
 from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.objects import NODES
@@ -74,7 +76,7 @@ class Observer:
         self._created: dict[str, float] = {}
         self._last = 0.0
         self._evictions = 0
-        self.counting = False
+        self.counting = self._ended = False
 
     def follow(self, path: str, seconds: float) -> None:
         """Follow one kind until the time is over."""
@@ -85,6 +87,9 @@ class Observer:
             self._api.wait(path, lambda _: time.monotonic() > end, seconds, told=take)
         except AssertionError:
             return
+        except HTTPError as fault:
+            if not self._ended:
+                self.outcome.faults.append(f"{path} was not followed to the end: {fault}")
 
     def begin(self) -> None:
         """Begin to count."""
@@ -97,7 +102,7 @@ class Observer:
         """Count no more."""
         with self.lock:
             self._tick()
-            self.counting = False
+            self.counting, self._ended = False, True
             self.outcome.nodes = len(self.nodes)
             self.outcome.evicted = evictions(self._api) - self._evictions
             for name in self.outcome.waits.keys() & self.pods.keys():
