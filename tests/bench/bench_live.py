@@ -6,11 +6,11 @@ autoscaler is a stand-in; what it removes has been unneeded for 20 s. Needs `mak
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from core.config.settings import Mode
 from sim.autoscaler import ScaleDown
@@ -33,8 +33,13 @@ SETTINGS: Final = {
     "delay": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "90%", "memory": "90%"},
+    "reserve": {"length": "10s", "over": "2m"},
 }
-"""Beside `AT_ONCE`. MostAllocated keeps no room at all; with 85 % Ebb keeps two nodes of 28 more."""
+"""Beside `AT_ONCE`, for a loop in which 20 s stand for the ten minutes that an autoscaler waits:
+the reserve's defaults are a thirtieth. MostAllocated keeps no room at all; with 85 % Ebb keeps two
+nodes of 28 more."""
+BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"over": "0s"}}
+"""Until the load begins: neither are all nodes empty, nor do as many pods come again."""
 COMPONENTS = ("components/extender", "components/scale-in-order")
 
 
@@ -48,7 +53,7 @@ class Run:
     """kube-scheduler's; None: its own."""
     score: str | None = None
     """None: without Ebb."""
-    settings: Json | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 RUNS: Final = {
@@ -66,22 +71,24 @@ GOALS: Final = {
 
 
 @contextmanager
-def programs(plane: Plane, run: Run) -> Iterator[None]:
-    """Run kube-scheduler, with both our programs or without."""
+def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
+    """Run kube-scheduler, with both our programs or without; yield what lets Ebb begin."""
     with ExitStack() as stack:
-        stanzas = []
         if run.score is None:
             apply(plane)
-        else:
-            folder = plane.folder / "installed"
-            overlay(folder, *COMPONENTS)
-            how = {"mode": Mode.ENFORCE, **SETTINGS, **(run.settings or {})}
-            stack.enter_context(installed(plane, str(folder), **how))
-            extender = start_extender(plane, score=run.score).wait_ready()
-            stack.callback(extender.stop)
-            stanzas.append(stanza(port_of(extender)))
-        stack.enter_context(scheduling(plane, *stanzas, profile=run.profile))
-        yield
+            stack.enter_context(scheduling(plane, profile=run.profile))
+            yield lambda: None
+            return
+        folder = plane.folder / "installed"
+        overlay(folder, *COMPONENTS)
+        settings = {**SETTINGS, **run.settings}
+        how = {**settings, **BUILDING, "webhook": {"interval": "1s"}}
+        webhook = stack.enter_context(installed(plane, str(folder), **how))
+        extender = start_extender(plane, score=run.score).wait_ready()
+        stack.callback(extender.stop)
+        asked = stanza(port_of(extender))
+        stack.enter_context(scheduling(plane, asked, profile=run.profile))
+        yield lambda: webhook.configure(mode=Mode.ENFORCE.value, reserve=settings["reserve"])
 
 
 def played(run: Run, load: Load) -> Outcome:
@@ -89,8 +96,8 @@ def played(run: Run, load: Load) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="ebb-live-") as folder:
         plane = Plane(Path(folder)).start()
         try:
-            with programs(plane, run):
-                return play(plane.api, load, stand_in(run.scale_down), say)
+            with programs(plane, run) as begin:
+                return play(plane.api, load, stand_in(run.scale_down), say, begin)
         finally:
             plane.stop()
 

@@ -109,7 +109,8 @@ def play(
 ) -> Outcome:
     """Create the nodes, play the load, and return what came of it.
 
-    *say* hears how it goes on, *begin* is called when the start state has been built.
+    *say* hears how it goes on. At the load's second 0, when the start state has been built, the
+    autoscaler starts, and *begin* is called: before, every node would look as if it could go.
     """
     for number in range(load.nodes):
         api.create(NODES, node(f"n-{number:02}"))
@@ -118,38 +119,39 @@ def play(
         seconds = load.seconds + AROUND_SECONDS
         threading.Thread(target=observer.follow, args=(path, seconds), daemon=True).start()
     until(lambda: len(observer.nodes) == load.nodes, "the nodes are seen")
-    start = time.monotonic() - min(event.second for event in load.events) + 1
-    _Drive(api, load, observer, start).run(autoscaler(api, observer, load), say, begin)
+    drive = _Drive(api, load, observer, say)
+    drive.until(0.0)
+    begin()
+    observer.begin()
+    drive.until(load.seconds, autoscaler(api, observer, load))
+    observer.end()
     return observer.outcome
 
 
 class _Drive:
-    """Lets events happen when it is time."""
+    """Lets events happen when it is time, from a second before the first one on."""
 
-    def __init__(self, api: Api, load: Load, observer: Observer, start: float) -> None:
-        self._api, self._load, self._observer = api, load, observer
-        self._start = start
-        self._waiting = deque(load.events)
-
-    def run(
-        self, autoscaler: Autoscaler, say: Callable[[str], None], begin: Callable[[], None]
+    def __init__(
+        self, api: Api, load: Load, observer: Observer, say: Callable[[str], None]
     ) -> None:
-        """Play all of it."""
-        observer, next_word = self._observer, 0.0
-        while (second := self._second()) < self._load.seconds:
+        self._api, self._observer, self._say = api, observer, say
+        self._waiting = deque(load.events)
+        self._start = time.monotonic() - self._waiting[0].second + 1
+        self._next_word = 0.0
+
+    def until(self, end: float, autoscaler: Autoscaler | None = None) -> None:
+        """Play until that second."""
+        observer = self._observer
+        while (second := self._second()) < end:
             self._happen(second)
-            if second >= 0 and not observer.counting:
-                begin()
-                observer.begin()
-            acts = second + autoscaler.act()
-            if second >= next_word:
-                say(f"{second:4.0f} s: {observer.summary()}")
-                next_word += WORD_SECONDS
-            comes = self._waiting[0].second if self._waiting else self._load.seconds
-            due = min(acts, comes, next_word, self._load.seconds)
-            if observer.refused.wait(max(0.0, due - self._second())):
+            due = [end, second + autoscaler.act()] if autoscaler else [end]
+            if self._waiting:
+                due.append(self._waiting[0].second)
+            if second >= self._next_word:
+                self._say(f"{second:4.0f} s: {observer.summary()}")
+                self._next_word += WORD_SECONDS
+            if observer.refused.wait(max(0.0, min(due) - self._second())):
                 observer.refused.clear()
-        observer.end()
 
     def _second(self) -> float:
         return time.monotonic() - self._start
