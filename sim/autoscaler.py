@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from core.capacity.usable import Amount
 from core.fit.rules import refusal
-from core.marks.keys import GUARD_ANNOTATION
+from core.marks.mark import guard_key
 from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
@@ -233,7 +233,7 @@ class Autoscaler:
 
     def _is_unneeded(self, place: Place) -> bool:
         node = place.node
-        if node.annotations.get(GUARD_ANNOTATION) == "true" or going(node) or not node.ready:
+        if node.annotations.get(guard_key(node)) == "true" or going(node) or not node.ready:
             return False
         if self._since.recheck.get(node.name, 0) > self._now():
             return False  # even if it has emptied since

@@ -65,6 +65,12 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
         (),
         lambda found: {(): len(found.plan.reserve)},
     ),
+    Told(
+        "ebb_engine_held_nodes",
+        "Nodes without a mark that no autoscaler is to take, as Ebb has not handed them over.",
+        (),
+        lambda found: {(): len(found.plan.held)},
+    ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
     Told(
@@ -137,7 +143,7 @@ class Metrics(metrics.Metrics):
         self.writes = self._counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",
-            kind=(),  # mark | release | guard | unguard | ... | outdated | dropped | failed
+            kind=(),  # mark | release | guard | hold | unguard | ... | outdated | dropped | failed
         )
         self.pod_writes = self._counter(
             "ebb_engine_pod_writes_total",

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.marks.mark import (
+    GUARD_WHILE_HELD,
+    GUARD_WHILE_MARKED,
     Backoff,
     Details,
     Mark,
     backoff_of,
     decode_details,
-    guarded_by_us,
+    guard_key,
+    guard_of,
     mark_of,
     marked_since,
 )
@@ -21,7 +23,6 @@ from core.model.cluster import Cluster
 from core.model.leaving import going
 from core.model.node import Node
 from core.writes.emptiness import occupants
-from core.writes.nodes import GUARD_WHILE_MARKED
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -31,6 +32,7 @@ class Guard(StrEnum):
 
     NONE = "none"
     MARKED = "ebb, while it is marked"
+    HELD = "ebb, until it is handed over"
     RELEASED = "ebb, for a while after its release"
     OTHERS = "somebody else"
 
@@ -87,12 +89,10 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
 
 
 def _guard(node: Node) -> Guard:
-    if GUARD_ANNOTATION not in node.annotations:
-        return Guard.NONE
-    if not guarded_by_us(node):
-        return Guard.OTHERS
-    ours = node.annotations[GUARD_OURS_ANNOTATION]
-    return Guard.MARKED if ours == GUARD_WHILE_MARKED else Guard.RELEASED
+    if (ours := guard_of(node)) is None:
+        return Guard.OTHERS if guard_key(node) in node.annotations else Guard.NONE
+    lasting = {GUARD_WHILE_MARKED: Guard.MARKED, GUARD_WHILE_HELD: Guard.HELD}
+    return lasting.get(ours.until, Guard.RELEASED)
 
 
 def span(seconds: int) -> str:

@@ -100,14 +100,26 @@ UsabilityForm = Annotated[
 ]
 
 
+class Scope(StrEnum):
+    """Which nodes the autoscaler may take only once Ebb has handed them over."""
+
+    MARKED = "marked"
+    EMPTY = "empty"
+    """And those that hold no pods: of an autoscaler that takes no others that is all."""
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """How a released node is kept from an autoscaler that evicts."""
+    """Which nodes an autoscaler may take, and when."""
 
+    scope: Scope = Scope.EMPTY
+    """It takes no node but those that Ebb hands over: among the marked ones alone, the empty ones
+    too, or all."""
     guard_seconds: Annotated[int, duration()] = 900
-    """How long at most."""
+    """How long a released node is kept from an autoscaler that evicts, at most."""
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """The autoscaler's own threshold: a node above it needs no guard."""
+    """The autoscaler's own threshold: with `scope: marked` a node above it needs no guard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +160,7 @@ class Config:
     policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
     """The rule by which nodes are nominated."""
     delay_seconds: Annotated[int, duration()] = 600
-    """A node goes on only after it stayed a candidate longer than this."""
+    """A node goes on only after it stayed a candidate longer than this; an empty one at once."""
     thresholds: Enter = field(default_factory=Thresholds)
     """Requests over usable capacity after a removal, at most."""
     leave_thresholds: Leave = None
@@ -175,7 +187,7 @@ class Config:
     hard_after_seconds: Annotated[int | None, duration(never=True)] = None
     """When a soft mark becomes a hard one."""
     hand_over: HandOver = HandOver()
-    """How a released node is kept from an autoscaler that evicts."""
+    """Which nodes an autoscaler may take, and when."""
     scale_in_order: ScaleInOrder = ScaleInOrder.AUTO
     """Scale-ins take pods on marked nodes first: with `auto` where Ebb may patch pods."""
     eviction: Eviction = Eviction.DISABLED

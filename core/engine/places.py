@@ -44,6 +44,7 @@ class Listing:
         self._before, self._since, self._now = before, since, now_seconds
         names = frozenset(node.name for node in survey.cluster.nodes)
         self._standing = names - survey.gone - survey.marks.keys()
+        self._occupied = survey.occupied
         self._has_gone = not before.standing <= self._standing
         self._of: dict[str, tuple[Placement, ...]] = {}
         self._count = 0
@@ -133,8 +134,12 @@ class Listing:
         return True
 
     def due(self, waited: Callable[[int], bool]) -> frozenset[str]:
-        """Return the nodes of whose seconds *waited* says that they may go."""
-        return frozenset(name for name, at in self.since.items() if waited(self._now - at))
+        """Return the nodes that are empty, or of whose seconds *waited* says that they may go."""
+        return frozenset(
+            name
+            for name, at in self.since.items()
+            if name not in self._occupied or waited(self._now - at)
+        )
 
     def seen(self) -> Places:
         """Return what is to be remembered.

@@ -102,6 +102,8 @@ class Plan:
     but what a running engine has seen makes it."""
     buffers: tuple[Buffered, ...] = ()
     """The CapacityBuffers of the cluster, by name."""
+    held: frozenset[str] = frozenset()
+    """Nodes without a mark that no autoscaler is to take (core.engine.held)."""
     complete: bool = True
     """Every node was tried: there was time."""
 

@@ -103,11 +103,10 @@ class Reserve:
         mark, which are no room for anybody.
         """
         survey = self._survey
-        occupied = {pod.node for pod in survey.cluster.pods if pod.occupies}
         found = [
             node
             for node in survey.ground.nodes
-            if node.name not in occupied
+            if node.name not in survey.occupied
             and node.name not in survey.closed
             and node.name not in self._hard
             and not survey.blockers[node.name]

@@ -11,6 +11,7 @@ from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
 from core.engine import harden, waiting
+from core.engine.held import unmarked_held
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
 from core.engine.pieces import let_go
@@ -72,8 +73,8 @@ def step(
     """Judge the cluster as it stands at *now_seconds* (unix), given what has been seen before.
 
     A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`), or as
-    the policy has it. Where the *last* pass says all that this one would, its answer is given once
-    more.
+    the policy has it; one that is empty, at once. Where the *last* pass says all that this one
+    would, its answer is given once more.
     """
     if last is not None and last.holds(cluster, config, memory, now_seconds):
         seen = looked_again(memory, now_seconds)
@@ -84,7 +85,7 @@ def step(
     found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
     kept = reserve(seen, survey, now_seconds)
-    found = replace(found, reserve=kept)
+    found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
     against = against_hard(survey, placed, now_seconds, kept) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken)
@@ -109,7 +110,11 @@ def _judged(
         return found, replace(memory, candidates=listing.since, places=listing.seen())
     candidates = _candidates(survey, memory.candidates, now_seconds)
     waited, delay = survey.rule.waited, survey.config.delay_seconds
-    due = frozenset(name for name, at in candidates.items() if waited(now_seconds - at, delay))
+    due = frozenset(
+        name
+        for name, at in candidates.items()
+        if name not in survey.occupied or waited(now_seconds - at, delay)
+    )
     found = judge(survey, due=due, pace=held, in_time=in_time, listed=candidates.keys())
     return found, replace(memory, candidates=candidates, places=Places())
 

@@ -137,6 +137,12 @@ class Survey:
         """Count by node the pods that rarely leave by themselves; 0: no key."""
         return sticky_pods(self.cluster.pods, self.now_seconds)
 
+    @cached_property
+    def occupied(self) -> frozenset[str]:
+        """Return the nodes that an autoscaler does not take for empty."""
+        pods = self.cluster.pods
+        return frozenset(pod.node for pod in pods if pod.node is not None and pod.occupies)
+
     def reaches_node(self, node: str) -> bool:
         """Say whether some movable pod reaches the node."""
         return self.ground.ids[node] in self.reaches.reached

@@ -12,7 +12,9 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    GUARDS,
     KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
 )
@@ -23,6 +25,9 @@ SECONDS_DIGITS_MAX: Final = 12
 _WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
 DETAILS_CHARACTERS_MAX: Final = 4096
 """Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
+GUARD_WHILE_MARKED: Final = "marked"
+GUARD_WHILE_HELD: Final = "held"
+"""Without a mark: until its node is handed over, or holds pods."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 
@@ -158,21 +163,40 @@ def standing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, Standing]
     }
 
 
-def guarded_by_us(node: Node) -> bool:
-    """Say whether the autoscaler's opt-out on the node was put there by Ebb."""
-    return (
-        node.annotations.get(GUARD_ANNOTATION) == "true"
-        and GUARD_OURS_ANNOTATION in node.annotations
-    )
+class Guard(NamedTuple):
+    """What says that a guard is ours: `{until}`, or `{until} {key}` where it is Karpenter's."""
+
+    until: str
+    """GUARD_WHILE_MARKED, GUARD_WHILE_HELD, or until which unix second."""
+    key: str = GUARDS[0]
+
+    def __str__(self) -> str:
+        return self.until if self.key == GUARDS[0] else f"{self.until} {self.key}"
+
+
+def guard_of(node: Node) -> Guard | None:
+    """Return the guard on the node that is ours; None: there is none, or not any more."""
+    until, _, named = node.annotations.get(GUARD_OURS_ANNOTATION, "").partition(" ")
+    key = named if named in GUARDS else GUARDS[0]
+    stands = GUARD_OURS_ANNOTATION in node.annotations and node.annotations.get(key) == "true"
+    return Guard(until, key) if stands else None
+
+
+def guard_key(node: Node) -> str:
+    """Return the annotation that the node's autoscaler reads."""
+    return KARPENTER_KEEP_ANNOTATION if KARPENTER_LABEL in node.labels else GUARD_ANNOTATION
 
 
 def opted_out(node: Node) -> str | None:
     """Return the annotation by which a person or tool keeps the node, or None."""
-    for key in (KEEP_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
-        if node.annotations.get(key) == "true":
+    if node.annotations.get(KEEP_ANNOTATION) == "true":
+        return KEEP_ANNOTATION
+    ours = guard_of(node)
+    for key in (KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION):
+        if key not in node.annotations or (ours and ours.key == key):
+            continue
+        # Any value of somebody else's counts: with "false" in place, Ebb could not guard the node
+        # without taking that person's word away. Karpenter's is a word on Karpenter's nodes.
+        if key in (GUARD_ANNOTATION, guard_key(node)) or node.annotations[key] == "true":
             return key
-    # Any value of somebody else's counts: with "false" in place, Ebb could not guard the node
-    # without taking that person's word away.
-    if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
-        return GUARD_ANNOTATION
     return None

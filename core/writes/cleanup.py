@@ -9,11 +9,10 @@ from dataclasses import replace
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
 )
-from core.marks.mark import guarded_by_us
+from core.marks.mark import guard_of
 from core.marks.taints import desired_taints, of_keys_before
 from core.model.leaving import being_deleted
 from core.model.node import Node
@@ -50,8 +49,9 @@ def rekeyed(node: Node, keys_before: Collection[str], taint_key: str) -> Write[N
 def ours(node: Node) -> list[str]:
     """Return the annotations that are ours, in their order.
 
-    The autoscaler's opt-out is only if we have written it, and only as long as it says so.
+    An autoscaler's opt-out is only if we have written it, and only as long as it says so.
     """
-    guard = {GUARD_ANNOTATION} if guarded_by_us(node) else set()
-    keys = {DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, BACKOFF_ANNOTATION} | guard
+    guard = guard_of(node)
+    keys = {DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, BACKOFF_ANNOTATION}
+    keys |= {guard.key} if guard else set()
     return sorted(keys & {*node.annotations})

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
-from core.marks.mark import guarded_by_us, mark_of
+from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 
@@ -16,9 +16,7 @@ def occupants(pods: Iterable[Pod]) -> Counter[str]:
 
 def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:
     """Return the released nodes that their autoscaler would not take for underutilized."""
-    released = [
-        node for node in cluster.nodes if mark_of(node.labels) is None and guarded_by_us(node)
-    ]
+    released = [node for node in cluster.nodes if mark_of(node.labels) is None and guard_of(node)]
     if not released:
         return frozenset()
     used = cluster.used()

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL
-from core.marks.mark import Mark, backoff_of, guarded_by_us, mark_of
+from core.marks.keys import GUARD_OURS_ANNOTATION, MARK_LABEL
+from core.marks.mark import (
+    GUARD_WHILE_HELD,
+    Mark,
+    backoff_of,
+    guard_key,
+    guard_of,
+    mark_of,
+)
 from core.model.node import Node
 from core.writes.write import WriteKind
 
@@ -21,7 +28,8 @@ class State(Enum):
     HARD = "hard", "marked: the scheduler is forbidden to place pods there"
     GUARDED = "guarded", "marked, and kept from the autoscaler until it is empty"
     HANDED_OVER = "handed over", "marked, and nothing keeps the autoscaler from it"
-    RELEASED = "released", "not marked any more; the guard stays until a second"
+    RELEASED = "released", "not marked any more, or not held; the guard stays until a second"
+    HELD = "held", "not marked, and kept from the autoscaler: Ebb has not handed it over"
     BACKING_OFF = "backing off", "it did not empty in time, or its drain failed: it is left alone"
     ODD = "odd label", "its mark is none that Ebb writes: it counts as unmarked"
 
@@ -37,12 +45,16 @@ class Event(Enum):
     OBSERVE = "observe", "mode: observe"
     DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted, or its drain broke off"
     STAYS = "stays", "the plan keeps it"
+    KEPT_LONG = "kept long", "empty, and kept for pods to be expected, when its deadline came"
     OVERDUE = "overdue", "it did not empty before its deadline"
     GOES = "goes", "the cluster can do without it"
     WOULD_GO = "would go", "the same in mode observe: the mark is only told"
     TAINTS_WRONG = "taints wrong", "its taints are not those of its mark"
     OTHERS_RELEASE = "others' release", "somebody else took the mark away"
-    GUARD_LEFT = "guard left", "the same, and the details with it"
+    HELD = "held", "it is to be kept from the autoscaler until it is handed over"
+    MISPLACED = "misplaced", "its autoscaler reads another annotation than that of the guard"
+    GUARD_LEFT = "guard left", "somebody else took the mark away, and the details with it"
+    HOLD_ENDS = "hold ends", "held, and not to be held any more: it holds pods, say"
     GUARD_GONE = "guard gone", "the guard itself is gone"
     GUARD_DISPLACED = "guard displaced", "its end was set by a wrong clock"
     GUARD_ENDS = "guard ends", "released long enough ago"
@@ -64,6 +76,7 @@ class Act(Enum):
 
     MARK = "mark", WriteKind.MARK, State.SOFT
     DATE = "date the mark anew", WriteKind.MARK, None
+    RENEW = "give it another deadline", WriteKind.MARK, None
     HARDEN = "harden", WriteKind.HARDEN, State.HARD
     SOFTEN = "soften", WriteKind.SOFTEN, State.SOFT
     RELEASE = "release", WriteKind.RELEASE, State.RELEASED
@@ -72,6 +85,7 @@ class Act(Enum):
     CLEAR = "take the rest off", WriteKind.UNGUARD, State.UNMARKED
     GUARD = "guard", WriteKind.GUARD, State.GUARDED
     PROLONG = "guard until a new end", WriteKind.GUARD, State.RELEASED
+    HOLD = "hold", WriteKind.HOLD, State.HELD
     HAND_OVER = "hand over", WriteKind.UNGUARD, State.HANDED_OVER
     LIFT = "lift the guard", WriteKind.UNGUARD, State.UNMARKED
     FORGET = "forget", WriteKind.FORGET, State.UNMARKED
@@ -92,6 +106,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
     Event.OBSERVE: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
     Event.DRAIN_FAILED: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
     Event.STAYS: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
+    Event.KEPT_LONG: {State.SOFT: Act.RENEW, State.HARD: Act.RENEW},
     Event.OVERDUE: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
     Event.GOES: {State.UNMARKED: Act.MARK},
     Event.WOULD_GO: {State.UNMARKED: Act.MARK},
@@ -101,7 +116,10 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
         State.HARD: Act.REPAIR,
     },
     Event.OTHERS_RELEASE: {State.UNMARKED: Act.RELEASE},
+    Event.HELD: {State.UNMARKED: Act.HOLD},
+    Event.MISPLACED: {State.GUARDED: Act.GUARD, State.RELEASED: Act.PROLONG, State.HELD: Act.HOLD},
     Event.GUARD_LEFT: {State.RELEASED: Act.PROLONG},
+    Event.HOLD_ENDS: {State.HELD: Act.PROLONG},
     Event.GUARD_GONE: {State.RELEASED: Act.LIFT},
     Event.GUARD_DISPLACED: {State.RELEASED: Act.PROLONG},
     Event.GUARD_ENDS: {State.RELEASED: Act.LIFT},
@@ -129,18 +147,19 @@ LAST: Final = {
 
 def states(node: Node) -> Iterator[State]:
     """Yield the states that a Node is in."""
-    mark, annotations = mark_of(node.labels), node.annotations
+    mark, annotations, guard = mark_of(node.labels), node.annotations, guard_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:
             yield State.ODD
         yield State.UNMARKED
         if GUARD_OURS_ANNOTATION in annotations:
-            yield State.RELEASED
+            held = guard is not None and guard.until == GUARD_WHILE_HELD
+            yield State.HELD if held else State.RELEASED
     else:
         yield State.HARD if mark is Mark.HARD else State.SOFT
-        if guarded_by_us(node):
+        if guard is not None:
             yield State.GUARDED
-        elif GUARD_ANNOTATION not in annotations:
+        elif guard_key(node) not in annotations:
             yield State.HANDED_OVER
     if backoff_of(annotations):
         yield State.BACKING_OFF

@@ -6,29 +6,32 @@ the guard stands from the mark on, is lifted when the node is empty, is put back
 arrives, stays a while after a release, and a node that is being deleted is left alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
-from core.config.settings import Config, Mode
+from core.config.settings import Config, Mode, Scope
 from core.engine import harden
 from core.engine.plan import Plan
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
 )
 from core.marks.mark import (
+    GUARD_WHILE_HELD,
+    GUARD_WHILE_MARKED,
     Backoff,
     Details,
+    Guard,
     Mark,
     backoff_of,
     decode_details,
     encode_details,
-    guarded_by_us,
+    guard_key,
+    guard_of,
     mark_of,
     marked_since,
     seconds_of,
@@ -47,10 +50,10 @@ TIMES_MAX: Final = 1000
 """So that the count of a back-off stays small."""
 MARKS_A_PASS_MAX: Final = 200
 """About ten milliseconds each; the next pass marks the others."""
+HOLDS_A_PASS_MAX: Final = 200
+"""The same of guards of nodes without a mark: a new leader holds all that are empty."""
 WATCH_SECONDS: Final = 300
 """How long a leader looks on before it ends what another may have written by another clock."""
-GUARD_WHILE_MARKED: Final = "marked"
-"""Value of the annotation that says the guard is ours; after a release: until which second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +89,25 @@ def decide(
     """Return the writes that bring the Nodes to where the plan wants them.
 
     First what keeps pods from waiting and from being evicted, hard marks before soft ones, then
-    the rest; last the new marks, in the plan's order: any first part of a plan is one. They are so
-    few that what cannot wait comes soon after. Without a *watch* the cluster alone counts.
+    the rest; then nodes that are to be held, empty ones first; last the new marks, in the plan's
+    order: any first part of a plan is one. These are so few that what cannot wait comes soon
+    after. Without a *watch* the cluster alone counts.
     """
     if watch is None:
         watch = Watch(WATCH_SECONDS, harden.refusals(cluster, config.taint_key))
     maker = _Maker(cluster, plan, config, _Moment(now_seconds, owner, watch))
     writes = [write for node in cluster.nodes for write in maker.of(node)]
-    found = sorted(
-        (write for write in writes if write.kind is WriteKind.MARK),
-        key=lambda write: maker.order[write.key],
-    )
-    others = sorted((write for write in writes if write.kind is not WriteKind.MARK), key=_place)
-    return (*others, *found[:MARKS_A_PASS_MAX])
+    found = _of(WriteKind.MARK, writes, lambda write: maker.order[write.key])
+    held = _of(WriteKind.HOLD, writes, lambda write: (write.key in maker.occupied, write.key))
+    few = (WriteKind.MARK, WriteKind.HOLD)
+    others = sorted((write for write in writes if write.kind not in few), key=_place)
+    return (*others, *held[:HOLDS_A_PASS_MAX], *found[:MARKS_A_PASS_MAX])
+
+
+def _of(
+    kind: WriteKind, writes: Iterable[Write[Node]], order: Callable[[Write[Node]], Any]
+) -> list[Write[Node]]:
+    return sorted((write for write in writes if write.kind is kind), key=order)
 
 
 def _place(write: Write[Node]) -> tuple[int, bool, str]:
@@ -123,12 +132,12 @@ class _Maker:
         self._now, self._owner, self._watch = moment
         self._policy = plan.policy
         self.order = {removal.node: removal.order for removal in plan.removals}
-        self._why = {one.node: (one.why,) for one in plan.reserve} | {
-            kept.node: kept.blockers for kept in plan.kept
-        }
-        self._reserve = {one.node for one in plan.reserve}
+        self._kept = {kept.node: kept.blockers for kept in plan.kept}
+        self._reserve = {one.node: (one.why,) for one in plan.reserve}
+        self._held = plan.held
         marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
-        self._occupied = occupants(pod for pod in cluster.pods if pod.node in marked)
+        asked = marked | plan.held
+        self.occupied = occupants(pod for pod in cluster.pods if pod.node in asked)
         self._busy = busy(cluster, config.hand_over.utilization)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
@@ -158,7 +167,7 @@ class _Maker:
         if not goes:
             yield Event.STAYS
         if details is not None and self._overdue(details):
-            yield Event.OVERDUE
+            yield Event.KEPT_LONG if self._is_kept(node) else Event.OVERDUE
         if goes:
             yield Event.WOULD_GO if self._observe else Event.GOES
         if self._taints(node) != node.taints:
@@ -183,29 +192,50 @@ class _Maker:
         """Yield what is to become of what was left on a node without a mark."""
         if DETAILS_ANNOTATION in node.annotations:
             yield Event.OTHERS_RELEASE
-        if (until := node.annotations.get(GUARD_OURS_ANNOTATION)) is not None:
-            yield from self._end_of_guard(node, until)
+        free = _place_of_guard(node) is not None
+        if node.name in self._held and free and not self._observe:
+            yield from self._hold(node)
+        elif GUARD_OURS_ANNOTATION in node.annotations:
+            yield from self._end_of_guard(node)
         if (backoff := backoff_of(node.annotations)) is not None:
             rules = self._config.budgets.backoff
             long_ago = self._now >= backoff.until + rules.max_seconds
             if self._observe or long_ago or not rules.possible(backoff.until, self._now):
                 yield Event.BACKOFF_ENDS
 
-    def _end_of_guard(self, node: Node, until: str) -> Iterable[Event]:
-        seconds, end = self._config.hand_over.guard_seconds, seconds_of(until)
-        if not guarded_by_us(node):
+    def _hold(self, node: Node) -> Iterable[Event]:
+        """Yield whether the guard is to be set; one that a release has left may do for a while."""
+        seconds, guard = self._config.hand_over.guard_seconds, guard_of(node)
+        end = seconds_of(guard.until) if guard else None
+        for_now = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
+        if guard is None or not (for_now or guard.until == GUARD_WHILE_HELD):
+            yield Event.HELD
+        elif guard.key != _place_of_guard(node):
+            yield Event.MISPLACED
+
+    def _end_of_guard(self, node: Node) -> Iterable[Event]:
+        hand_over, guard = self._config.hand_over, guard_of(node)
+        seconds, end = hand_over.guard_seconds, seconds_of(guard.until) if guard else None
+        if guard is None:
             yield Event.GUARD_GONE
-        elif until == GUARD_WHILE_MARKED:
+        elif guard.until == GUARD_WHILE_MARKED:
             yield Event.GUARD_LEFT
+        elif guard.until == GUARD_WHILE_HELD:
+            yield Event.HOLD_ENDS
         elif end is None or end - self._now > seconds:
             yield Event.GUARD_DISPLACED
         elif end <= self._now:
             if self._watch.long(seconds):
                 yield Event.GUARD_ENDS
-        elif node.name in self._busy:
+        elif node.name in self._busy and hand_over.scope is Scope.MARKED:
             yield Event.BUSY
+        elif guard.key != _place_of_guard(node):
+            yield Event.MISPLACED
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
+        free = node.name not in self.occupied and not self._is_kept(node)
+        if not free and (guard := guard_of(node)) and guard.key != _place_of_guard(node):
+            yield Event.MISPLACED
         after = 0 if node.name in self._watch.hard else self._config.hard_after_seconds
         if details is None or not self._dated(details):
             yield Event.DETAILS_LOST
@@ -213,10 +243,14 @@ class _Maker:
             yield Event.HARD_REFUSED
         elif self._watch.long(after or 0):
             yield Event.HARD_ASKED
-        if node.name in self._occupied:
-            yield Event.POD_THERE
+        if free:
+            yield Event.EMPTY
         else:
-            yield Event.RESERVED if node.name in self._reserve else Event.EMPTY
+            yield Event.POD_THERE if node.name in self.occupied else Event.RESERVED
+
+    def _is_kept(self, node: Node) -> bool:
+        """Say whether it is empty, and Ebb cannot do without it: it has not failed to empty."""
+        return node.name in self._reserve and node.name not in self.occupied
 
     def _against(self, node: Node) -> tuple[Blocker, ...]:
         return self._watch.against_hard.get(node.name, ())
@@ -240,8 +274,8 @@ class _Maker:
         match event:
             case Event.LEAVING:
                 return why_leaving(node) or ""
-            case Event.STAYS | Event.RESERVED:
-                return _told(self._why.get(node.name, ()))
+            case Event.STAYS | Event.RESERVED | Event.HELD:
+                return self._why(event, node)
             case Event.DRAIN_FAILED:
                 why = self._watch.failed[node.name]
                 pod = f"{why.pod}: " if why.pod else ""
@@ -255,14 +289,24 @@ class _Maker:
             case _:
                 return _SAME.get(event, event).meaning
 
+    def _why(self, event: Event, node: Node) -> str:
+        """Return why the node stays, or is kept from the autoscaler."""
+        why = self._kept.get(node.name, ())
+        if event is Event.STAYS:
+            return _told(why)
+        if event is Event.HELD and node.name in self.occupied:
+            why = ()  # they speak against its going, not for its guard
+        return _told((*self._reserve.get(node.name, ()), *why)) or event.meaning
+
     def _write(self, act: Act, node: Node, note: str) -> Write[Node]:
         """Return the write of an act: label, details, guard and back-off, or the taints."""
         if act is Act.REPAIR:
             return Write(act.kind, node, {}, note, self._taints(node))
         annotations: Keys = {}
         match act:
-            case Act.MARK | Act.DATE:
-                annotations = self._details(node) | _guarded(node, GUARD_WHILE_MARKED)
+            case Act.MARK | Act.DATE | Act.RENEW:
+                details = self._details(node, renewed=act is Act.RENEW)
+                annotations = details | _guarded(node, GUARD_WHILE_MARKED)
             case Act.RELEASE | Act.BACK_OFF:
                 backoff = self._backoff(node) if act is Act.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
@@ -270,6 +314,8 @@ class _Maker:
                 annotations = _bared(node)
             case Act.GUARD:
                 annotations = _guarded(node, GUARD_WHILE_MARKED)
+            case Act.HOLD:
+                annotations = _guarded(node, GUARD_WHILE_HELD)
             case Act.PROLONG:
                 annotations = self._until(node)
             case Act.HAND_OVER | Act.LIFT:
@@ -283,14 +329,14 @@ class _Maker:
     def _taints(self, node: Node) -> tuple[Taint, ...]:
         return desired_taints(node, self._config.taint_key)
 
-    def _details(self, node: Node) -> dict[str, str | None]:
-        """Return the details of a new mark, or of one that has lost them or its times."""
+    def _details(self, node: Node, *, renewed: bool) -> dict[str, str | None]:
+        """Return the details of a new mark, of one that has lost them, or with a new deadline."""
         since = self._now
         if mark_of(node.labels) is not None:
             since = min(marked_since(node, self._config.taint_key) or since, since)
         details = Details(
             since=since,
-            deadline=since + self._config.deadline_seconds,
+            deadline=(self._now if renewed else since) + self._config.deadline_seconds,
             owner=self._owner,
             policy=self._policy,
             reason=Event.GOES.meaning,
@@ -331,14 +377,24 @@ def _labels(kind: WriteKind, node: Node) -> Keys:
 
 def _guarded(node: Node, until: str) -> dict[str, str | None]:
     """Return the guard, unless that takes something away that somebody else has written."""
-    if GUARD_ANNOTATION in node.annotations and not guarded_by_us(node):
+    key, guard = _place_of_guard(node), guard_of(node)
+    if key is None:
         return {}
-    return {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
+    old = {guard.key: None} if guard else {}
+    return {**old, key: "true", GUARD_OURS_ANNOTATION: str(Guard(until, key))}
+
+
+def _place_of_guard(node: Node) -> str | None:
+    """Return the annotation that our guard is to be; None: somebody else has taken it."""
+    key, guard = guard_key(node), guard_of(node)
+    if key not in node.annotations or (guard and guard.key == key):
+        return key
+    return guard.key if guard else None
 
 
 def _lifted(node: Node) -> dict[str, str | None]:
-    lifted = (GUARD_OURS_ANNOTATION, *((GUARD_ANNOTATION,) if guarded_by_us(node) else ()))
-    return dict.fromkeys(lifted)
+    guard = guard_of(node)
+    return dict.fromkeys((GUARD_OURS_ANNOTATION, *((guard.key,) if guard else ())))
 
 
 def _bared(node: Node) -> dict[str, str | None]:

@@ -34,6 +34,8 @@ class WriteKind(StrEnum):
     SOFTEN = "soften"
     RELEASE = "release"
     GUARD = "guard"
+    HOLD = "hold"
+    """The guard of a node without a mark."""
     UNGUARD = "unguard"
     REPAIR = "repair"
     FORGET = "forget"

@@ -11,6 +11,7 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
@@ -22,6 +23,7 @@ from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
 
+OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
 FOREIGN = Taint("theirs", "x", Effect.NO_SCHEDULE)
 OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
 
@@ -48,6 +50,13 @@ OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
             (),
             {GUARD_OURS_ANNOTATION},
         ),
+        (
+            {},
+            {KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE},
+            (),
+            {KARPENTER_KEEP_ANNOTATION, GUARD_OURS_ANNOTATION},
+        ),
+        ({}, {KARPENTER_KEEP_ANNOTATION: "true"}, (), None),
         ({}, {}, (OURS, FOREIGN), set()),
         ({MARK_LABEL: "soft"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
     ],

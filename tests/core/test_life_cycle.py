@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.capacity.usable import NOTHING, Totals
-from core.config.settings import Config, Mode
+from core.config.settings import Config, HandOver, Mode, Scope
 from core.engine.plan import Held, Plan, Removal
 from core.engine.reserve import RESERVE
 from core.guards import disruption
@@ -19,6 +19,8 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
     MARK_LABEL,
     TAINT_KEY,
 )
@@ -48,32 +50,37 @@ DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 WATCH = Watch(WATCH_SECONDS, {})
 BARE = Blocker(disruption.BARE, "nobody owns it", "a/p")
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+HOLDING = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
 
 GRID = """
-EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED BACKING_OFF ODD
-DELETED         .        .        .        .         .           .        .           .
-LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .           LET_GO
-OBSERVE         .        RELEASE  RELEASE  .         .           .        .           .
-DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .           .
-STAYS           .        RELEASE  RELEASE  .         .           .        .           .
-OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .           .
-GOES            MARK     .        .        .         .           .        .           .
-WOULD_GO        MARK     .        .        .         .           .        .           .
-TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .           .
-OTHERS_RELEASE  RELEASE  .        .        .         .           .        .           .
-GUARD_LEFT      .        .        .        .         .           PROLONG  .           .
-GUARD_GONE      .        .        .        .         .           LIFT     .           .
-GUARD_DISPLACED .        .        .        .         .           PROLONG  .           .
-GUARD_ENDS      .        .        .        .         .           LIFT     .           .
-BUSY            .        .        .        .         .           LIFT     .           .
-BACKOFF_ENDS    .        .        .        .         .           .        FORGET      .
-DETAILS_LOST    .        DATE     DATE     .         .           .        .           .
-HARD_ASKED      .        HARDEN   .        .         .           .        .           .
-HARD_REFUSED    .        .        SOFTEN   .         .           .        .           .
-POD_THERE       .        .        .        .         GUARD       .        .           .
-RESERVED        .        .        .        .         GUARD       .        .           .
-EMPTY           .        .        .        HAND_OVER .           .        .           .
-"""
+EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED HELD    BACKING_OFF ODD
+DELETED         .        .        .        .         .           .        .       .           .
+LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .       .           LET_GO
+OBSERVE         .        RELEASE  RELEASE  .         .           .        .       .           .
+DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .       .           .
+STAYS           .        RELEASE  RELEASE  .         .           .        .       .           .
+KEPT_LONG       .        RENEW    RENEW    .         .           .        .       .           .
+OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .       .           .
+GOES            MARK     .        .        .         .           .        .       .           .
+WOULD_GO        MARK     .        .        .         .           .        .       .           .
+TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .       .           .
+OTHERS_RELEASE  RELEASE  .        .        .         .           .        .       .           .
+HELD            HOLD     .        .        .         .           .        .       .           .
+MISPLACED       .        .        .        GUARD     .           PROLONG  HOLD    .           .
+GUARD_LEFT      .        .        .        .         .           PROLONG  .       .           .
+HOLD_ENDS       .        .        .        .         .           .        PROLONG .           .
+GUARD_GONE      .        .        .        .         .           LIFT     .       .           .
+GUARD_DISPLACED .        .        .        .         .           PROLONG  .       .           .
+GUARD_ENDS      .        .        .        .         .           LIFT     .       .           .
+BUSY            .        .        .        .         .           LIFT     .       .           .
+BACKOFF_ENDS    .        .        .        .         .           .        .       FORGET      .
+DETAILS_LOST    .        DATE     DATE     .         .           .        .       .           .
+HARD_ASKED      .        HARDEN   .        .         .           .        .       .           .
+HARD_REFUSED    .        .        SOFTEN   .         .           .        .       .           .
+POD_THERE       .        .        .        .         GUARD       .        .       .           .
+RESERVED        .        .        .        .         GUARD       .        .       .           .
+EMPTY           .        .        .        HAND_OVER .           .        .       .           .
+"""  # noqa: E501
 """What is written, for every event in every state; a pair that is missing is a failure."""
 
 
@@ -109,6 +116,7 @@ class World:
     now: int = NOW
     watch: Watch = WATCH
     reserve: tuple[Held, ...] = ()
+    held: bool = False
 
     def changed(self, **annotations: str | None) -> "World":
         merged = {**self.node.annotations, **annotations}
@@ -117,6 +125,9 @@ class World:
 
     def tainted(self, *taints: Taint) -> "World":
         return replace(self, node=replace(self.node, taints=taints))
+
+    def labelled(self, key: str) -> "World":
+        return replace(self, node=replace(self.node, labels={**self.node.labels, key: "x"}))
 
     @property
     def plan(self) -> Plan:
@@ -133,6 +144,7 @@ class World:
             pending=(),
             marked_infeasible=(),
             reserve=self.reserve,
+            held=frozenset("n" if self.held else ""),
         )
 
     def decided(self) -> tuple[Write[Node], ...]:
@@ -172,26 +184,36 @@ QUIET: Mapping[State, World] = {
     State.GUARDED: marked(**GUARDED),
     State.HANDED_OVER: replace(marked(), pods=()),
     State.RELEASED: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
+    State.HELD: replace(unmarked(**HOLDING), held=True),
     State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
     State.ODD: World(node("n", labels={MARK_LABEL: "else"})),
 }
 """In each state a node of which there is nothing to say."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
+MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
 EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
     Event.STAYS: lambda one: replace(one, goes=False),
+    Event.KEPT_LONG: lambda one: replace(
+        one.changed(**{DETAILS_ANNOTATION: encode_details(replace(DETAILS, deadline=NOW))}),
+        pods=(),
+        reserve=(Held("n", Blocker(RESERVE, "for p")),),
+    ),
     Event.OVERDUE: lambda one: replace(one, now=DETAILS.deadline),
     Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
     Event.GOES: lambda one: replace(one, goes=True),
     Event.WOULD_GO: lambda one: replace(one, goes=True, config=OBSERVE),
     Event.TAINTS_WRONG: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
     Event.OTHERS_RELEASE: lambda one: one.changed(**DETAILED),
+    Event.HELD: lambda one: replace(one, held=True),
+    Event.MISPLACED: lambda one: one.labelled(KARPENTER_LABEL),
     Event.GUARD_LEFT: lambda one: one.changed(**GUARDED),
+    Event.HOLD_ENDS: lambda one: replace(one, held=False),
     Event.GUARD_GONE: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
     Event.GUARD_DISPLACED: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
     Event.GUARD_ENDS: lambda one: replace(one, now=NOW + 60),
-    Event.BUSY: lambda one: replace(one, pods=(LARGE,)),
+    Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ALONE),
     Event.BACKOFF_ENDS: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
     Event.DETAILS_LOST: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
     Event.HARD_ASKED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
@@ -240,6 +262,10 @@ def later(seconds: int, world: World) -> World:
     return replace(world, now=world.now + seconds)
 
 
+TIMED = (
+    *(Event.KEPT_LONG, Event.OVERDUE, Event.DRAIN_FAILED),
+    *(Event.GUARD_ENDS, Event.BACKOFF_ENDS),
+)
 MEDDLING: Mapping[str, Callable[[World], World]] = {
     "a mark goes": lambda one: replace(one, node=replace(one.node, labels={})),
     "an odd mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
@@ -248,18 +274,24 @@ MEDDLING: Mapping[str, Callable[[World], World]] = {
         **{GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: None}
     ),
     "a back-off": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
+    "Karpenter's no more": lambda one: replace(
+        one,
+        node=replace(
+            one.node,
+            labels={
+                key: value for key, value in one.node.labels.items() if key != KARPENTER_LABEL
+            },
+        ),
+    ),
+    "Karpenter's opt-out": lambda one: one.changed(**{KARPENTER_KEEP_ANNOTATION: "true"}),
     "it leaves": lambda one: one.tainted(*one.node.taints, STOPPED),
     "it comes back": lambda one: one.tainted(*(t for t in one.node.taints if t != STOPPED)),
     "enforce": lambda one: replace(one, config=CONFIG),
     **{f"{seconds} s pass": partial(later, seconds) for seconds in (10, 120, 3600, 10**6)},
-    **{
-        event.name: change
-        for event, change in EXAMPLES.items()
-        if event not in (Event.OVERDUE, Event.DRAIN_FAILED, Event.GUARD_ENDS, Event.BACKOFF_ENDS)
-    },
+    **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
 }
 BESIDE = {
-    State.UNMARKED: {State.RELEASED, State.BACKING_OFF, State.ODD},
+    State.UNMARKED: {State.RELEASED, State.HELD, State.BACKING_OFF, State.ODD},
     State.SOFT: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
     State.HARD: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
 }

@@ -10,7 +10,9 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    GUARDS,
     KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
@@ -18,9 +20,11 @@ from core.marks.keys import (
 from core.marks.mark import (
     DETAILS_CHARACTERS_MAX,
     Details,
+    Guard,
     backoff_of,
     decode_details,
     encode_details,
+    guard_of,
     mark_order,
     marked_since,
     opted_out,
@@ -29,10 +33,12 @@ from core.marks.mark import (
 from core.marks.taints import desired_taints
 from core.model.node import Node, Taint
 from tests.support.builders import node
+from tests.support.reference_rules import guarded
 
 OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
 OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
 DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")
+OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
 SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 
 
@@ -163,10 +169,53 @@ def test_seconds_are_ascii_digits(text: str) -> None:
         ({KARPENTER_KEEP_ANNOTATION: "true"}, KARPENTER_KEEP_ANNOTATION),
         ({GUARD_ANNOTATION: "true"}, GUARD_ANNOTATION),
         ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}, None),
+        ({GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "marked"}, GUARD_ANNOTATION),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x y"}, None),
+        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x"},
+         KARPENTER_KEEP_ANNOTATION),
+        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, None),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, GUARD_ANNOTATION),
     ],
-)
-def test_opt_outs(annotations: Mapping[str, str], key: str | None) -> None:
-    assert opted_out(node("n", annotations=annotations)) == key
+)  # fmt: skip
+@pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
+def test_opt_outs(
+    annotations: Mapping[str, str], key: str | None, labels: Mapping[str, str]
+) -> None:
+    """And that the plain rules read them the same."""
+    found = node("n", annotations=annotations, labels=labels)
+    assert opted_out(found) == key
+    assert guarded(found) is (key is not None)
+
+
+@pytest.mark.parametrize(
+    ("value", "ours", "labels", "key"),
+    [
+        ("false", "", {}, None),
+        ("false", "", {KARPENTER_LABEL: "default"}, KARPENTER_KEEP_ANNOTATION),
+        ("false", "held karpenter.sh/do-not-disrupt", {}, None),
+        ("5m", "held karpenter.sh/do-not-disrupt", {KARPENTER_LABEL: ""},
+         KARPENTER_KEEP_ANNOTATION),
+    ],
+)  # fmt: skip
+def test_on_karpenters_nodes_any_word_of_others_is_one_that_ebb_cannot_replace(
+    value: str, ours: str, labels: Mapping[str, str], key: str | None
+) -> None:
+    annotations = {KARPENTER_KEEP_ANNOTATION: value} | (
+        {GUARD_OURS_ANNOTATION: ours} if ours else {}
+    )
+    found = node("n", annotations=annotations, labels=labels)
+    assert opted_out(found) == key
+    assert guarded(found) is (key is not None)
+
+
+@pytest.mark.parametrize("key", GUARDS)
+def test_a_guard_is_read_back_as_it_was_written(key: str) -> None:
+    made = Guard("held", key)
+    annotations = {key: "true", GUARD_OURS_ANNOTATION: str(made)}
+    assert guard_of(node("n", annotations=annotations)) == made
+    assert guard_of(node("n", annotations={**annotations, key: "True"})) is None
+    assert guard_of(node("n", annotations={GUARD_OURS_ANNOTATION: str(made)})) is None
+    assert guard_of(node("n", annotations={key: "true"})) is None
 
 
 def test_marks_are_ordered_by_their_time_and_their_place_in_the_plan() -> None:

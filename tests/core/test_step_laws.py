@@ -200,7 +200,9 @@ def counted(census: Census) -> tuple[object, ...]:
 
 
 def standing(count: int = 3) -> Cluster:
-    return Cluster.of([node(f"n{n}") for n in range(count)], [pod("p", "n0", 500, 500)])
+    """Return nodes with small pods, one each."""
+    pods = [pod(f"p{n}", f"n{n}", 10 if n else 500, 10 if n else 500) for n in range(count)]
+    return Cluster.of([node(f"n{n}") for n in range(count)], pods)
 
 
 @pytest.mark.parametrize("peak_window_seconds", [0, 100])

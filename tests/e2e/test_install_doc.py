@@ -6,7 +6,13 @@ import subprocess
 
 import pytest
 
-from core.marks.keys import DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
+from core.marks.keys import (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    TAINT_KEY,
+)
 from tests.e2e.api import Api
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, pod, taints
@@ -74,7 +80,7 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) -> None:
-    add_nodes(api, "marked", "guarded", "theirs")
+    add_nodes(api, "marked", "guarded", "held", "theirs")
     annotations = {
         GUARD_ANNOTATION: "true",
         GUARD_OURS_ANNOTATION: "marked",
@@ -86,7 +92,13 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
         {"metadata": {"annotations": annotations}, "spec": {"taints": [THEIRS, TAINT]}},
     )
     api.merge(f"{NODES}/guarded", {"metadata": {"annotations": annotations}})
-    api.merge(f"{NODES}/theirs", {"metadata": {"annotations": {GUARD_ANNOTATION: "true"}}})
+    held = {
+        KARPENTER_KEEP_ANNOTATION: "true",
+        GUARD_OURS_ANNOTATION: f"held {KARPENTER_KEEP_ANNOTATION}",
+    }
+    api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
+    theirs = {GUARD_ANNOTATION: "true", KARPENTER_KEEP_ANNOTATION: "true"}
+    api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
     api.create(PODS, pod("p", node_name="marked"))
     assert said(plane, block(TRACES))
     said(plane, block(BY_HAND))
@@ -95,4 +107,5 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
     assert taints(found["marked"]) == [THEIRS]
     assert GUARD_ANNOTATION not in found["marked"]["metadata"]["annotations"]
     assert GUARD_ANNOTATION not in found["guarded"]["metadata"]["annotations"]
-    assert found["theirs"]["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+    assert KARPENTER_KEEP_ANNOTATION not in found["held"]["metadata"]["annotations"]
+    assert theirs.items() <= found["theirs"]["metadata"]["annotations"].items()

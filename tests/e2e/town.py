@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from core.config.settings import Mode
 from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
-from core.marks.mark import decode_details, guarded_by_us, mark_of
+from core.marks.mark import GUARD_WHILE_HELD, decode_details, guard_of, mark_of
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -213,14 +213,17 @@ def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
     if node.taints != desired_taints(node, TAINT_KEY):
         yield f"{node.name}: taints {node.taints}"
     ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
+    occupied = any(pod.node == node.name and not pod.stays_with_node for pod in cluster.pods)
+    guard = guard_of(node)
     if mark_of(node.labels) is None:
+        if guard and guard.until == GUARD_WHILE_HELD and not occupied:
+            ours.remove(GUARD_OURS_ANNOTATION)
         if ours:
             yield f"{node.name}: {ours} without a mark"
         return
     if decode_details(node.annotations) is None:
         yield f"{node.name}: a mark without an owner"
-    occupied = any(pod.node == node.name and not pod.stays_with_node for pod in cluster.pods)
-    if occupied is not guarded_by_us(node):
+    if occupied is not bool(guard):
         yield f"{node.name}: occupied {occupied}, guarded {not occupied}"
 
 

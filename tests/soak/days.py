@@ -78,6 +78,8 @@ class Watched(Day):
             yield f"evicted from a marked or guarded node: {self.disturbed}"
         if self.result.evicted and self._run.how is not ScaleDown.UTILIZATION:
             yield f"{self.result.evicted} pods evicted"
+        if self.taken:
+            yield f"taken and not handed over: {self.taken}"
         if self.kept_waiting:
             yield f"kept waiting by a mark: {sorted(self.kept_waiting)}"
         if self.result.pending_by_mark and not self._run.hard:

@@ -8,9 +8,10 @@ from typing import Final
 
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
 from core.config.programs import AnswersMode, ExtenderConfig
-from core.config.settings import Config, HandOver, Mode, UsabilityMode
+from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
+from core.marks.keys import KARPENTER_LABEL
 from core.model.constraints import ANYWHERE, Placing, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.resources import Resources
@@ -89,7 +90,9 @@ def _config(chance: random.Random) -> Config:
         budgets=_budgets(chance),
         deadline_seconds=chance.choice((3600, 3600, 6 * 3600, 24 * 3600)),
         hard_after_seconds=chance.choice((None, None, 0, 300, 1800)),
-        hand_over=HandOver(guard_seconds=chance.choice((60, 900))),
+        hand_over=HandOver(
+            scope=chance.choice(list(Scope)), guard_seconds=chance.choice((60, 900))
+        ),
         extender=ExtenderConfig(
             score=score, answers=AnswersMode.COMPACT if compact else AnswersMode.FULL
         ),
@@ -165,6 +168,8 @@ def _group(zone: int, pool: str) -> tuple[Resources, Node]:
     cpu, memory = (4000, 16_384) if pool == "general" else (8000, 16_384)
     shape = amount(cpu, memory + zone, 0, workload.PODS_PER_NODE)
     labels = {ZONE_LABEL: ZONES[zone], POOL: pool}
+    if pool == "batch":
+        labels[KARPENTER_LABEL] = pool
     taints = (TAINTED,) if pool == "batch" else ()
     return shape, Node(name="", allocatable=shape, labels=labels, taints=taints)
 

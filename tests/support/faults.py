@@ -5,17 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from core.config.settings import Config
+from core.config.settings import Config, Mode, Scope
 from core.errors import UnavailableError
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.marks.mark import decode_details, guarded_by_us, mark_of
+from core.marks.mark import decode_details, guard_of, mark_of
 from core.marks.taints import desired_taints, without_our_taint
 from core.model.leaving import going
 from core.model.node import Node
@@ -35,6 +36,7 @@ OURS = (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
     BACKOFF_ANNOTATION,
 )
 
@@ -50,6 +52,8 @@ class Fault(StrEnum):
     UNSCORED = "the extender does not answer"
 
 
+HELD_IN_MS = 1_800_000
+"""An autoscaler takes no node that has been empty for less than ten minutes; and a few more."""
 HARMLESS = (Fault.WEBHOOK_DOWN, Fault.UNSCORED)
 """The engine makes up for the webhook, and whatever scores say, no pod may wait."""
 
@@ -136,7 +140,13 @@ class Day(World):
     ) -> None:
         self._troubled, self._config = Troubled(ebb), config
         super().__init__(load, how, self._troubled, seed=1)
+        self._takes_empty = how is ScaleDown.EMPTY
         self._elected_ms = 0
+        self._sound_ms: int | None = None
+        """Since when every pass of this leader could do all that it wanted; None: the last could
+        not."""
+        self.taken: list[str] = []
+        """Nodes that an autoscaler of empty nodes took although Ebb had not handed them over."""
         self.disturbed: list[str] = []
         """Pods that were evicted from a marked node, or too soon after its release."""
         self.released: dict[str, int] = {}
@@ -156,7 +166,20 @@ class Day(World):
         self.after(trouble.at_ms, lambda: self._troubled.begin(fault))
         self.after(trouble.at_ms + trouble.for_ms, lambda: self._troubled.end(fault))
 
+    def end_node(self, name: str) -> None:
+        """Note it if Ebb would have had time to hold the node, and did not hand it over."""
+        node, long = self.state.places[name].node, self.now_ms() - HELD_IN_MS
+        sound = self._sound_ms is not None and self._sound_ms < long
+        pools = self._config.budgets.pools
+        ours = not pools or self._config.budgets.pool_of(node.labels) is not None
+        scoped = self._config.hand_over.scope is not Scope.MARKED and ours
+        scoped &= self._config.mode is Mode.ENFORCE
+        if self._takes_empty and sound and scoped and not _handed_over(node):
+            self.taken.append(name)
+        super().end_node(name)
+
     def _elect(self) -> None:
+        self._sound_ms = None
         self._troubled.ebb.restart(self._config)
         self._elected_ms = self.now_ms()
 
@@ -174,7 +197,7 @@ class Day(World):
         super().write(node)
         if mark_of(before.labels) is not None and mark_of(node.labels) is None:
             self.released[node.name] = self.now_ms()
-        elif guarded_by_us(before) and GUARD_OURS_ANNOTATION not in node.annotations:
+        elif guard_of(before) and GUARD_OURS_ANNOTATION not in node.annotations:
             self.released.pop(node.name, None)
 
     def evict(self, pod: Pod) -> None:
@@ -191,6 +214,10 @@ class Day(World):
 
     def _tick(self) -> None:
         super()._tick()
+        if not self._troubled.sound:
+            self._sound_ms = None
+        elif self._sound_ms is None:
+            self._sound_ms = self.now_ms()
         if self._troubled.sound:
             for place in self.state.places.values():
                 if not going(place.node):
@@ -211,7 +238,7 @@ class Day(World):
         led_ms = self.now_ms() - self._elected_ms - self._tick_ms
         assert details.deadline > self.now_ms() // 1000 or led_ms < WATCH_SECONDS * 1000
         # A pod that the pass itself gave a place to asks for the next one at once.
-        assert guarded_by_us(node) or not occupied or self._troubled.urgent()
+        assert guard_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:
         for key in self.state.pending:
@@ -232,3 +259,8 @@ class Day(World):
             for key in (*node.labels, *node.annotations, *(taint.key for taint in node.taints))
             if key in OURS
         ]
+
+
+def _handed_over(node: Node) -> bool:
+    """Say whether it is marked, or left alone."""
+    return mark_of(node.labels) is not None or BACKOFF_ANNOTATION in node.annotations

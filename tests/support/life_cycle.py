@@ -11,7 +11,8 @@ HEAD: Final = """# The life of a mark
 
 Drawn from the table in `core/writes/life_cycle.py`; `make fix` draws it anew.
 
-A Node is unmarked, soft or hard, and beside that guarded or handed over, released, backing off.
+A Node is unmarked, soft or hard, and beside that guarded or handed over, held or released,
+backing off.
 In each pass the events are looked at from the top of the second table down, and for each that is
 the case something is written in the first of the Node's states that it concerns. After one in
 **bold** nothing more is: it takes the rest along. States that are not named with an event are none

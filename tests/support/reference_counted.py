@@ -14,7 +14,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from tests.support.reference import Reference
 from tests.support.reference_packing import Moves
-from tests.support.reference_rules import is_marked, leaving, mark_rank
+from tests.support.reference_rules import holds_pods, is_marked, leaving, mark_rank
 from tests.support.reference_state import Members, is_spare, plain_key
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ class Watch:
                     if is_listed(cluster, config, n, was=False)}  # fmt: skip
         self.since = kept
         wait = config.delay_seconds + (mutant == "longer than the delay")
-        due = frozenset(name for name, at in kept.items() if now - at >= wait)
+        empty = {node.name for node in cluster.nodes if not holds_pods(node, cluster)}
+        due = frozenset(name for name, at in kept.items() if now - at >= wait or name in empty)
         plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due)
         return plain.plan()

@@ -15,11 +15,19 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.reference_packing import Packing, like
-from tests.support.reference_rules import MARK, guarded, leaving, price_of
+from tests.support.reference_rules import (
+    MARK,
+    guarded,
+    holds_pods,
+    is_marked,
+    leaving,
+    price_of,
+)
 from tests.support.reference_sums import dominant
 
 Looks = Sequence[tuple[int, Cluster]]
 DAY = 86_400
+BACKOFF = "kube-ebb.io/backoff"
 
 
 class Came(NamedTuple):
@@ -197,10 +205,36 @@ def at_least(one: Resources, other: Resources) -> bool:
     return all(a >= b for a, b in amounts) and all(has[n] >= x for n, x in other.extended)
 
 
+def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
+    """Return the unmarked nodes that no autoscaler is to take; *kept* for pods to be expected."""
+    packing, scope = Packing(cluster, config), config.hand_over.scope.value
+    found = set()
+    for node in cluster.nodes:
+        pools = config.budgets.pools
+        selected = [p for p in pools if set(p.node_selector) <= set(node.labels.items())]
+        if scope == "marked" or is_marked(node) or (pools and not selected):
+            continue
+        if holds_pods(node, cluster):
+            holds = scope == "all" and not guarded(node)
+        else:
+            _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
+            alone = int(until) > now and node.name not in kept
+            holds = not stays(node, cluster, packing) and not alone
+        found |= {node.name} if holds else set()
+    return found
+
+
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Say whether an autoscaler might take the node: no pod keeps it, nor what stands on it."""
     own = [pod for pod in cluster.pods if pod.node == node.name]
-    daemons = all(pod.daemon or pod.mirror or pod.priority < -10 for pod in own)
+    hard = node.labels.get(MARK) == "hard"
+    if holds_pods(node, cluster) or hard or stays(node, cluster, packing):
+        return False
+    return packing.open(node, own)
+
+
+def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
+    """Say whether the node and its pods say themselves that it never goes."""
     odd = [pod for pod in cluster.pods if not known(pod) and not (pod.daemon or pod.mirror)]
     beyond = [
         pod
@@ -208,13 +242,11 @@ def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
         if not (pod.too_much or pod.unreadable or virtual(pod, packing))
         and node.name in packing.reach_of(pod)
     ]
-    stays = (
+    return (
         any(pod.node == node.name for pod in odd)
         or guarded(node)
         or (node.name not in packing.reached and bool(beyond))
     )
-    hard = node.labels.get(MARK) == "hard"
-    return daemons and not (hard or stays) and packing.open(node, own)
 
 
 def known(pod: Pod) -> bool:

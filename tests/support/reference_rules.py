@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
 DETAILS = "kube-ebb.io/drain"
-KEEP = ("kube-ebb.io/keep", "karpenter.sh/do-not-disrupt")
+KEEP, KARPENTER_KEEP = "kube-ebb.io/keep", "karpenter.sh/do-not-disrupt"
+KARPENTER = "karpenter.sh/nodepool"
 GUARD, GUARD_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "kube-ebb.io/guard"
 CONTROL_PLANE = (
     "node-role.kubernetes.io/control-plane",
@@ -52,17 +53,27 @@ def untainted(cluster: Cluster, node: Node, taint_key: str) -> bool:
 def guarded(node: Node) -> bool:
     """Say whether the node's own words or its state keep it."""
     annotations = node.annotations
-    ours = annotations.get(GUARD) == "true" and GUARD_OURS in annotations
+    said = annotations.get(GUARD_OURS)
+    at = KARPENTER_KEEP if said and said.split(" ", 1)[1:] == [KARPENTER_KEEP] else GUARD
+    ours = at if said is not None and annotations.get(at) == "true" else None
+    any_word = {GUARD} | ({KARPENTER_KEEP} if KARPENTER in node.labels else set())
     return (
         node.virtual
         or leaving(node)
         or bool(node.unreadable)
         or node.unschedulable
         or not node.ready
-        or any(annotations.get(key) == "true" for key in KEEP)
-        or (GUARD in annotations and not ours)
+        or annotations.get(KEEP) == "true"
+        or (annotations.get(KARPENTER_KEEP) == "true" and ours != KARPENTER_KEEP)
+        or any(key in annotations and ours != key for key in any_word)
         or any(label in node.labels for label in CONTROL_PLANE)
     )
+
+
+def holds_pods(node: Node, cluster: Cluster) -> bool:
+    """Say whether an autoscaler would have to move anything off the node."""
+    pods = [pod for pod in cluster.pods if pod.node == node.name]
+    return any(not (pod.daemon or pod.mirror or pod.priority < -10) for pod in pods)
 
 
 def is_marked(node: Node) -> bool:

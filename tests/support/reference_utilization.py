@@ -16,7 +16,7 @@ from core.model.resources import Resources
 from tests.support.reference import Reference
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_packing import Moves
-from tests.support.reference_rules import is_marked, is_sticky, leaving
+from tests.support.reference_rules import holds_pods, is_marked, is_sticky, leaving
 from tests.support.reference_state import is_spare
 from tests.support.reference_sums import asked, dominant, offered
 
@@ -160,6 +160,7 @@ class Utilization(Reference):
             name
             for name, since in self.since.items()
             if self.now - since > self.config.delay_seconds
+            or not holds_pods(self.nodes[name], self.cluster)
         )
 
     def note(self, node: Node, known: Mapping[str, str], placed: Mapping[str, str]) -> None:

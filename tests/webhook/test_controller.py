@@ -169,6 +169,7 @@ async def test_the_webhook_keeps_what_it_does_not_know() -> None:
 async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> None:
     world = World()
     for name in ("n4", "n5"):
+        world.pods.append(a_pod(f"on-{name}", name, 10 if name == "n4" else 20))
         world.api.nodes[name] = node_json(name)
         world.api.versions[name] = 1
     world.api.down = {"n4"}

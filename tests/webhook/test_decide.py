@@ -8,7 +8,7 @@ import pytest
 
 from core.capacity.usable import NOTHING, Totals
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
-from core.config.settings import Config, Mode
+from core.config.settings import Config, HandOver, Mode, Scope
 from core.engine.brakes import MIN_NODES
 from core.engine.memory import Marking, Memory
 from core.engine.plan import Kept, Plan, Removal
@@ -297,6 +297,7 @@ def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[
 
 
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
+MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
 HARD = replace(CONFIG, hard_after_seconds=60)
 HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
@@ -362,8 +363,9 @@ def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
     cpu: int, kinds: list[WriteKind]
 ) -> None:
     busy = replace(POD, requests=Resources(cpu, 0, 0, 1))
-    found = decided(CONFIG, node(None, LEFT), busy, wanted=False)
+    found = decided(MARKED_ALONE, node(None, LEFT), busy, wanted=False)
     assert [one.kind for one in found] == kinds
+    assert not decided(CONFIG, node(None, LEFT), busy, wanted=False), "it may be empty soon"
 
 
 def test_a_pass_marks_a_first_part_of_the_plan() -> None:
@@ -534,7 +536,7 @@ MADE_HARD = "DaemonSet logs does not tolerate the taint"
         (CONFIG, node(None, OVER), (POD,), False, "released long enough ago"),
         (CONFIG, node(None, GUARDED | {GUARD_OURS_ANNOTATION: "x"}), (POD,), False,
          "its end was set by a wrong clock"),
-        (CONFIG, node(None, LEFT), (replace(POD, requests=Resources(2001, 0, 0, 1)),), False,
+        (MARKED_ALONE, node(None, LEFT), (replace(POD, requests=Resources(2001, 0, 0, 1)),), False,
          "released, and above the autoscaler's threshold"),
         (CONFIG, node(None, FORGOTTEN), (), False, "its back-off ended long ago"),
         (CONFIG, node(None, None, OURS), (), False, "its taints are not those of its mark"),

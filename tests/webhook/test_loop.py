@@ -59,7 +59,7 @@ class Told(Controller):
 
 
 class World:
-    """Forty nodes that are almost all spare, and a pod; watches tell at once what was written."""
+    """Forty nodes that are almost all spare, with a pod each; watches tell what was written."""
 
     def __init__(self) -> None:
         self.api, self.metrics, self.clock = (
@@ -76,6 +76,8 @@ class World:
         for kind in KINDS:
             self.view.news.alive(kind, 0.0)
         self.view.changed(PODS, pod("p", "n00", 500, 500))
+        for name in NAMES[1:]:
+            self.view.changed(PODS, pod(f"small-{name}", name, 1, 1))
         self.hear()
 
     def hear(self) -> None:

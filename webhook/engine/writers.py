@@ -33,6 +33,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.SOFTEN: "DrainSoftened",
     WriteKind.RELEASE: "DrainReleased",
     WriteKind.GUARD: "ScaleDownGuarded",
+    WriteKind.HOLD: "ScaleDownHeld",
     WriteKind.UNGUARD: "ScaleDownAllowed",
     WriteKind.REPAIR: "TaintsRepaired",
     WriteKind.FORGET: "BackoffEnded",

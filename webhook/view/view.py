@@ -8,7 +8,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
-from core.marks.mark import guarded_by_us, mark_of
+from core.marks.mark import guard_of, mark_of
 from core.model.pod import Pod
 
 TURNED_MAX: Final = 4096
@@ -46,7 +46,7 @@ class ClusterView(Inventory):
 
     def _handed_over(self, name: str) -> bool:
         node = self.nodes.get(name)
-        return node is not None and mark_of(node.labels) is not None and not guarded_by_us(node)
+        return node is not None and mark_of(node.labels) is not None and not guard_of(node)
 
     def turns(self, taint_key: str) -> Callable[[], bool]:
         """Take the pods that have turned unschedulable since the last time.

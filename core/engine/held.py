@@ -1,0 +1,42 @@
+"""Which nodes without a mark no autoscaler is to take, because Ebb has not handed them over; pure.
+
+With `scope: all` that is every node that holds pods, and in any but `marked` every empty one that
+Ebb will mark once it can do without it. A node that Ebb leaves alone is its autoscaler's: one
+that somebody works on or keeps, that is not ready, or in no pool; an empty one also while it backs
+off, or if something keeps Ebb from ever marking it. Nobody would hand these over.
+"""
+
+from collections.abc import Iterable
+
+from core.config.settings import Scope
+from core.engine.memory import Pace
+from core.engine.plan import Held
+from core.engine.survey import Survey
+from core.guards.nodes import REASONS
+from core.model.node import Node
+
+
+def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozenset[str]:
+    """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
+    scope = survey.config.hand_over.scope
+    if scope is Scope.MARKED:
+        return frozenset()
+    left_alone = pace.backing_off.keys() - {one.node for one in reserve}
+    return frozenset(
+        node.name
+        for node in survey.cluster.nodes
+        if node.name not in survey.marks
+        and _is_ours(survey, node)
+        and (
+            scope is Scope.ALL
+            if node.name in survey.occupied
+            else not survey.blockers[node.name] and node.name not in left_alone
+        )
+    )
+
+
+def _is_ours(survey: Survey, node: Node) -> bool:
+    """Say whether nothing but its pods, and the moment, may speak against its going."""
+    budgets = survey.config.budgets
+    own = any(one.reason in REASONS for one in survey.blockers[node.name])
+    return not own and (not budgets.pools or budgets.pool_of(node.labels) is not None)

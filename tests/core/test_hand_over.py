@@ -1,0 +1,379 @@
+"""Which nodes an autoscaler must not take before Ebb hands them over, and when Ebb does."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from core.config.budgets import Backoff, Pool, Reserve
+from core.config.settings import Config, HandOver, Mode, Scope
+from core.engine.memory import Memory
+from core.engine.step import Pass, step
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+)
+from core.marks.mark import Details, Mark, decode_details, encode_details, mark_of
+from core.marks.taints import desired_taints
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.cleanup import cleanup
+from core.writes.nodes import HOLDS_A_PASS_MAX, Watch, decide
+from core.writes.write import Write, WriteKind, applied
+from tests.support import mixed, mixed_config
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.reference_reserve import held_back
+
+NOW = 1_767_225_600
+NO_RESERVE = Reserve(over_seconds=0)
+BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
+CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
+NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))
+HELD = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
+KARPENTERS = {
+    KARPENTER_KEEP_ANNOTATION: "true",
+    GUARD_OURS_ANNOTATION: "held karpenter.sh/do-not-disrupt",
+}
+OURS_GONE = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+
+
+def asked(scope: Scope, **budgets: object) -> Config:
+    """Return a configuration under which no node is marked."""
+    made = replace(NO_MARKS, **budgets)  # type: ignore[arg-type]
+    return replace(CONFIG, budgets=made, hand_over=HandOver(scope=scope))
+
+
+def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> Pass:
+    return step(Cluster.of(nodes, pods), config, Memory(first=0), now)
+
+
+def written(config: Config, found: Pass, watching: int = 10**6) -> tuple[Write[Node], ...]:
+    cluster, watch = found.survey.cluster, Watch(watching, found.against_hard)
+    return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
+
+
+def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> list[Node]:
+    """Write until there is nothing left to write, as a webhook and a writer do."""
+    for _ in range(5):
+        writes = written(config, looked(config, nodes, *pods, now=now))
+        if not writes:
+            return nodes
+        for write in writes:
+            made = (applied(write, one) if one.name == write.key else one for one in nodes)
+            nodes = [replace(one, taints=desired_taints(one, config.taint_key)) for one in made]
+    raise AssertionError
+
+
+EMPTY = {Scope.EMPTY, Scope.ALL}
+EVERY = {Scope.ALL}
+NEVER: set[Scope] = set()
+IN_POOL = (Pool(name="p", node_selector=(("pool", "p"),), budget=UNLIMITED.cluster),)
+ANY = pod("any", "full", 100, 100)
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize(
+    ("one", "pods", "budgets", "held_with"),
+    [
+        (node("n"), (), {}, EMPTY),
+        (node("n"), (pod("p", "n", 100, 100),), {}, EVERY),
+        (node("n"), (replace(pod("p", "n", 100, 100), daemon=True),), {}, EMPTY),
+        (node("n"), (replace(pod("p", "n", 1, 1), priority=-11),), {}, EMPTY),
+        (node("n"), (replace(pod("p", "n", 1, 1), terminating=True),), {}, EVERY),
+        (node("n"), (replace(pod("p", "n", 1, 1), unreadable="x"),), {}, EVERY),
+        (node("n", annotations={KEEP_ANNOTATION: "true"}), (), {}, NEVER),
+        (node("n", annotations={GUARD_ANNOTATION: "true"}), (), {}, NEVER),
+        (node("n", annotations={GUARD_ANNOTATION: "false"}), (ANY,), {}, NEVER),
+        (node("n", annotations={KARPENTER_KEEP_ANNOTATION: "true"}), (), {}, NEVER),
+        (node("n", annotations=KARPENTERS), (), {}, EMPTY),
+        (node("n", annotations=HELD), (), {}, EMPTY),
+        (replace(node("n"), unschedulable=True), (), {}, NEVER),
+        (replace(node("n"), unschedulable=True), (pod("p", "n", 1, 1),), {}, NEVER),
+        (replace(node("n"), ready=False), (), {}, NEVER),
+        (replace(node("n"), virtual=True), (), {}, NEVER),
+        (replace(node("n"), unreadable="x"), (), {}, NEVER),
+        (replace(node("n"), deleting=True), (), {}, NEVER),
+        (node("n", labels={"node-role.kubernetes.io/control-plane": ""}), (), {}, NEVER),
+        (node("n"), (), {"pools": IN_POOL}, NEVER),
+        (node("n", labels={"pool": "p"}), (), {"pools": IN_POOL}, EMPTY),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (), {}, NEVER),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW}"}), (), {}, EMPTY),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (pod("p", "n", 1, 1),), {},
+         EVERY),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (),
+         {"reserve": Reserve()}, EMPTY),
+    ],
+)  # fmt: skip
+def test_which_nodes_are_held(
+    one: Node,
+    pods: tuple[Pod, ...],
+    budgets: dict[str, object],
+    held_with: set[Scope],
+    scope: Scope,
+) -> None:
+    """A leader that has not looked on keeps room for all that may come: the last row."""
+    config = asked(scope, **budgets)
+    cluster = Cluster.of([one, node("full")], [ANY, *pods])
+    found = step(cluster, config, Memory(), NOW)
+    assert ("n" in found.plan.held) is (scope in held_with)
+    kept = {held.node for held in found.plan.reserve}
+    assert found.plan.held == held_back(cluster, config, NOW, kept)
+
+
+def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
+    seen = dict.fromkeys(("empty", "occupied", "left alone"), 0)
+    for seed in seeds:
+        chance = random.Random(seed)
+        cluster = mixed.cluster(chance, social=False)
+        nodes = [meddled(chance, one) for one in cluster.nodes]
+        gone = [p for p in cluster.pods if p.stays_with_node or chance.random() < 0.4]
+        cluster = replace(Cluster.of(nodes, gone), attach_limits=cluster.attach_limits)
+        config = mixed_config.config(chance)
+        reserve = Reserve(over_seconds=chance.choice((0, 3600)))
+        budgets = replace(config.budgets, reserve=reserve, backoff=Backoff(max_seconds=DAY))
+        scope = HandOver(scope=chance.choice(list(Scope)))
+        config = replace(config, budgets=budgets, hand_over=scope)
+        found = step(cluster, config, Memory(), NOW)
+        kept = {held.node for held in found.plan.reserve}
+        plain = held_back(cluster, config, NOW, kept)
+        assert found.plan.held == plain, seed
+        for name in plain:
+            seen["occupied" if name in found.survey.occupied else "empty"] += 1
+        seen["left alone"] += bool(found.pace.backing_off.keys() - plain)
+    assert min(seen.values()) > len(seeds) // 20, seen
+
+
+DAY = 86_400
+WORDS: tuple[Mapping[str, str], ...] = (
+    *({},) * 10,
+    HELD,
+    KARPENTERS,
+    {GUARD_ANNOTATION: "true"},
+    {KARPENTER_KEEP_ANNOTATION: "false"},
+    {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked karpenter.sh/do-not-disrupt"},
+    {BACKOFF_ANNOTATION: f"2 {NOW + 60}"},
+    {BACKOFF_ANNOTATION: f"2 {NOW - 60}"},
+)
+
+
+def meddled(chance: random.Random, one: Node) -> Node:
+    labels = {KARPENTER_LABEL: "x"} if chance.random() < 0.3 else {}
+    annotations = {**one.annotations, **chance.choice(WORDS)}
+    return replace(one, labels={**one.labels, **labels}, annotations=annotations)
+
+
+# What is written
+
+
+def marked(one: Node, **annotations: str) -> Node:
+    """Return the node as it stands marked a minute ago."""
+    details = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
+    made = replace(
+        one,
+        labels={**one.labels, MARK_LABEL: Mark.SOFT},
+        annotations={DETAILS_ANNOTATION: encode_details(details), **annotations},
+    )
+    return replace(made, taints=desired_taints(made, CONFIG.taint_key))
+
+
+OTHER = node("other")
+MOVING = pod("p", "n", 100, 100)
+THERE = pod("q", "other", 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "config", "kind", "annotations"),
+    [
+        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD, HELD),
+        (node("n"), (MOVING, THERE), asked(Scope.EMPTY), None, {}),
+        (node("n"), (MOVING, THERE), asked(Scope.ALL), WriteKind.HOLD, HELD),
+        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.EMPTY), WriteKind.GUARD,
+         {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.ALL), None, {}),
+        (node("n", annotations=HELD), (THERE,), asked(Scope.MARKED), WriteKind.GUARD,
+         {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=HELD), (THERE,), replace(asked(Scope.EMPTY), mode=Mode.OBSERVE),
+         WriteKind.GUARD, {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 450)}), (THERE,),
+         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 451)}), (THERE,),
+         asked(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 901)}), (THERE,),
+         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: "marked"}), (THERE,),
+         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+        (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
+         asked(Scope.EMPTY), WriteKind.HOLD, HELD),
+        (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
+         asked(Scope.MARKED), WriteKind.UNGUARD, {GUARD_OURS_ANNOTATION: None}),
+        (node("n", annotations=HELD), (THERE,), CONFIG, WriteKind.MARK,
+         {GUARD_OURS_ANNOTATION: "marked"}),
+    ],
+)  # fmt: skip
+def test_the_guard_of_a_node_without_a_mark(
+    one: Node,
+    pods: tuple[Pod, ...],
+    config: Config,
+    kind: WriteKind | None,
+    annotations: Mapping[str, str | None],
+) -> None:
+    writes = written(config, looked(config, [one, OTHER], *pods))
+    writes = tuple(write for write in writes if write.key == "n")
+    assert [write.kind for write in writes] == ([kind] if kind else [])
+    assert not writes or annotations.items() <= writes[0].annotations.items()
+
+
+def on_karpenter(one: Node) -> Node:
+    return replace(one, labels={**one.labels, KARPENTER_LABEL: "default"})
+
+
+BY_OTHERS = {KARPENTER_KEEP_ANNOTATION: "true"}
+OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "config", "kind", "annotations"),
+    [
+        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD, KARPENTERS),
+        (node("n", annotations=KARPENTERS), (THERE,), asked(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD,
+         OLD | KARPENTERS),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
+         asked(Scope.EMPTY), WriteKind.GUARD,
+         OLD | {GUARD_OURS_ANNOTATION: f"{NOW + 900} {KARPENTER_KEEP_ANNOTATION}"}),
+        (node("n"), (THERE,), CONFIG, WriteKind.MARK,
+         {KARPENTER_KEEP_ANNOTATION: "true",
+          GUARD_OURS_ANNOTATION: f"marked {KARPENTER_KEEP_ANNOTATION}"}),
+        (marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
+         WriteKind.GUARD, OLD),
+        (marked(node("n"), **KARPENTERS), (THERE,), CONFIG, WriteKind.UNGUARD,
+         {KARPENTER_KEEP_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}),
+        (marked(node("n"), **HELD), (THERE,), CONFIG, WriteKind.UNGUARD, OURS_GONE),
+        (marked(node("n")), (MOVING, THERE), CONFIG, WriteKind.GUARD,
+         {KARPENTER_KEEP_ANNOTATION: "true"}),
+        (marked(node("n"), **BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+         {DETAILS_ANNOTATION: None}),
+        (node("n", annotations=BY_OTHERS), (THERE,), asked(Scope.EMPTY), None, {}),
+    ],
+)  # fmt: skip
+def test_where_karpenter_is_the_guard_is_its_own_word(
+    one: Node,
+    pods: tuple[Pod, ...],
+    config: Config,
+    kind: WriteKind | None,
+    annotations: Mapping[str, str | None],
+) -> None:
+    """A guard from before the node was Karpenter's is moved; others' words stay."""
+    one = on_karpenter(one)
+    writes = written(config, looked(config, [one, OTHER], *pods))
+    writes = tuple(write for write in writes if write.key == "n")
+    assert [write.kind for write in writes] == ([kind] if kind else [])
+    for write in writes:
+        assert annotations.items() <= write.annotations.items()
+        others = BY_OTHERS.items() <= one.annotations.items()
+        assert not (others and GUARD_OURS_ANNOTATION not in one.annotations) or (
+            KARPENTER_KEEP_ANNOTATION not in write.annotations
+        )
+
+
+@pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
+@pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
+def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Scope) -> None:
+    """In mode observe after a while, and with `ebb release --all` at once."""
+    config = asked(scope)
+    begun = [node("n", labels=labels), OTHER]
+    first = settled(config, begun, MOVING, THERE)
+    nodes = settled(config, first, THERE)
+    assert nodes[0].annotations == (KARPENTERS if labels else HELD)
+    gone = cleanup(nodes[0], config.taint_key)
+    assert gone is not None
+    assert applied(gone, nodes[0]).annotations == {}
+    config = replace(config, mode=Mode.OBSERVE)
+    watched = settled(config, nodes, THERE)
+    ended = settled(config, watched, THERE, now=NOW + config.hand_over.guard_seconds)
+    assert ended == begun
+
+
+def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
+    """And marks come after all of them."""
+    many = HOLDS_A_PASS_MAX + 1
+    nodes = [node(f"n{number:03}") for number in range(many + 2)]
+    pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
+    config = asked(Scope.ALL)
+    writes = written(config, looked(config, nodes, *pods))
+    assert [write.key for write in writes] == [f"n{n:03}" for n in range(2, many + 1)]
+    after = settled(config, nodes, *pods)
+    assert all(GUARD_OURS_ANNOTATION in one.annotations for one in after)
+
+
+def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared() -> None:
+    """The first look marks it, the second hands it over; a new leader keeps it for one length."""
+    config = replace(CONFIG, delay_seconds=600)
+    nodes = [node("n"), OTHER]
+    (write,) = written(config, looked(config, nodes, THERE))
+    assert (write.kind, write.key) == (WriteKind.MARK, "n")
+    nodes = settled(config, nodes, THERE)
+    assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
+    kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(length_seconds=60)))
+    new = step(Cluster.of(nodes, [THERE]), kept, Memory(), NOW)
+    assert [write.kind for write in written(kept, new)] == [WriteKind.GUARD]
+    later = step(Cluster.of(nodes, [THERE]), kept, new.memory, NOW + 60)
+    assert written(kept, later) == ()
+
+
+@pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
+def test_a_node_that_holds_pods_waits_its_delay(policy: str) -> None:
+    config = replace(CONFIG, delay_seconds=600, policy=policy)
+    first = looked(config, [node("n"), node("m"), OTHER], MOVING, THERE)
+    assert [removal.node for removal in first.plan.removals] == ["m"]
+
+
+def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
+    """It gets another deadline; that of a node that holds pods is over."""
+    late = NOW + CONFIG.deadline_seconds
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
+    nodes = [marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    new = step(Cluster.of(nodes, [THERE]), config, Memory(), late)
+    assert [held.node for held in new.plan.reserve] == ["n"]
+    (renewed,) = written(config, new)
+    assert renewed.kind is WriteKind.MARK
+    nodes[0] = applied(renewed, nodes[0])
+    details = decode_details(nodes[0].annotations)
+    assert details is not None
+    assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
+    assert written(config, step(Cluster.of(nodes, [THERE]), config, new.memory, late)) == ()
+    nodes[0] = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    (failed,) = written(config, step(Cluster.of(nodes, [THERE, MOVING]), config, Memory(), late))
+    assert failed.kind is WriteKind.RELEASE
+    assert failed.annotations[BACKOFF_ANNOTATION]
+
+
+def test_no_annotation_of_others_is_written_over_or_taken_away(seeds: range) -> None:
+    """On mixed clusters, with every word that others may have said, under every scope."""
+    told = 0
+    for seed in seeds:
+        chance = random.Random(seed)
+        cluster = mixed.cluster(chance, social=False)
+        nodes = [meddled(chance, one) for one in cluster.nodes]
+        made = Cluster.of(nodes, cluster.pods)
+        cluster = replace(made, attach_limits=cluster.attach_limits)
+        scope = HandOver(scope=chance.choice(list(Scope)))
+        mode = chance.choice(list(Mode))
+        config = replace(mixed_config.config(chance), hand_over=scope, mode=mode)
+        for write in written(config, step(cluster, config, Memory(), NOW)):
+            said = write.before.annotations.get(GUARD_OURS_ANNOTATION, "")
+            for key in (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
+                theirs = key in write.before.annotations and not said
+                assert not (theirs and key in write.annotations), seed
+                told += theirs
+            assert mark_of(write.before.labels) is None or KEEP_ANNOTATION not in write.annotations
+    assert told
