@@ -1,4 +1,4 @@
-"""The demo: the same load four times in virtual time, as a table and a picture."""
+"""The demo: the same load five times in virtual time, as a table and a picture."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.terminal import Table, console, say
 from core.edge import files
-from sim import picture, report, trace, workload
+from sim import bound, picture, report, trace, waves, workload
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS
 from sim.statistics import WAVE_PERCENT
@@ -24,18 +24,19 @@ PODS_AT_ONCE_TRACE: Final = 5000
 def play(
     folder: str | None, file: str, *, config: str | None, days: int, seed: int, wire: bool
 ) -> None:
-    """Play the four runs, print the table, draw the picture into *file*.
+    """Play all runs, print the table, draw the picture into *file*.
 
     *folder* is that of a trace; None: the load that is embedded. *config*: the file with Ebb's
     rules; None: the demo's own. *wire*: whether the programs are asked over the wire, or by call.
     """
     out = console()
     picture.check(file)
+    bound.check()
     given = files.read_config(config) if config else None
     load = _load(folder, days, seed)
     title = (
-        f"{load.name} workload, {days} days, seed {seed}: "
-        f"{len(load.nodes):,} nodes, {len(load.arrivals):,} pods"
+        f"{load.name} workload, days: {days}, seed: {seed}; {len(load.nodes):,} nodes, "
+        f"{len(load.arrivals):,} Jobs, {len(load.deployments):,} Deployments"
     )
     say(out, title)
     began = time.perf_counter()
@@ -51,7 +52,7 @@ def play(
 
 def _load(folder: str | None, days: int, seed: int) -> Workload:
     if folder is None:
-        return workload.embedded(seed, days)
+        return waves.mixed(seed, days)
     nodes = [shape for _, shape in trace.nodes(Path(folder))]
     rows = [(requests, life) for _, requests, life in trace.pods(Path(folder))]
     return workload.bootstrap(

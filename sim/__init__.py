@@ -16,6 +16,8 @@ and so its figures do not tell:
 - of HPAs: metrics that are late or wrong; of pods: use beyond or below their requests, images;
 - of the programs of Ebb: the time that calls, watches and passes take, unless faults are played;
   evictions and Events;
+- of the lower bound of the cost: that nodes are whole and that a pod runs on one of them; so no
+  cluster reaches it;
 - of the embedded workload: all that statistics.py leaves out. That half of the pods are replicas,
   how long these live, and when they are rolled out is assumed, not counted in a trace.
 """

@@ -1,18 +1,26 @@
-"""The four runs as a picture; needs the extra `demo` (matplotlib)."""
+"""Runs as a picture: what they cost over time, and what that takes; needs matplotlib (`demo`)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from core.errors import InvalidInputError
+from sim import report
 from sim.workload import HOUR_MS
-from sim.world import Result
+from sim.world import Result, Sample
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS: Final = ("#8c8c8c", "#d1495b", "#2e6f95", "#2a9d5c")
+COLOURS: Final = ("#6b6b6b", "#d1495b", "#e09f3e", "#5fa8d3", "#1f6f4a")
 SUFFIXES: Final = (".png", ".svg")
+BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
+    ("pods evicted so far", lambda one: one.evicted),
+    ("pending pod-seconds so far", lambda one: one.pending_ms / 1000),
+    ("marked nodes", lambda one: one.marked),
+)
+"""The small ones: what stands above, and the height of a line."""
 
 
 def check(path: str) -> None:
@@ -36,32 +44,50 @@ def _figure_class(path: str) -> "type[Figure]":
 
 def draw(results: Mapping[str, Result], title: str, path: str) -> None:
     """Write a PNG or SVG, by the name's end. Raises: InvalidInputError."""
-    figure_class = _figure_class(path)
-    figure = figure_class(figsize=(10, 9), layout="constrained")
-    nodes, marked, load = figure.subplots(3, 1, sharex=True, height_ratios=(3, 1.3, 2))
-    for (name, result), colour in zip(results.items(), COLOURS, strict=False):
-        hours = [sample.at_ms / HOUR_MS for sample in result.samples]
-        total = f"{name}: {result.node_ms / HOUR_MS:,.0f} node-hours, {result.evicted:,} evicted"
-        nodes.plot(hours, [s.nodes for s in result.samples], color=colour, label=total, lw=1.8)
-        if result.marks:
-            marked.plot(hours, [s.marked for s in result.samples], color=colour, label=name)
-        capacity = [s.capacity_cpu_millis / 1000 for s in result.samples]
-        load.plot(hours, capacity, color=colour, lw=1.2)
-    last = list(results.values())[-1].samples
-    hours = [sample.at_ms / HOUR_MS for sample in last]
-    requested = [sample.requested_cpu_millis / 1000 for sample in last]
-    load.fill_between(hours, requested, color="#f2c14e", alpha=0.6, label="requested (last run)")
-    nodes.set_title(title, loc="left", fontweight="bold")
-    for axis, label in ((nodes, "nodes"), (marked, "marked nodes"), (load, "cores: capacity")):
-        axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(loc="upper left", frameon=False, fontsize=8.5, ncols=2)
-        axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
-    load.set_xlabel("hours of virtual time")
+    figure = _figure_class(path)(figsize=(10, 8), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1))[:, 0]
+    runs = list(zip(results.items(), COLOURS, strict=False))
+    _costs(top.subplots(), runs)
+    top.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    for axis, (what, height) in zip(bottom.subplots(1, len(BELOW)), BELOW, strict=True):
+        for (_, result), colour in runs:
+            _line(axis, result.samples, height, color=colour)
+        axis.set_title(what, loc="left", fontsize=10)
+        _finish(axis)
     try:
         figure.savefig(Path(path), dpi=120)
     except (OSError, ValueError) as fault:
         problem = getattr(fault, "strerror", None) or str(fault).splitlines()[0]
         raise InvalidInputError(path, problem) from fault
+
+
+def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None:
+    cost, evicted = (row for row in report.ROWS if row.label in ("cost", "pods evicted"))
+    for (name, result), colour in runs:
+        told = f"{name}: cost {cost.cell(result)}, {evicted.cell(result)} evicted"
+        _line(axis, result.samples, lambda one: float(one.cost), color=colour, label=told, lw=1.8)
+    least = [one for one in runs[-1][0][1].samples if one.least is not None]
+    heights = [float(one.least or 0) for one in least]
+    hours = [one.at_ms / HOUR_MS for one in least]
+    bound = f"at the least, for the pods that run ({runs[-1][0][0]}; LP bound)"
+    axis.fill_between(hours, heights, color="#e4e4e4", lw=0, label=bound)
+    axis.set_ylabel("what the nodes cost an hour")
+    _finish(axis)
+    axis.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
+    axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
+
+
+def _line(
+    axis: "Axes", samples: Sequence[Sample], height: Callable[[Sample], float], **style: object
+) -> None:
+    hours = [one.at_ms / HOUR_MS for one in samples]
+    axis.plot(hours, [height(one) for one in samples], **style)  # type: ignore[arg-type]
+
+
+def _finish(axis: "Axes") -> None:
+    axis.set_xlabel("hours of virtual time")
+    axis.set_ylim(bottom=0)
+    axis.margins(x=0)
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -1,7 +1,8 @@
 """What is told of a run: the rows that every table of runs has, and runs side by side.
 
 Cost is price x time, in the unit of the configured prices; without them it is core-hours, with a
-GPU as 11 cores and a GiB of memory as 0.13.
+GPU as 11 cores and a GiB of memory as 0.13. Its bound is that of nodes for the pods that ran, at
+every quarter of an hour (sim.bound).
 """
 
 from collections.abc import Callable, Mapping
@@ -36,8 +37,16 @@ class Row:
         return self.shown(self.value(result))
 
 
+def _times_the_bound(result: Result) -> Fraction | None:
+    """Return the cost over its lower bound, both added up over the samples that tell it."""
+    told = [(one.cost, one.least) for one in result.samples if one.least is not None]
+    least = sum((least for _, least in told), Fraction())
+    return sum((cost for cost, _ in told), Fraction()) / least if least else None
+
+
 ROWS: Final = (
     Row("cost", lambda r: r.cost_ms / HOUR_MS),
+    Row("times the LP bound", _times_the_bound, 2),
     Row("core-hours", lambda r: Fraction(r.capacity_millis_ms, MILLIS * HOUR_MS)),
     Row("node-hours", lambda r: Fraction(r.node_ms, HOUR_MS)),
     Row("pods evicted", lambda r: Fraction(r.evicted)),

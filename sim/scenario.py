@@ -1,15 +1,17 @@
-"""The four runs of the demo: the same arrivals, four ways to shrink."""
+"""The five runs of the demo: the same load, five ways to shrink."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
 from core.config.programs import ExtenderConfig
-from core.config.settings import Config, Mode
+from core.config.settings import Config, Mode, ScaleInOrder
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
+from sim.bound import least_of
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
@@ -20,33 +22,44 @@ from sim.world import BY_DEFAULT, Result, Setting, World
 SHARE: Final = Fraction(85, 100)
 
 
+class Parts(StrEnum):
+    """What of Ebb is installed."""
+
+    TAINT = "its marks become taints; scores and scale-ins are as without it"
+    WHOLE = "all that it does by default"
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One way to shrink."""
 
     name: str
     scale_down: ScaleDown
-    score: str | None = None
+    ebb: Parts | None = None
     """None: without Ebb."""
     setting: Setting = BY_DEFAULT
 
 
-MOST_ALLOCATED: Final = Scenario(
-    "MostAllocated, empties only", ScaleDown.EMPTY, setting=Setting(PACKED)
-)
-"""What a person would do instead of Ebb."""
+MOST_ALLOCATED: Final = Scenario("MostAllocated", ScaleDown.EMPTY, setting=Setting(PACKED))
+"""What a person would do instead of Ebb: fuller nodes first, and only empty ones are taken."""
+MANAGED: Final = Scenario("Ebb taint", ScaleDown.EMPTY, Parts.TAINT, Setting(extender=False))
+"""Where nobody may configure the scheduler."""
+WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, Setting(PACKED))
 SCENARIOS: Final = (
-    Scenario("no scale-down", ScaleDown.NEVER),
+    Scenario("nothing", ScaleDown.NEVER),
     Scenario("autoscaler 50 %", ScaleDown.UTILIZATION),
-    Scenario("Ebb, marks", ScaleDown.EMPTY, "marks"),
-    Scenario("Ebb, pack", ScaleDown.EMPTY, "pack"),
+    MOST_ALLOCATED,
+    MANAGED,
+    WHOLE,
 )
 
 
-def configuration(score: str, given: Config | None = None) -> Config:
+def configuration(parts: Parts, given: Config | None = None) -> Config:
     """Return what Ebb runs with: what is *given*, by default the demo's own, and enforced."""
     config = given or Config(thresholds=Thresholds(cpu=SHARE, memory=SHARE))
-    return replace(config, mode=Mode.ENFORCE, extender=ExtenderConfig(score=score))
+    order = ScaleInOrder.DISABLED if parts is Parts.TAINT else config.scale_in_order
+    extender = ExtenderConfig(score=config.extender.score)
+    return replace(config, mode=Mode.ENFORCE, extender=extender, scale_in_order=order)
 
 
 def run(
@@ -59,12 +72,10 @@ def run(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
-    tick_ms = 1000 * (given or Config()).webhook.interval_seconds
-    setting = replace(scenario.setting, price_of=price_of(given), tick_ms=tick_ms)
-    scenario = replace(scenario, setting=setting)
-    if scenario.score is None:
+    scenario = replace(scenario, setting=_priced(scenario.setting, workload, given))
+    if scenario.ebb is None:
         return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
-    config = configuration(scenario.score, given)
+    config = configuration(scenario.ebb, given)
     view = View(config.extender, config.taint_key)
     if not wire:
         return _with_ebb(
@@ -72,6 +83,13 @@ def run(
         )
     with OverTheWire(view, config) as peers:
         return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
+
+
+def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:
+    price = price_of(given)
+    templates = map(workload.template, workload.shapes)
+    tick_ms = 1000 * (given or Config()).webhook.interval_seconds
+    return replace(setting, price_of=price, tick_ms=tick_ms, least=least_of(templates, price))
 
 
 def _with_ebb(

@@ -1,7 +1,7 @@
 """Ways to shrink that are compared on one load: without Ebb, and with it under many settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.errors import InvalidInputError
 from core.policies.all import POLICIES
-from sim.scenario import MOST_ALLOCATED, SCENARIOS, Scenario
+from sim.scenario import SCENARIOS, WHOLE, Parts, Scenario
 
 POINTS_MAX: Final = 200
 """Of a sweep; each is played with every seed."""
@@ -43,27 +43,21 @@ class Way:
     """What a sweep has set in it."""
 
 
-WITHOUT: Final = (*(one for one in SCENARIOS if one.score is None), MOST_ALLOCATED)
-WITH: Final = tuple(one for one in SCENARIOS if one.score is not None)
-
-
-WHOLE: Final = WITH[-1]
-"""Ebb with all its parts."""
-
-
 def columns(document: Document, source: str) -> Iterator[Way]:
     """Yield each mode, and each rule by which nodes are nominated. Raises: ConfigError."""
     config = parse(document, source)
-    for scenario in (*WITHOUT, *WITH):
-        if scenario.score is None:
+    for scenario in SCENARIOS:
+        if scenario.ebb is None:
             yield Way(scenario.name, scenario)
-        else:
-            told = _with(document, ("extender", "score"), scenario.score)
+        elif scenario.ebb is Parts.TAINT:
+            told = _with(document, ("scaleInOrder",), "disabled")
             yield Way(scenario.name, scenario, config, told)
+        else:
+            yield Way(scenario.name, scenario, config, document)
     for policy in POLICIES:
         if policy != config.policy:
             ruled = parse(document, source, policy)
-            told = {**_with(document, ("extender", "score"), WHOLE.score), "policy": policy}
+            told = {**document, "policy": policy}
             yield Way(f"{WHOLE.name}, {policy}", WHOLE, ruled, told)
 
 
@@ -107,8 +101,7 @@ def _point(settings: tuple[tuple[str, str], ...], document: Document, source: st
             document = _with(document, one.split("."), _scalar(value))
     name = ", ".join(f"{path} {value}" for path, value in settings)
     config = parse(document, f"{source} with {name}")
-    scenario = replace(WHOLE, score=config.extender.score)
-    return Way(name, scenario, config, document, settings)
+    return Way(name, WHOLE, config, document, settings)
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything

@@ -69,6 +69,11 @@ class Workload:
     """Labels and taints of the nodes of a shape; a shape that is not here has none."""
     deployments: tuple[Deployment, ...] = ()
 
+    @property
+    def shapes(self) -> tuple[Resources, ...]:
+        """Return those that new nodes may have, each once."""
+        return tuple(dict.fromkeys((*self.nodes, *self.groups)))
+
     def template(self, shape: Resources) -> Node:
         """Return what every new Node of a shape looks like."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)

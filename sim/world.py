@@ -13,6 +13,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
+from sim.bound import Least
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
@@ -22,6 +23,8 @@ from sim.workload import Arrival, Workload
 
 SAMPLE_MS: Final = 300_000
 """How often the picture's lines get a point."""
+BOUND_MS: Final = 900_000
+"""How often such a point tells too what its pods' nodes cost at the least."""
 INTERVAL_MS: Final = 1000 * WebhookConfig().interval_seconds
 PROGRESS_MS: Final = 3_600_000
 
@@ -64,6 +67,14 @@ class Sample:
     marked: int
     requested_cpu_millis: int
     capacity_cpu_millis: int
+    cost: Fraction
+    """What all nodes cost an hour."""
+    least: Fraction | None
+    """What nodes for the pods that run now cost an hour at the least; None: nobody asked."""
+    evicted: int
+    """Until then."""
+    pending_ms: int
+    """Until then, of those who wait no more."""
 
 
 @dataclass(slots=True)
@@ -104,6 +115,10 @@ class Setting:
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
     """How often the engine looks where the workload does not say; as it is configured."""
+    extender: bool = True
+    """Whether the scheduler asks Ebb for scores; one that is managed does not."""
+    least: Least | None = None
+    """What tells the lower bound of the cost; None: it is not told."""
 
 
 BY_DEFAULT: Final = Setting()
@@ -124,15 +139,15 @@ class World:
         self.result = Result()
         self._workload, self._compactor = workload, compactor
         self._tick_ms = workload.tick_ms or setting.tick_ms
-        self._scheduler = Scheduler(self.state, compactor, seed, setting.profile)
-        shapes = {*workload.nodes, *workload.groups}
-        self._autoscaler = Autoscaler(self, how, shapes, seed + 1, setting.timers)
+        scorer = compactor if setting.extender else None
+        self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
+        self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         self._blamed: set[str] = set()
-        self._price_of, self._cost = setting.price_of, Fraction()
+        self._price_of, self._least, self._cost = setting.price_of, setting.least, Fraction()
         self._prices: dict[str, Fraction] = {}
         self._now = self._numbers = self._capacity_millis = 0
 
@@ -197,9 +212,24 @@ class World:
         places = self.state.places.values()
         capacity = sum(place.node.allocatable.cpu_millis for place in places)
         free = sum(place.free.cpu_millis for place in places)
-        marked = sum(1 for _ in self.state.marked())
-        sample = Sample(self._now, len(places), marked, capacity - free, capacity)
+        sample = Sample(
+            self._now,
+            nodes=len(places),
+            marked=sum(1 for _ in self.state.marked()),
+            requested_cpu_millis=capacity - free,
+            capacity_cpu_millis=capacity,
+            cost=self._cost,
+            least=self._least_now(),
+            evicted=self.result.evicted,
+            pending_ms=self.result.pending_ms,
+        )
         self.result.samples.append(sample)
+
+    def _least_now(self) -> Fraction | None:
+        if self._least is None or self._now % BOUND_MS:
+            return None
+        places = self.state.places.values()
+        return self._least(pod for place in places for pod in place.pods.values())
 
     # Nodes
 

@@ -1,4 +1,4 @@
-"""`ebb demo`: the same load four times in virtual time, as a table and a picture."""
+"""`ebb demo`: the same load five times in virtual time, as a table and a picture."""
 
 from typing import Final
 
@@ -19,9 +19,7 @@ def _days(text: str) -> int:
 @click.option(
     "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
 )
-@click.option(
-    "--config", type=source.FILE, metavar="FILE", help="Ebb's rules, but for mode and score"
-)
+@click.option("--config", type=source.FILE, metavar="FILE", help="Ebb's rules, but for the mode")
 @click.option("--days", type=_days, default="2", metavar="N", help="default 2")
 @click.option("--seed", type=int, default=1, metavar="N", help="default 1")
 @click.option(
@@ -39,7 +37,7 @@ def _days(text: str) -> int:
 def command(
     trace: str | None, config: str | None, days: int, seed: int, *, wire: bool, output: str
 ) -> None:
-    """Play two days of a cluster in virtual time, four ways."""
+    """Play two days of a cluster in virtual time, five ways."""
     from cli import playing  # noqa: PLC0415 the simulation and its picture take long
 
     playing.play(trace, output, config=config, days=days, seed=seed, wire=wire)

@@ -12,14 +12,22 @@ import pytest
 from cli.__main__ import main
 from tests.support.plan_cli import COMMAND, ROOT
 
+LESS_OFTEN = """
+apiVersion: kube-ebb.io/v1alpha1
+kind: EbbConfiguration
+webhook: {interval: 5m}
+"""
+
 
 def test_the_demo_tells_draws_and_says_how(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture = tmp_path / "demo.png"
-    assert main(["demo", "--days", "1", "--output", str(picture)]) == 0
+    picture, rules = tmp_path / "demo.png", tmp_path / "ebb.yaml"
+    rules.write_text(LESS_OFTEN)
+    asked = ["--days", "1", "--output", str(picture), "--config", str(rules)]
+    assert main(["demo", *asked]) == 0
     told = capsys.readouterr().out
-    assert "Ebb, pack: 24 of 24 h" in told
+    assert "Ebb taint: 24 of 24 h" in told
     assert "Ebb was asked over HTTP and HTTPS." in told
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
     assert rows["pending by a mark"][-2:] == ["0", "0"]

@@ -13,6 +13,7 @@ from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb
 HEAVY = {
     "aiohttp",
     "asyncio",
+    "highspy",
     "jinja2",
     "kubernetes",
     "matplotlib",

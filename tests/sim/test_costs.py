@@ -7,7 +7,6 @@ from core.model.node import Node
 from sim import report, scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown
 from sim.costs import in_cores, price_of
-from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import Result, World
 from tests.support.configurations import HEAD
@@ -44,7 +43,7 @@ def test_a_configurations_prices_count_for_every_run() -> None:
     group = Node(name="", labels=label, allocatable=SHAPE)
     load = Workload("made", (SHAPE,), (), HOUR_MS, 60_000, {SHAPE: group})
     config = parse({**HEAD, "prices": [{"nodeSelector": label, "price": "0.5"}]}, "x")
-    for one in (SCENARIOS[0], SCENARIOS[2]):
+    for one in (scenario.SCENARIOS[0], scenario.WHOLE):
         found = scenario.run(one, load, seed=1, wire=False, given=config)
         assert found.cost_ms == found.node_ms * Fraction(1, 2) > 0
 

@@ -12,7 +12,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import report, scenario, workload
 from sim.autoscaler import ScaleDown
-from sim.scenario import SCENARIOS
+from sim.scenario import MANAGED, SCENARIOS, WHOLE
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import World
 from tests.support.configurations import HEAD
@@ -32,7 +32,7 @@ def test_a_seed_repeats(one: scenario.Scenario) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("one", SCENARIOS[2:], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 def test_over_the_wire_is_the_same_as_by_call(one: scenario.Scenario) -> None:
     by_call, by_wire = (scenario.run(one, SHORT, seed=5, wire=wire) for wire in (False, True))
     assert by_call.marks > 0
@@ -40,7 +40,7 @@ def test_over_the_wire_is_the_same_as_by_call(one: scenario.Scenario) -> None:
     assert by_call == by_wire
 
 
-@pytest.mark.parametrize("one", SCENARIOS[2:], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ebb_disturbs_nobody(one: scenario.Scenario, seed: int) -> None:
     found = scenario.run(one, SHORT, seed=seed, wire=False)
@@ -59,7 +59,7 @@ BY_OTHERS = {
 def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> None:
     given = parse({**HEAD, "policy": policy, **BY_OTHERS[policy]}, "x")
     assert pickle.loads(pickle.dumps(given)) == given  # so it is sent to the demo's processes
-    found = scenario.run(SCENARIOS[2], SHORT, seed=1, wire=False, given=given)
+    found = scenario.run(MANAGED, SHORT, seed=1, wire=False, given=given)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
     assert found.marks > 0
     assert found.nodes_lowest < found.nodes_start
@@ -123,5 +123,5 @@ def test_no_pod_is_lost_and_no_node_overfilled(
 def test_the_report_has_a_column_a_run() -> None:
     runs = {one.name: scenario.run(one, SHORT, seed=1, wire=False) for one in SCENARIOS[:2]}
     rows = report.table(runs)
-    assert rows[0] == ["", "no scale-down", "autoscaler 50 %"]
+    assert rows[0] == ["", "nothing", "autoscaler 50 %"]
     assert {len(row) for row in rows} == {3}

@@ -154,7 +154,7 @@ def test_the_interval_is_the_configurations() -> None:
     for seconds, marked in ((60, True), (3 * 3600, False)):
         asked = {"interval": f"{seconds}s"}
         found = scenario.run(
-            scenario.SCENARIOS[2],
+            scenario.MANAGED,
             replace(load, deployments=(Deployment("a", amount(500, 64, 0), ((0, 4),)),)),
             seed=1,
             wire=False,

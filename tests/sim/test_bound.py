@@ -1,0 +1,167 @@
+"""The lower bound of the cost, against every cluster of whole nodes there is, and by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.model.constraints import Placing, Toleration
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim import scenario, waves
+from sim.bound import least_of
+from sim.cluster import DAEMON_REQUESTS
+from sim.costs import in_cores
+from sim.workload import HOUR_MS, PODS_PER_NODE, amount
+from sim.world import BOUND_MS
+
+GROUP = Taint("group", "x", Effect.NO_SCHEDULE)
+TOLERANT = Placing(tolerations=(Toleration("group", "Equal", "x"),))
+
+
+def node(cores: int, gib: int, gpus: int = 0, *taints: Taint) -> Node:
+    """Room for so much beside the node's agent."""
+    room = amount(1000 * cores, 1024 * gib, 1000 * gpus, PODS_PER_NODE)
+    return Node(name="", allocatable=room + DAEMON_REQUESTS, taints=taints)
+
+
+def pods(*asked: tuple[Resources, Placing], many: int = 1) -> list[Pod]:
+    return [
+        Pod(namespace="d", name=f"p{at}-{n}", requests=requests, placing=placing)
+        for at, (requests, placing) in enumerate(asked)
+        for n in range(many)
+    ]
+
+
+def plain(
+    cores: Fraction | int, gib: Fraction | int, gpu_millis: int = 0
+) -> tuple[Resources, Placing]:
+    return amount(int(1000 * cores), int(1024 * gib), gpu_millis), Placing()
+
+
+class TestByHand:
+    def test_parts_of_nodes_count_and_the_scarcer_resource_decides(self) -> None:
+        least = least_of([node(4, 8)], lambda _: Fraction(6))
+        assert least(pods(plain(1, 1), many=10)) == pytest.approx(Fraction(15))
+        assert least(pods(plain(1, 4), many=10)) == pytest.approx(Fraction(30))
+        assert least([]) == 0
+
+    def test_the_cheapest_group_that_admits_the_pod_counts(self) -> None:
+        groups = [node(4, 8, 0, GROUP), node(4, 8), node(4, 8, 1)]
+        prices = dict(zip(groups, map(Fraction, (1, 2, 9)), strict=True))
+        least = least_of(groups, prices.__getitem__)
+        assert least(pods(plain(4, 8))) == pytest.approx(2)
+        assert least(pods((plain(4, 8)[0], TOLERANT))) == pytest.approx(1)
+        assert least(pods(plain(1, 1, 500))) == pytest.approx(4.5)
+
+    def test_two_resources_that_are_asked_for_apart_are_paid_once(self) -> None:
+        """What no price of a single resource says: both kinds fill the same nodes."""
+        least = least_of([node(4, 4)], lambda _: Fraction(1))
+        asked = pods(plain(3, 1), plain(1, 3), many=20)
+        assert least(asked) == pytest.approx(20)
+        assert least(asked[:20]) == pytest.approx(15)
+
+    def test_a_node_too_small_for_the_pod_is_none_for_it(self) -> None:
+        groups = [node(2, 4), node(8, 16)]
+        prices = dict(zip(groups, map(Fraction, (1, 40)), strict=True))
+        least = least_of(groups, prices.__getitem__)
+        assert least(pods(plain(2, 1))) == pytest.approx(1)
+        assert least(pods(plain(3, 1))) == pytest.approx(15)
+        assert least(pods(plain(9, 1))) == 0, "it cannot run here, so it does not"
+
+    def test_prices_of_any_size_and_none(self) -> None:
+        tiny = Fraction(1, 10**12)
+        least = least_of([node(4, 8)], lambda _: tiny)
+        assert least(pods(plain(4, 8))) / tiny == pytest.approx(1)
+        assert least_of([node(4, 8)], lambda _: Fraction())(pods(plain(4, 8))) == 0
+        assert least_of([], in_cores)(pods(plain(4, 8))) == 0
+
+    def test_the_agent_of_the_node_leaves_less_for_pods(self) -> None:
+        whole = amount(4200, 8192, 0, 110)
+        least = least_of([Node(name="", allocatable=whole)], lambda _: Fraction(1))
+        assert DAEMON_REQUESTS.cpu_millis == 200
+        assert least(pods(plain(1, 0), many=4)) == pytest.approx(1)
+
+
+# Against every way to place a few pods on whole nodes
+
+
+def cheapest(groups: Sequence[tuple[Node, int]], asked: Sequence[Pod]) -> int | None:
+    """Try all: each pod on a node that is there or on a new one of any group; None: no way."""
+    best: list[int] = []
+    _placed(groups, list(asked), [], best)
+    return min(best, default=None)
+
+
+def _placed(
+    groups: Sequence[tuple[Node, int]],
+    left: list[Pod],
+    there: list[tuple[Node, int, Resources]],
+    best: list[int],
+) -> None:
+    if not left:
+        best.append(sum(price for _, price, _ in there))
+        return
+    pod, *others = left
+    new = [(one, price, one.allocatable - DAEMON_REQUESTS) for one, price in groups]
+    for at, (one, price, room) in enumerate([*there, *new]):
+        tolerated = not one.taints or pod.placing == TOLERANT
+        if tolerated and pod.requests.fits_in(room):
+            with_it = (one, price, room - pod.requests)
+            if at < len(there):
+                _placed(groups, others, [*there[:at], with_it, *there[at + 1 :]], best)
+            else:
+                _placed(groups, others, [*there, with_it], best)
+
+
+NODES = st.builds(
+    lambda cores, gib, gpus, taints: node(cores, gib, gpus, *taints),
+    st.integers(1, 6), st.integers(1, 12), st.integers(0, 2), st.sampled_from([(), (GROUP,)]),
+)  # fmt: skip
+PODS = st.builds(
+    lambda cpu, mib, gpu, placing: (amount(cpu, mib, gpu), placing),
+    st.integers(0, 4000), st.integers(0, 8192), st.sampled_from([0, 0, 500, 1000]),
+    st.sampled_from([Placing(), TOLERANT]),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=3),
+    st.lists(PODS, min_size=1, max_size=5),
+)
+def test_no_cluster_of_whole_nodes_is_cheaper(
+    groups: list[tuple[Node, int]], asked: list[tuple[Resources, Placing]]
+) -> None:
+    named = [
+        (replace(one, labels={"g": str(at)}), price) for at, (one, price) in enumerate(groups)
+    ]
+    runs = [one for one in pods(*asked) if cheapest(named, [one]) is not None]
+    prices = {one.labels["g"]: Fraction(price) for one, price in named}
+    least = least_of([one for one, _ in named], lambda one: prices[one.labels["g"]])
+    whole = cheapest(named, runs)
+    assert whole is not None
+    assert 0 <= least(runs) <= whole
+    assert least(runs) == least(runs[::-1])
+
+
+# In a run
+
+
+def test_a_run_tells_it_every_quarter_of_an_hour_and_is_never_below_it() -> None:
+    load = waves.mixed(1, 1)
+    load = replace(
+        load,
+        duration_ms=3 * HOUR_MS,
+        arrivals=tuple(a for a in load.arrivals if a.at_ms < 3 * HOUR_MS),
+        deployments=load.deployments[:5],
+    )
+    found = scenario.run(scenario.MOST_ALLOCATED, load, seed=1, wire=False)
+    told = [one for one in found.samples if one.least is not None]
+    assert [one.at_ms for one in told] == list(range(BOUND_MS, 3 * HOUR_MS + 1, BOUND_MS))
+    assert len(found.samples) == 3 * len(told)
+    assert all(0 < (one.least or 0) <= one.cost for one in told)
