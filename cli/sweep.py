@@ -10,14 +10,16 @@ from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
+from core.edge.kube.stores.published import PublishedStore
 from core.errors import InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
+from core.writes.published import changes
 from webhook.names import LEASE, NAMESPACE
 
 Tell = Callable[[str, str, str], None]
-"""Takes "node" or "pod", the key of one, and what is taken off it."""
+"""Takes "node", "pod" or "buffer", the key of one, and what is taken off it."""
 
 
 async def release(
@@ -45,11 +47,22 @@ async def release(
                 if not dry_run:
                     await _clean_node(client, node.name, key, before)
                 tell("node", node.name, found.note)
+        if names is None:
+            await _take_away(PublishedStore(client, NAMESPACE), tell, dry_run=dry_run)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 if not dry_run:
                     await write_as_decided(pods(client), write.key, write.if_as_seen)
                 tell("pod", write.key, "deletion cost")
+
+
+async def _take_away(store: PublishedStore, tell: Tell, *, dry_run: bool) -> None:
+    """Delete the CapacityBuffers of ours, where Ebb is usually installed."""
+    found = await store.found()
+    for change in changes({}, found, lower=True) if found else ():
+        if not dry_run:
+            await store.carry_out(change)
+        tell("buffer", f"{NAMESPACE}/{change.name}", change.act.value)
 
 
 async def _keys_before(client: Client, key: str) -> frozenset[str]:

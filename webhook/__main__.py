@@ -21,6 +21,7 @@ from core.edge.kube.stores import objects
 from core.edge.kube.stores.events import Events, EventType
 from core.edge.kube.stores.evictions import EvictionStore
 from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.published import PublishedStore
 from core.edge.kube.stores.rights import PATCH_PODS, may
 from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.kube.watch import follow
@@ -33,6 +34,7 @@ from webhook.engine.controller import Controller, OnPods
 from webhook.engine.election import Elector, Timing
 from webhook.engine.evictor import Evictor
 from webhook.engine.loop import Loop
+from webhook.engine.publisher import Publisher
 from webhook.engine.right import Right
 from webhook.engine.scalein import ScaleIn
 from webhook.engine.settings import Settings
@@ -94,6 +96,7 @@ class _Webhook:
         self._loop = Loop(
             self._view, self._controller, steady, self._metrics, lambda: self._elector.leading
         )
+        self._publisher = Publisher(PublishedStore(client, self._namespace), self._controller)
         self._taint_keys = TaintKeys(
             leases, objects.nodes(client), self._view, steady, config.taint_key
         )
@@ -156,6 +159,7 @@ class _Webhook:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
+            tasks.create_task(self._publisher.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
         return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())

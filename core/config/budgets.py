@@ -6,6 +6,7 @@ pace and hold where time passes (core.engine.brakes).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Final, NamedTuple
 
@@ -143,6 +144,13 @@ class Backoff:
         return until <= now_seconds + self.max_seconds + CLOCKS_APART_SECONDS_MAX
 
 
+class Publish(StrEnum):
+    """How autoscalers are told of the pods that are to be expected."""
+
+    NONE = "none"
+    CAPACITY_BUFFER = "CapacityBuffer"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """Room that is kept for pods like those that have come."""
@@ -152,7 +160,11 @@ class Reserve:
     over_seconds: Annotated[int, duration()] = 3600
     """How far back the busiest such time is looked for; of 0s no room is kept but `headroom`."""
     buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """How much of the nodes that CapacityBuffers can use is kept for them, at most; of 0% none."""
+    """How much of the nodes that CapacityBuffers can use is kept for them, and how much of the
+    nodes `publish` asks for, at most."""
+    publish: Publish = Publish.NONE
+    """CapacityBuffer: autoscalers are told of the pods that are to be expected, so that nodes come
+    before pods wait; takes the component `capacity-buffers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

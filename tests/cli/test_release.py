@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.marks.keys import (
+    BUFFER_OURS_LABEL,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -19,7 +20,9 @@ from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from webhook import names
 
+NAMESPACE = names.NAMESPACE
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 
@@ -64,6 +67,25 @@ async def api() -> AsyncIterator[FakeApi]:
             pod = api.put("pods", costly(name, node, ours))
             api.documents[POD_PATH.format(name)] = pod
         yield api
+
+
+async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = {"name": "ebb-reserve-a", "namespace": NAMESPACE, "labels": {BUFFER_OURS_LABEL: ""}}
+    theirs = {"name": "theirs", "namespace": NAMESPACE}
+    kinds = ("capacitybuffers", "podtemplates")
+    for kind in kinds:
+        for metadata in (ours, theirs):
+            api.put(kind, {"metadata": metadata})
+    where = ("--kubeconfig", kubeconfig)
+    for arguments in (("n1",), ("--all", "--dry-run")):
+        assert (await run(capsys, "release", *arguments, *where))[0] == 0
+        assert [len(api.objects[kind]) for kind in kinds] == [2, 2]
+    code, out, _ = await run(capsys, "release", "--all", *where)
+    assert code == 0
+    assert f"buffer {NAMESPACE}/ebb-reserve-a  released: drop buffer" in out
+    assert [list(api.objects[kind]) for kind in kinds] == [[f"{NAMESPACE}/theirs"]] * 2
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ COMPONENTS: Final = (
     "cert-manager",
     "admission-policy",
     "scale-in-order",
+    "capacity-buffers",
     "eviction",
 )
 EXAMPLES: Final = ("self-managed", "managed")

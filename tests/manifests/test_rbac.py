@@ -54,6 +54,10 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
     (names.NAMESPACE, "ebb-webhook-lease"): lease(names.LEASE),
     (names.NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
     ("default", "ebb-webhook-events"): [("events.k8s.io", "events", (), ("create",))],
+    (names.NAMESPACE, "ebb-webhook-buffers"): [
+        ("", "podtemplates", (), ("create", "delete")),
+        ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
+    ],
     (names.NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
 }
 OF_KUBERNETES = {
@@ -121,6 +125,7 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
             {"ebb-webhook", "ebb-webhook-registration", "ebb-extender", "ebb-extender-pack"},
         ),
         ("second-scheduler", {"ebb-webhook", "ebb-webhook-registration"}),
+        ("capacity-buffers", {"ebb-webhook", "ebb-webhook-registration"}),
         ("cert-manager", {"ebb-webhook"}),
         ("admission-policy", {"ebb-webhook", "ebb-webhook-registration"}),
         (

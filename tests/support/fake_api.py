@@ -92,6 +92,13 @@ class FakeApi:
         for kind in KINDS:
             for path in kind.paths:
                 app.router.add_get(path, partial(self._get, kind))
+        for kind in KINDS:
+            for path in kind.paths if kind.optional else ():
+                root, _, resource = path.rpartition("/")
+                within = f"{root}/namespaces/{{namespace}}/{resource}"
+                app.router.add_get(within, partial(self._get, kind))
+                for route in (within, f"{within}/{{name}}"):
+                    app.router.add_route("*", route, partial(self._object, kind))
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)
@@ -228,9 +235,38 @@ class FakeApi:
             return fault
         if kind.resource in self.denied:
             return failure(403)
-        if request.path not in self.served:
+        if self._whole(request) not in self.served:
             return failure(404)
         return await self._watch(kind, request) if watching else self._list(kind, request)
+
+    def _whole(self, request: web.Request) -> str:
+        """Return the path of the list of all namespaces."""
+        namespace = request.match_info.get("namespace")
+        return request.path.replace(f"/namespaces/{namespace}", "", 1).removesuffix(
+            f"/{request.match_info.get('name', '')}"
+        )
+
+    async def _object(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
+        """Create, merge-patch or delete an object of a kind that lists have too."""
+        verb, sent = request.method.lower(), orjson.loads(await request.read())
+        fault = await self._note(verb, request, kind.resource)
+        if fault is not None:
+            return fault
+        if kind.resource in self.denied or self._whole(request) not in self.served:
+            return failure(403 if kind.resource in self.denied else 404)
+        name = request.match_info.get("name") or sent["metadata"]["name"]
+        key = f"{request.match_info['namespace']}/{name}"
+        found = self.objects[kind.resource].get(key)
+        if (found is None) is not (verb == "post"):
+            return failure(409 if verb == "post" else 404)
+        meta = sent.get("metadata") or sent.get("preconditions") or {}
+        asked = meta.get("resourceVersion")
+        if found is not None and asked not in (None, found["metadata"]["resourceVersion"]):
+            return failure(409)
+        if verb == "delete":
+            self.remove(kind.resource, key)
+            return json({"kind": "Status"})
+        return json(self.put(kind.resource, merged(found or {}, sent)))
 
     def _list(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
         token = request.query.get("continue")

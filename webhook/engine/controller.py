@@ -81,6 +81,11 @@ class Controller:
         self.doubts = False
         """Pods wait for which there was a place, and hard marks may be what keeps them."""
 
+    @property
+    def last(self) -> Pass | None:
+        """Return the last pass of this lead; None: there was none."""
+        return self._last
+
     async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
         return await self.carry_out(self.judge(cluster, now_seconds))

@@ -6,7 +6,7 @@ Node says so: kubelets write their Nodes, and could name an administrator's key.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,11 +15,11 @@ from core.edge.clock import Clock
 from core.edge.kube.stores.lease import Lease
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
-from core.errors import EbbError
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_before, keys_of, of_keys_before
 from core.model.node import Node
 from core.writes.cleanup import rekeyed
 from webhook.engine.election import Leases
+from webhook.engine.rounds import every
 from webhook.view.view import ClusterView
 
 ROUND_SECONDS: Final = 10.0
@@ -45,7 +45,7 @@ class TaintKeys:
 
     async def keep(self) -> None:
         """See to it that the key in use is on the list, until cancelled; every replica does."""
-        await _every_round(self.note)
+        await every(ROUND_SECONDS, "taint keys", self.note)
 
     async def clean(self, stale: Callable[[], str | None]) -> None:
         """Take the taints of other keys away until cancelled; the leader does.
@@ -58,7 +58,7 @@ class TaintKeys:
             # Who leads first has made the Lease: the key stands there before nodes carry it long.
             await (self.sweep() if stale() is None else self.note())
 
-        await _every_round(turn)
+        await every(ROUND_SECONDS, "taint keys", turn)
 
     async def note(self) -> Lease | None:
         """Look once at the list, and return where it stands. Raises: UnavailableError."""
@@ -104,12 +104,3 @@ class TaintKeys:
         log.info("noting the taint's keys", extra=fields(keys=annotation))
         annotations = {**lease.annotations, KEYS_ANNOTATION: annotation}
         return await self._leases.write(replace(lease, annotations=annotations))
-
-
-async def _every_round(turn: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        try:
-            await turn()
-        except EbbError as fault:
-            log.warning("taint keys", extra=fields(reason=str(fault)))
-        await asyncio.sleep(ROUND_SECONDS)

@@ -1,0 +1,143 @@
+"""The CapacityBuffers and PodTemplates that Ebb has written, in one namespace."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from core.edge.decode.kinds import BUFFERS, TEMPLATES
+from core.edge.kube.client import ApiError, Client, strictly
+from core.edge.kube.listing import ABSENT
+from core.marks.keys import BUFFER_OURS_LABEL
+from core.writes.published import Act, Change, Found, Standing
+
+CALL_SECONDS_MAX: Final = 5.0
+PAGES_MAX: Final = 20
+"""Of a list; what is beyond is not looked at."""
+OURS: Final = {
+    "app.kubernetes.io/name": "ebb",
+    "app.kubernetes.io/managed-by": "ebb-webhook",
+    BUFFER_OURS_LABEL: "",
+}
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct):
+    replicas: int | None = None
+
+
+class _Item(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec | None = None
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    token: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[_Item] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Page)
+Answer_ = TypeVar("Answer_")
+
+
+class PublishedStore:
+    """The API server's; which version of the API it serves is seen when it is listed."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._buffers = self._within(BUFFERS.path)
+        self._templates = self._within(TEMPLATES.path)
+
+    async def found(self) -> Found | None:
+        """Return what of Ebb's is there; None: buffers are not there, or may not be read.
+
+        Raises: UnavailableError.
+        """
+        for path in BUFFERS.paths:
+            self._buffers = self._within(path)
+            try:
+                buffers = await self._list(self._buffers)
+                templates = await self._list(self._templates)
+            except ApiError as fault:
+                if fault.status not in ABSENT:
+                    raise
+            else:
+                return Found(
+                    {name: Standing(_replicas(one), one.metadata.resource_version)
+                     for name, one in buffers.items()},
+                    frozenset(templates),
+                )  # fmt: skip
+        return None
+
+    async def carry_out(self, change: Change) -> None:
+        """Write. Raises: ConflictError when somebody was faster, UnavailableError."""
+        match change.act:
+            case Act.ADD_TEMPLATE:
+                metadata = {**self._metadata(change.name), "labels": OURS}
+                template = {"metadata": {"labels": OURS}, "spec": change.spec}
+                body = {"apiVersion": "v1", "kind": TEMPLATES.name, "metadata": metadata}
+                await self._ask("POST", self._templates, {**body, "template": template})
+            case Act.ADD_BUFFER:
+                await self._ask("POST", self._buffers, self._buffer(change))
+            case Act.RESIZE:
+                patch = {
+                    "metadata": {"resourceVersion": change.version},
+                    "spec": {"replicas": change.replicas},
+                }
+                await self._ask("PATCH", f"{self._buffers}/{change.name}", patch)
+            case Act.DROP_BUFFER:
+                await self._drop(self._buffers, change)
+            case Act.DROP_TEMPLATE:
+                await self._drop(self._templates, change)
+
+    def _buffer(self, change: Change) -> Mapping[str, Any]:
+        _, _, group, version, *_ = self._buffers.split("/")
+        return {
+            "apiVersion": f"{group}/{version}",
+            "kind": BUFFERS.name,
+            "metadata": {**self._metadata(change.name), "labels": OURS},
+            "spec": {"podTemplateRef": {"name": change.name}, "replicas": change.replicas},
+        }
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        return {"name": name, "namespace": self._namespace}
+
+    async def _drop(self, path: str, change: Change) -> None:
+        kept = {"preconditions": {"resourceVersion": change.version}} if change.version else {}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **kept}
+        try:
+            await self._ask("DELETE", f"{path}/{change.name}", options)
+        except ApiError as fault:
+            if fault.status != 404:
+                raise
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> None:
+        await self._client.ask(method, path, body, seconds_max=CALL_SECONDS_MAX, tries_max=1)
+
+    async def _list(self, path: str) -> dict[str, _Item]:
+        found: dict[str, _Item] = {}
+        token: str | None = None
+        for _ in range(PAGES_MAX):
+            raw = await self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
+            page = strictly(_DECODER, raw)
+            found |= {one.metadata.name: one for one in page.items or ()}
+            token = page.metadata.token
+            if not token:
+                break
+        return found
+
+    def _within(self, path: str) -> str:
+        root, _, resource = path.rpartition("/")
+        return f"{root}/namespaces/{self._namespace}/{resource}"
+
+
+def _replicas(one: _Item) -> int:
+    return (one.spec.replicas if one.spec else None) or 0

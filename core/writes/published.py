@@ -1,0 +1,175 @@
+"""What is told any autoscaler of the pods that are to be expected: CapacityBuffers of Ebb's; pure.
+
+A buffer and its PodTemplate for each kind of pod, both of a name that follows from what such a pod
+asks for: where that is another one, so is the name, and a template is never changed. Nothing else
+remembers what has been told: it stands in the cluster, by its label, for whoever leads next.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from core.engine.arrivals import Counts
+from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
+from core.model.resources import Resources
+from core.packing.ground import SHARE_SCALE, dominant_share
+
+PUBLISHED_MAX: Final = 16
+"""Buffers at once: those that ask for most."""
+REPLICAS_MAX: Final = 1000
+"""Of one buffer."""
+MATERIAL: Final = 10
+"""A number of pods is written anew when it differs by more than one part in so many."""
+PREFIX: Final = "ebb-reserve-"
+NAME_DIGITS: Final = 12
+IMAGE: Final = "pause"
+"""Of a container that never runs; the API server may ask for some image."""
+Json = Mapping[str, Any]
+
+
+class Wanted(NamedTuple):
+    """A buffer that is to be there."""
+
+    replicas: int
+    spec: Json
+    """Of its PodTemplate's pods."""
+
+
+class Standing(NamedTuple):
+    """A buffer that is there."""
+
+    replicas: int
+    version: str
+    """Its resourceVersion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What of Ebb's is there, by name; without a buffer's template nobody reads the buffer."""
+
+    buffers: Mapping[str, Standing] = field(default_factory=dict)
+    templates: frozenset[str] = frozenset()
+
+    @property
+    def empty(self) -> bool:
+        """Say whether there is nothing."""
+        return not (self.buffers or self.templates)
+
+
+class Act(StrEnum):
+    """What is done, in this order."""
+
+    ADD_TEMPLATE = "add template"
+    ADD_BUFFER = "add buffer"
+    RESIZE = "resize buffer"
+    DROP_BUFFER = "drop buffer"
+    DROP_TEMPLATE = "drop template"
+
+
+class Change(NamedTuple):
+    """One write."""
+
+    act: Act
+    name: str
+    replicas: int = 0
+    spec: Json = MappingProxyType({})
+    version: str = ""
+    """What the decision rests on; of what is added: none."""
+
+
+def wanted(expected: Counts, whole: Resources, share: Fraction) -> dict[str, Wanted]:
+    """Return the buffers for the *expected* pods, as far as they ask for that *share* of *whole*.
+
+    Whoever makes many pods come and go would else have nodes bought for all of them at once.
+    """
+    alike: Counter[tuple[Resources, Placing]] = Counter()
+    for kind, many in expected.items():
+        alike[kind.requests, kind.placing] += many
+    costs = {one: max(dominant_share(one[0], whole), 1) for one in alike}
+    ranked = sorted(alike, key=lambda one: (-costs[one] * alike[one], repr(one)))
+    left = int(share * SHARE_SCALE)
+    found: dict[str, Wanted] = {}
+    for one in ranked[:PUBLISHED_MAX]:
+        many = min(alike[one], REPLICAS_MAX, left // costs[one])
+        left -= many * costs[one]
+        if many:
+            spec = pod_spec(*one)
+            digest = sha256(repr(one).encode()).hexdigest()[:NAME_DIGITS]
+            found[f"{PREFIX}{digest}"] = Wanted(many, spec)
+    return found
+
+
+def changes(asked: Mapping[str, Wanted], found: Found, *, lower: bool) -> Iterator[Change]:
+    """Yield the writes that bring what is *found* to what is *asked*.
+
+    Not *lower*: who has not looked on long enough knows of no reason to ask for less than before.
+    """
+    for name, one in sorted(asked.items()):
+        if name not in found.templates:
+            yield Change(Act.ADD_TEMPLATE, name, spec=one.spec)
+        standing = found.buffers.get(name)
+        if standing is None:
+            yield Change(Act.ADD_BUFFER, name, one.replicas)
+        elif _is_material(standing.replicas, one.replicas) and (
+            lower or one.replicas > standing.replicas
+        ):
+            yield Change(Act.RESIZE, name, one.replicas, version=standing.version)
+    if lower:
+        for name in sorted(found.buffers.keys() - asked.keys()):
+            yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
+        for name in sorted(found.templates - asked.keys()):
+            yield Change(Act.DROP_TEMPLATE, name)
+
+
+def _is_material(was: int, now: int) -> bool:
+    return abs(now - was) * MATERIAL > was
+
+
+def pod_spec(requests: Resources, placing: Placing) -> Json:
+    """Return the spec of a pod that asks for so much, and of its node the same."""
+    container = {"name": "room", "image": IMAGE, "resources": {"requests": _amounts(requests)}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if placing.node_selector:
+        spec["nodeSelector"] = dict(placing.node_selector)
+    if placing.affinity is not None:
+        terms = {"nodeSelectorTerms": [_term(one) for one in placing.affinity]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        spec["affinity"] = {"nodeAffinity": required}
+    if placing.tolerations:
+        spec["tolerations"] = [_toleration(one) for one in placing.tolerations]
+    return spec
+
+
+def _amounts(requests: Resources) -> dict[str, str]:
+    found = {
+        "cpu": f"{requests.cpu_millis}m",
+        "memory": str(requests.memory_bytes),
+        "ephemeral-storage": str(requests.ephemeral_bytes),
+    }
+    amounts = {
+        "cpu": requests.cpu_millis,
+        "memory": requests.memory_bytes,
+        "ephemeral-storage": requests.ephemeral_bytes,
+    }
+    written = {name: text for name, text in found.items() if amounts[name]}
+    return written | {name: str(units) for name, units in requests.extended}
+
+
+def _term(term: SelectorTerm) -> Json:
+    parts = ("matchExpressions", term.labels), ("matchFields", term.fields)
+    return {name: [_requirement(one) for one in asked] for name, asked in parts if asked}
+
+
+def _requirement(asked: Requirement) -> Json:
+    values = {"values": list(asked.values)} if asked.values else {}
+    return {"key": asked.key, "operator": asked.operator, **values}
+
+
+def _toleration(one: Toleration) -> Json:
+    parts = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+    return {name: text for name, text in parts.items() if text}

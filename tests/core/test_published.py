@@ -1,0 +1,129 @@
+"""What autoscalers are told of the pods that are to be expected."""
+
+from fractions import Fraction
+
+import orjson
+import pytest
+
+from core.edge.decode.kinds import PODS
+from core.engine.arrivals import Kind
+from core.model.constraints import ANYWHERE, Placing, Requirement, SelectorTerm, Toleration
+from core.model.resources import Resources
+from core.writes.published import (
+    PUBLISHED_MAX,
+    REPLICAS_MAX,
+    Act,
+    Change,
+    Found,
+    Standing,
+    changes,
+    pod_spec,
+    wanted,
+)
+
+WHOLE = Resources(100_000, 200 * 2**30, 0, 0)
+HALF = Fraction(1, 2)
+SMALL, LARGE = Resources(500, 2**30, 0, 1), Resources(4000, 2**30, 0, 1)
+GREEN = Placing(
+    node_selector=(("green", "true"), ("kubernetes.io/os", "linux")),
+    affinity=(
+        SelectorTerm((), (Requirement("metadata.name", "In", ("n1",)),)),
+        SelectorTerm((Requirement("x", "Exists", ()), Requirement("zone", "In", ("a", "b")))),
+    ),
+    tolerations=(Toleration("gpu", "Exists"), Toleration("team", "Equal", "a", "NoSchedule")),
+)
+
+
+def kind(requests: Resources, placing: Placing = ANYWHERE, reach: str = "general") -> Kind:
+    return Kind(reach, requests, placing)
+
+
+@pytest.mark.parametrize("placing", [ANYWHERE, GREEN])
+@pytest.mark.parametrize(
+    "requests", [SMALL, Resources(0, 7, 5 * 2**20, 1, (("nvidia.com/gpu", 2),)), Resources(pods=1)]
+)
+def test_a_pod_of_the_template_asks_what_was_expected(
+    placing: Placing, requests: Resources
+) -> None:
+    """Read back as the pod that an autoscaler makes of it."""
+    raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, placing)})
+    found = PODS.read(raw)
+    assert found is not None
+    assert (found.requests, found.placing) == (requests, placing)
+
+
+def test_each_kind_of_pod_has_a_buffer_whose_name_is_the_same_from_look_to_look() -> None:
+    found = wanted({kind(SMALL): 3, kind(LARGE): 2}, WHOLE, HALF)
+    assert sorted(one.replicas for one in found.values()) == [2, 3]
+    assert found.keys() == wanted({kind(LARGE): 9, kind(SMALL): 1}, WHOLE, HALF).keys()
+    other = wanted({kind(SMALL, GREEN): 3}, WHOLE, HALF)
+    assert other.keys().isdisjoint(found)
+    assert all(len(name) < 64 for name in (*found, *other))
+
+
+def test_the_pods_of_two_reaches_that_ask_the_same_are_one_buffer() -> None:
+    (one,) = wanted({kind(SMALL): 3, kind(SMALL, reach="b"): 4}, WHOLE, HALF).values()
+    assert one.replicas == 7
+
+
+def test_no_more_is_asked_for_than_the_share_and_what_asks_for_most_comes_first() -> None:
+    found = wanted({kind(SMALL): 10**6, kind(LARGE): 5}, WHOLE, HALF)
+    assert [one.replicas for one in found.values()] == [100]
+    found = wanted({kind(SMALL): 30, kind(LARGE): 10}, WHOLE, HALF)
+    assert [one.replicas for one in found.values()] == [10, 20]
+
+
+def test_buffers_and_their_pods_are_bounded() -> None:
+    counts = {kind(Resources(1 + number, 1, 0, 1)): 1 for number in range(PUBLISHED_MAX + 5)}
+    assert len(wanted(counts, WHOLE, HALF)) == PUBLISHED_MAX
+    (one,) = wanted({kind(Resources(pods=1)): 10**6}, WHOLE, HALF).values()
+    assert one.replicas == REPLICAS_MAX
+    assert wanted({}, WHOLE, HALF) == {}
+
+
+ASKED = wanted({kind(SMALL): 10}, WHOLE, HALF)
+((NAME, ONE),) = ASKED.items()
+
+
+def standing(replicas: int, *names: str) -> Found:
+    own = dict.fromkeys(names or (NAME,), Standing(replicas, "7"))
+    return Found(own, frozenset(own))
+
+
+@pytest.mark.parametrize(
+    ("found", "lower", "made"),
+    [
+        (Found(), False, [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
+        (Found({}, frozenset({NAME})), False, [(Act.ADD_BUFFER, 10)]),
+        (Found({NAME: Standing(10, "7")}), True, [(Act.ADD_TEMPLATE, 0)]),
+        (standing(10), True, []),
+        (standing(9), True, [(Act.RESIZE, 10)]),
+        (standing(11), True, []),
+        (standing(12), True, [(Act.RESIZE, 10)]),
+        (standing(12), False, []),
+        (standing(0), False, [(Act.RESIZE, 10)]),
+    ],
+)
+def test_what_is_written_is_what_differs_materially(
+    found: Found, lower: bool, made: list[tuple[Act, int]]
+) -> None:
+    assert [(one.act, one.replicas) for one in changes(ASKED, found, lower=lower)] == made
+
+
+def test_a_buffer_goes_before_its_template_and_neither_while_too_little_was_seen() -> None:
+    found = standing(3, "ebb-reserve-a")
+    assert list(changes({}, found, lower=True)) == [
+        Change(Act.DROP_BUFFER, "ebb-reserve-a", version="7"),
+        Change(Act.DROP_TEMPLATE, "ebb-reserve-a"),
+    ]
+    assert list(changes({}, found, lower=False)) == []
+
+
+def test_a_write_rests_on_the_version_that_was_read() -> None:
+    (one,) = changes(ASKED, standing(1), lower=True)
+    assert one.version == "7"
+
+
+def test_once_carried_out_nothing_is_left_to_write() -> None:
+    there = Found({NAME: Standing(ONE.replicas, "1")}, frozenset(ASKED))
+    assert list(changes(ASKED, there, lower=True)) == []

@@ -1,0 +1,162 @@
+"""CapacityBuffers on a real API server: others' are room, Ebb's own are told and go again."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from core.config.settings import Mode
+from core.edge.decode.kinds import BUFFERS, TEMPLATES
+from core.marks.keys import BUFFER_OURS_LABEL, MARK_LABEL
+from tests.e2e.api import Api, Json, RefusedError
+from tests.e2e.install import NAMESPACE, Start, apply, overlay, remove, starting
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.plane import Plane, until
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP = "autoscaling.x-k8s.io"
+NAME = f"{BUFFERS.resource}.{GROUP}"
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+VERSIONS: list[Json] = [
+    {
+        "name": name,
+        "served": True,
+        "storage": name == "v1beta1",
+        "schema": {"openAPIV3Schema": OPEN},
+        "subresources": {"status": {}},
+    }
+    for name in ("v1beta1", "v1alpha1")
+]
+DEFINITION: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": NAME,
+        "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"},
+    },
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {
+            "plural": BUFFERS.resource,
+            "singular": "capacitybuffer",
+            "kind": BUFFERS.name,
+            "listKind": "CapacityBufferList",
+        },
+        "versions": VERSIONS,
+    },
+}
+"""As open as can be: what the API server lets through is to be read all the same."""
+OURS = f"/apis/{GROUP}/v1beta1/namespaces/{NAMESPACE}/{BUFFERS.resource}"
+THEIRS = f"/apis/{GROUP}/v1beta1/namespaces/default/{BUFFERS.resource}"
+OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/{TEMPLATES.resource}"
+THEIR_TEMPLATES = f"/api/v1/namespaces/default/{TEMPLATES.resource}"
+READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}
+SETTINGS: Mapping[str, Any] = {"mode": Mode.ENFORCE, "usability": "none"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(plane: Plane) -> Iterator[None]:
+    """Install with the component, and not yet the kind."""
+    folder = plane.folder / "buffers"
+    overlay(folder, "components/capacity-buffers")
+    apply(plane, str(folder))
+    yield
+    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-webhook-buffers")
+    plane.api.delete(f"{DEFINITIONS}/{NAME}")
+    remove(plane)
+
+
+@pytest.fixture
+def start(plane: Plane) -> Iterator[Start]:
+    """Start the webhook with these settings, once or again."""
+    with starting(plane, dict(SETTINGS)) as start:
+        yield start
+
+
+@pytest.fixture
+def kind(plane: Plane) -> None:
+    """Install the kind."""
+    if not plane.kubectl("get", "crd", NAME, "--ignore-not-found"):
+        plane.api.create(DEFINITIONS, DEFINITION)
+    plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}")
+    until(lambda: _served(plane.api), "the kind is served")
+
+
+def _served(api: Api) -> bool:
+    try:
+        api.get(THEIRS)
+    except RefusedError:
+        return False
+    return True
+
+
+def marked(nodes: Mapping[str, Json]) -> set[str]:
+    return {name for name, one in nodes.items() if MARK_LABEL in one["metadata"]["labels"]}
+
+
+def ask(api: Api, replicas: int) -> None:
+    """Ask for room as a person does, and accept it as an autoscaler's controller does."""
+    api.create(
+        THEIR_TEMPLATES,
+        {"metadata": {"name": "room"}, "template": {"spec": pod("x", cpu="3")["spec"]}},
+    )
+    api.create(
+        THEIRS,
+        {
+            "apiVersion": f"{GROUP}/v1beta1",
+            "kind": BUFFERS.name,
+            "metadata": {"name": "room"},
+            "spec": {"podTemplateRef": {"name": "room"}, "replicas": replicas},
+        },
+    )
+    status = {"replicas": replicas, "podTemplateRef": {"name": "room"}, "conditions": [READY]}
+    api.merge(f"{THEIRS}/room/status", {"status": status})
+
+
+def test_without_the_kind_the_engine_leads_and_marks(start: Start, api: Api) -> None:
+    start()
+    add_nodes(api, "a", "b", "c", "d")
+    api.create(PODS, pod("one", cpu="500m", node_name="a"))
+    api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
+
+
+@pytest.mark.usefixtures("kind")
+def test_room_that_others_ask_for_is_left_and_given_back(start: Start, api: Api) -> None:
+    """Two pods of 3 cores beside one of 500m on nodes of 4: two nodes have to stay."""
+    ebb = start()
+    add_nodes(api, "a", "b", "c", "d")
+    api.create(PODS, pod("one", cpu="500m", node_name="a"))
+    api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
+    ask(api, 2)
+    api.wait(NODES, lambda nodes: len(marked(nodes)) == 2)
+    api.delete(f"{THEIRS}/room")
+    api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
+    assert ebb.program.running
+    ebb.stop(signal.SIGTERM)
+    api.delete(f"{THEIR_TEMPLATES}/room")
+
+
+@pytest.mark.usefixtures("kind")
+def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
+    start: Start, api: Api
+) -> None:
+    reserve = {"length": "60s", "over": "1h", "publish": "CapacityBuffer"}
+    ebb = start(reserve=reserve)
+    add_nodes(api, "a", "b")
+    until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
+    api.wait(NODES, lambda nodes: len(nodes) == 2)
+    until(lambda: ebb.metric('ebb_engine_passes_total{result="judged"}') > 1, "it has looked")
+    for number in range(3):
+        api.create(PODS, pod(f"job-{number}", cpu="500m", node_name="a"))
+    (told,) = api.wait(OURS, lambda found: len(found) == 1).values()
+    assert told["spec"]["replicas"] >= 1
+    api.wait(OURS, lambda found: [one["spec"]["replicas"] for one in found.values()] == [3])
+    assert BUFFER_OURS_LABEL in told["metadata"]["labels"]
+    (template,) = api.wait(OUR_TEMPLATES, lambda found: len(found) == 1).values()
+    (container,) = template["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "500m"}
+    ebb.configure(reserve={**reserve, "publish": "none"})
+    api.wait(OURS, lambda found: not found)
+    api.wait(OUR_TEMPLATES, lambda found: not found)

@@ -1,0 +1,145 @@
+"""The leader tells autoscalers what is to be expected, and takes it away again."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from core.config.budgets import Publish, Reserve
+from core.config.settings import Config, Mode
+from core.edge.decode.kinds import BUFFERS, TEMPLATES
+from core.edge.kube.stores.published import PublishedStore
+from core.engine.memory import Memory
+from core.engine.step import Pass, step
+from core.model.cluster import Cluster
+from core.model.pod import Pod
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.fake_api import FakeApi
+from tests.support.following import opened
+from webhook.engine.publisher import Publisher
+
+START = 1_000_000 * 300
+NODES = tuple(node(f"n{number}") for number in range(4))
+RESERVE = Reserve(
+    length_seconds=300,
+    over_seconds=3600,
+    buffers=Fraction(1),
+    publish=Publish.CAPACITY_BUFFER,
+)
+CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
+SPACE = "ebb-system"
+
+
+def job(number: int) -> Pod:
+    made = pod(f"j{number}", "n0", 500, 100)
+    return replace(made, owner_kind="Job", owner_name=made.name, uid=made.name)
+
+
+@dataclass
+class Engine:
+    """What has been seen so far."""
+
+    config: Config = CONFIG
+    last: Pass | None = None
+
+    def look(self, seconds: int, pods: int) -> None:
+        cluster = Cluster.of(NODES, [job(number) for number in range(pods)])
+        memory = self.last.memory if self.last else Memory()
+        self.last = step(cluster, self.config, memory, START + seconds, last=self.last)
+
+    def say(self, publish: Publish = Publish.CAPACITY_BUFFER, mode: Mode = Mode.ENFORCE) -> None:
+        reserve = replace(RESERVE, publish=publish)
+        budgets = replace(UNLIMITED, reserve=reserve)
+        self.config = replace(CONFIG, mode=mode, budgets=budgets)
+
+
+def told(api: FakeApi) -> list[int]:
+    """Return how many pods the buffers that are there ask for; each has its template."""
+    buffers = api.objects[BUFFERS.resource]
+    assert buffers.keys() <= api.objects[TEMPLATES.resource].keys()
+    return [one["spec"]["replicas"] for one in buffers.values()]
+
+
+def nothing_left(api: FakeApi) -> bool:
+    return not (api.objects[BUFFERS.resource] or api.objects[TEMPLATES.resource])
+
+
+async def test_what_came_is_told_and_grows_with_it_and_is_written_once() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        await publisher.turn()
+        assert nothing_left(api), "there was no pass yet"
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await publisher.turn()
+        assert told(api) == [3]
+        writes = api.count("post"), api.count("patch")
+        await publisher.turn()
+        assert (api.count("post"), api.count("patch")) == writes == (2, 0)
+        engine.look(20, 9)
+        await publisher.turn()
+        assert told(api) == [9]
+
+
+async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> None:
+    first, second = Engine(), Engine()
+    async with FakeApi() as api, opened(api) as client:
+        store = PublishedStore(client, SPACE)
+        first.look(0, 0)
+        first.look(10, 3)
+        await Publisher(store, first).turn()
+        second.look(20, 3)
+        await Publisher(store, second).turn()
+        assert told(api) == [3]
+        second.look(20 + 3600, 3)
+        await Publisher(store, second).turn()
+        assert nothing_left(api)
+
+
+async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
+    for say in ({"publish": Publish.NONE}, {"mode": Mode.OBSERVE}):
+        engine = Engine()
+        async with FakeApi() as api, opened(api) as client:
+            publisher = Publisher(PublishedStore(client, SPACE), engine)
+            engine.look(0, 0)
+            engine.look(10, 3)
+            await publisher.turn()
+            theirs = {"metadata": {"name": "theirs", "namespace": SPACE}}
+            api.put(BUFFERS.resource, theirs)
+            engine.say(**say)
+            await publisher.turn()
+            assert list(api.objects[BUFFERS.resource]) == [f"{SPACE}/theirs"]
+            assert not api.objects[TEMPLATES.resource]
+            await publisher.turn()
+            calls = len(api.calls)
+            await publisher.turn()
+            assert len(api.calls) == calls, "nothing is left to ask for"
+
+
+async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await Publisher(PublishedStore(client, SPACE), engine).turn(lambda: "old")
+        assert api.calls == []
+
+
+async def test_where_there_is_no_such_kind_nothing_is_written() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        api.served -= set(BUFFERS.paths)
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert api.count("post") == 0
+
+
+async def test_the_older_version_is_written_where_it_alone_is_served() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        api.served = {TEMPLATES.path, *BUFFERS.older}
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        (one,) = api.objects[BUFFERS.resource].values()
+        assert one["apiVersion"] == "autoscaling.x-k8s.io/v1alpha1"

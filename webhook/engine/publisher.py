@@ -1,0 +1,100 @@
+"""Tells any autoscaler what is to be expected: keeps Ebb's CapacityBuffers, on the leader.
+
+Every ten seconds what is there is read, and what differs materially is written. In mode observe,
+and where the setting does not ask for it, all of Ebb's goes.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from core.config.budgets import Publish
+from core.config.settings import Config, Mode
+from core.edge.logs import fields
+from core.engine.arrivals import expected
+from core.engine.step import Pass
+from core.writes.published import Change, Found, Wanted, changes, wanted
+from webhook.engine.rounds import every
+
+ROUND_SECONDS: Final = 10.0
+
+log = logging.getLogger("ebb.publisher")
+
+
+class Store(Protocol):
+    """Where the buffers are: the API server, or a stand-in."""
+
+    async def found(self) -> Found | None:
+        """Return what of Ebb's is there; None: buffers are not there. Raises: UnavailableError."""
+
+    async def carry_out(self, change: Change) -> None:
+        """Write. Raises: ConflictError, UnavailableError."""
+
+
+class Told(Protocol):
+    """What the engine has found out."""
+
+    config: Config
+
+    @property
+    def last(self) -> Pass | None:
+        """The last pass of this lead; None: there was none."""
+
+
+class Publisher:
+    """Writes while this replica leads; nothing is remembered but that nothing is left."""
+
+    def __init__(self, store: Store, told: Told) -> None:
+        self._store, self._told = store, told
+        self._gone = False
+
+    async def keep(self, stale: Callable[[], str | None]) -> None:
+        """Take turns until cancelled; *stale*: why the view cannot be trusted, or None."""
+        self._gone = False
+        await every(ROUND_SECONDS, "capacity buffers", partial(self.turn, stale))
+
+    async def turn(self, stale: Callable[[], str | None] = lambda: None) -> None:
+        """Look once. Raises: EbbError: the next turn goes on."""
+        config, last = self._told.config, self._told.last
+        if not asked_for(config):
+            await self._clear()
+            return
+        self._gone = False
+        if last is None or stale() is not None:
+            return
+        found = await self._store.found()
+        if found is None:
+            log.warning("no CapacityBuffers here: the cluster has no such kind, or no right to it")
+            return
+        await self._write(found, _wanted(config, last), lower=_has_seen_all(config, last))
+
+    async def _clear(self) -> None:
+        if self._gone:
+            return
+        found = await self._store.found()
+        if found is not None:
+            await self._write(found, {}, lower=True)
+        self._gone = found is None or found.empty
+
+    async def _write(self, found: Found, asked: dict[str, Wanted], *, lower: bool) -> None:
+        for change in changes(asked, found, lower=lower):
+            await self._store.carry_out(change)
+            told = fields(name=change.name, pods=change.replicas)
+            log.info(change.act.value, extra=told)
+
+
+def asked_for(config: Config) -> bool:
+    """Say whether buffers of Ebb's are to be there."""
+    publish = config.budgets.reserve.publish
+    return config.mode is Mode.ENFORCE and publish is Publish.CAPACITY_BUFFER
+
+
+def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
+    counts = expected(last.memory.arrivals, last.survey.whole, last.at)
+    return wanted(counts, last.survey.whole, config.budgets.reserve.buffers)
+
+
+def _has_seen_all(config: Config, last: Pass) -> bool:
+    """Say whether this leader has looked on as long as arrivals count: then less may be asked."""
+    return last.watched_seconds >= config.budgets.reserve.over_seconds

@@ -1,0 +1,20 @@
+"""Turns of something that goes on as long as the program, or its lead."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from core.edge.logs import fields
+from core.errors import EbbError
+
+log = logging.getLogger("ebb.rounds")
+
+
+async def every(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
+    """Take a turn every so often until cancelled; one that fails is logged, and tried again."""
+    while True:
+        try:
+            await turn()
+        except EbbError as fault:
+            log.warning(what, extra=fields(reason=str(fault)))
+        await asyncio.sleep(seconds)
