@@ -20,7 +20,7 @@ from cli.terminal import printable
 from core.config.document import parse
 from core.config.settings import Config
 from core.edge import files
-from sim import replay, trace, ways, workload
+from sim import bound, replay, trace, ways, workload
 from sim.history import dumps, load, prometheus, rows
 from sim.history.groups import keys_of
 from sim.history.past import Past
@@ -77,6 +77,7 @@ def play(asked: Asked) -> Replayed:
             files.check_target(path)
     if asked.page is not None:
         output.ready(PAGE)
+    bound.check()
     document, source = _document(asked.config)
     config = parse(document, source)
     played = [*ways.columns(document, source), *_swept(asked.sweep, document, source)]

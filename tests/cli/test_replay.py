@@ -91,7 +91,7 @@ def test_a_replay_for_programs_is_one_document(
     found = orjson.loads(capsys.readouterr().out)
     assert (found["kind"], found["seeds"]) == ("Replay", [1, 2])
     first = found["ways"][0]
-    assert first["name"] == "no scale-down"
+    assert first["name"] == "nothing"
     figures = {one["name"]: one for one in first["figures"]}
     assert figures["node-hours"] == {"name": "node-hours", "mean": 8, "least": 8, "most": 8}
     assert {one["name"]: one["mean"] for one in found["asItWas"]}["node-hours"] == 8
