@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from core.marks.mark import Mark
 from core.model.resources import Resources
+from core.survival.spans import EMPTY
 
 SCORE_MAX: Final = 10
 
@@ -41,6 +42,29 @@ def score_pack(requests: Resources, allocatable: Resources) -> int:
     return low + best
 
 
+LASTING: Final = 4
+"""Steps of nodes that are there as long as the pod anyway; so many others are for those that it
+keeps longer, and the last one is for empty nodes."""
+
+
+def score_lifetime(pod: int, node: int) -> int:
+    """Score an unmarked node for `extender.score: lifetime`: 2 when empty to 10.
+
+    *pod* and *node*: the doubling (core.survival.spans) in which the pod is expected to end, and
+    the last pod of the node without it. Nodes that are there as long as the pod anyway come first,
+    of these the one that is empty soonest; of the others the one that the pod keeps the least
+    longer. Among equal ones the scheduler's MostAllocated takes the fullest.
+    """
+    if node == EMPTY:
+        return SCORE_MARKED_SOFT_MAX + 1
+    if node >= pod:
+        return SCORE_MAX - min(node - pod, LASTING - 1)
+    return SCORE_MAX - LASTING - min(pod - node - 1, LASTING - 1)
+
+
+InTime = Callable[[int, int], int]
+
+
 class Score(NamedTuple):
     """How unmarked nodes are scored."""
 
@@ -50,12 +74,21 @@ class Score(NamedTuple):
     """Of what is requested on a node and what is allocatable there, above every marked one; None:
     all nodes get the best, and marked nodes alone need to be known."""
 
+    in_time: InTime | None = None
+    """Of when a pod is expected to end, and the node's last one; where nothing is expected of the
+    pod, and where this is None, the other counts."""
+
     def unmarked(self, requests: Resources, allocatable: Resources) -> int:
         """Score an unmarked node."""
         return SCORE_MAX if self.of is None else self.of(requests, allocatable)
 
 
 SCORES: Final[Mapping[str, Score]] = {
-    score.name: score for score in (Score("pack", score_pack), Score("marks"))
+    score.name: score
+    for score in (
+        Score("pack", score_pack),
+        Score("marks"),
+        Score("lifetime", score_pack, score_lifetime),
+    )
 }
 """The first is the default."""

@@ -8,13 +8,14 @@ from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.edge.kube.client import Client
+from core.edge.kube.client import Client, Sleep
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
 from core.marks.keys import MARK_LABEL
 from extender.app import make_app
 from extender.metrics import Metrics
+from extender.times import REPREDICT_SECONDS
 from extender.view import View
 
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, config.taint_key, clock)
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
     serving = _serving(config.extender, clock)
@@ -38,19 +39,28 @@ async def _serve(start: program.Start) -> None:
         wanted: dict[AnyKind, str | None]
         every_node = config.extender.score in EVERY_NODE
         wanted = {NODES: None, PODS: None} if every_node else {NODES: MARK_LABEL}
-        watches = []
+        watches: list[asyncio.Task[None]] = []
         for kind, selector in wanted.items():
             feed = Feed(view, kind, view.news, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if serving and config.extender.cert_file and config.extender.key_file:
             files = config.extender.cert_file, config.extender.key_file
             watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))
+        watches.append(tasks.create_task(predicting(view)))
         await server.start()
         await http.until_signal()
         await http.drain(health)
         for watch in watches:
             watch.cancel()
         await server.stop()
+
+
+async def predicting(view: View, sleep: Sleep = asyncio.sleep) -> None:
+    """Work out from time to time what is expected; calls are answered meanwhile."""
+    while True:
+        await sleep(REPREDICT_SECONDS)
+        for _ in view.repredict():
+            await sleep(0)
 
 
 def _serving(config: ExtenderConfig, clock: Clock) -> Serving | None:

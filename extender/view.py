@@ -4,10 +4,11 @@ The view is fed by watches (or a simulation) and asked by handlers of one event 
 answers ready as bytes, so that asking costs a dictionary access a node.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from core.config.programs import AnswersMode, ExtenderConfig
+from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
@@ -17,6 +18,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
+from extender.times import NODES_A_STEP, Times
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
@@ -28,7 +30,13 @@ COMPACT_OFFSET: Final = SCORE_MAX
 class View(Inventory):
     """Nodes, requests and scores; see the module."""
 
-    def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
+    def __init__(
+        self,
+        config: ExtenderConfig,
+        taint_key: str,
+        clock: Clock,
+    ) -> None:
+        """*clock*: by it pods are as old as they are."""
         super().__init__()
         self._how = SCORES[config.score]
         self._compact = config.answers is AnswersMode.COMPACT
@@ -38,8 +46,12 @@ class View(Inventory):
         self._marks: dict[str, tuple[Mark, int]] = {}
         self._unknown = self._how.unmarked(NOTHING, NOTHING)
         self._fragments = wire.Fragments(self._unknown)
+        """For pods of which nothing is expected."""
+        self._in_time: dict[int, wire.Fragments] = {}
+        """For the others, by when they are expected to end: as many as there are doublings."""
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
+        self._times = Times(clock, self._how.in_time) if self._how.in_time else None
         self.news = News((NODES, PODS) if self._how.of else (NODES,))
 
     def why_neutral(self, now: float) -> str | None:
@@ -56,8 +68,31 @@ class View(Inventory):
         known = self.why_neutral(now) is None
         if self._compact:
             return (self._short if known else wire.EMPTY), known
-        names = wire.node_names(body)
-        return wire.answer(names, self._fragments if known else self._neutral), known
+        call = wire.call(body)
+        return wire.answer(call.names, self._for(call.pod) if known else self._neutral), known
+
+    def _for(self, raw: bytes) -> wire.Fragments:
+        """Return the fragments for a pod; those for one that is expected to end so are kept."""
+        pod = wire.whose(raw) if self._times else None
+        ends = self._times.of_pod(pod) if self._times and pod else None
+        if self._times is None or ends is None:
+            return self._fragments
+        found = self._in_time.get(ends)
+        if found is None:
+            found = self._in_time[ends] = wire.Fragments(self._times.score(ends, None))
+            for name in self.nodes:
+                found[name] = self._fragment(name, ends)
+        return found
+
+    def repredict(self) -> Iterator[None]:
+        """Work out anew what is expected; the caller may do something else at each yield."""
+        if self._times:
+            yield from self._times.learn(tuple(self.pods.values()))
+            for number, name in enumerate(tuple(self.nodes)):
+                self._times.again(name)
+                self._score((name,))
+                if number % NODES_A_STEP == 0:
+                    yield
 
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
@@ -66,16 +101,21 @@ class View(Inventory):
             for node in self.nodes.values():
                 self._note_mark(node)
             self._fragments = wire.Fragments(self._unknown)
+            self._in_time = {}
             self._score_marks()
         elif kind is PODS:
             self._requests = {}
             for pod in self.pods.values():
                 self._add(pod, 1)
+            if self._times:
+                self._times.listed(self.pods)
         self._score(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
+            if self._times:
+                self._times.became(key, before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
                     self._add(pod, sign)
@@ -86,7 +126,8 @@ class View(Inventory):
     def _node_became(self, name: str, node: Node | None) -> None:
         before = self._marks.pop(name, None)
         if node is None:
-            self._fragments.pop(name, None)
+            for fragments in (self._fragments, *self._in_time.values()):
+                fragments.pop(name, None)
         else:
             self._note_mark(node)
             self._score((name,))
@@ -112,6 +153,14 @@ class View(Inventory):
             requests = self._requests.get(node.name, NOTHING)
             score = self._how.unmarked(requests, node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
+            for ends, fragments in self._in_time.items():
+                fragments[node.name] = self._fragment(node.name, ends)
+
+    def _fragment(self, name: str, ends: int) -> bytes:
+        """Return the fragment of a node for a pod that is expected to end so."""
+        if name in self._marks or self._times is None:
+            return self._fragments[name]
+        return wire.fragment(name, self._times.score(ends, name))
 
     def _score_marks(self) -> None:
         """Make the fragments of marked nodes anew: they are ranked among each other."""
@@ -119,6 +168,7 @@ class View(Inventory):
         short = []
         for rank, (name, (mark, _)) in enumerate(ranked):
             score = score_marked(mark, rank, len(ranked))
-            self._fragments[name] = wire.fragment(name, score)
+            for fragments in (self._fragments, *self._in_time.values()):
+                fragments[name] = wire.fragment(name, score)
             short.append(wire.fragment(name, score - COMPACT_OFFSET))
         self._short = b"[%b]" % b",".join(short)

@@ -5,13 +5,16 @@ capitalised on the wire; Go reads any casing, and so do we.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
+from core.edge.decode.objects import PodMeta
+from core.edge.decode.pod import head
 from core.errors import InvalidInputError
+from core.model.pod import Pod
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
@@ -44,11 +47,17 @@ class _NodeList(msgspec.Struct, gc=False):
 class _Args(msgspec.Struct, gc=False):
     """ExtenderArgs; of the two lists the one in use is not null."""
 
+    Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     NodeNames: list[str] | None = None
     nodeNames: list[str] | None = None  # noqa: N815 as it may stand on the wire
     nodenames: list[str] | None = None
     Nodes: _NodeList | None = None
     nodes: _NodeList | None = None
+
+
+class _Pod(msgspec.Struct, gc=False):
+    metadata: PodMeta
 
 
 class _Outline(msgspec.Struct, gc=False):
@@ -72,12 +81,27 @@ class _Tally:
 
 
 _tally: Final = _Tally()
+_POD: Final = msgspec.json.Decoder(_Pod)
 _DECODER: Final = msgspec.json.Decoder(_Args)
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
 
+class Call(NamedTuple):
+    """A prioritize call."""
+
+    names: list[str]
+    """Of the nodes that it asks about, in its order."""
+    pod: bytes
+    """The pod that is to be placed, as it came; not looked at."""
+
+
 def node_names(body: bytes) -> list[str]:
-    """Return the names of the nodes that a prioritize call asks about, in its order.
+    """Return the names of the nodes that a prioritize call asks about; raises as `call`."""
+    return call(body).names
+
+
+def call(body: bytes) -> Call:
+    """Read a prioritize call.
 
     Raises: InvalidInputError, with the reason, for anything that is not such a call.
     """
@@ -87,11 +111,20 @@ def node_names(body: bytes) -> list[str]:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     for names in (args.NodeNames, args.nodeNames, args.nodenames):
         if names is not None:
-            return names
+            return Call(names, bytes(args.Pod) or bytes(args.pod))
     for nodes in (args.Nodes, args.nodes):
         if nodes is not None:
-            return [node.metadata.name for node in nodes.items or ()]
+            found = [node.metadata.name for node in nodes.items or ()]
+            return Call(found, bytes(args.Pod) or bytes(args.pod))
     raise InvalidInputError("ExtenderArgs", "neither NodeNames nor Nodes is given")
+
+
+def whose(pod: bytes) -> Pod | None:
+    """Return the pod of a call, as far as it says whose it is; None where that cannot be read."""
+    try:
+        return head(decoded(_POD.decode, pod, STEPS_MAX).metadata)
+    except (*FAULTS, InvalidInputError):
+        return None
 
 
 def _args(body: bytes) -> _Args:

@@ -81,10 +81,12 @@ class State:
         """Store a changed node."""
         self.places[node.name].node = node
 
-    def arrive(self, pod: Pod, now_ms: int) -> None:
-        """Take in a pod that waits for a node."""
-        self.pods[pod.key] = pod
+    def arrive(self, pod: Pod, now_ms: int) -> Pod:
+        """Take in a pod that waits for a node; return it as it is now."""
+        created = replace(pod, created_seconds=now_ms // 1000)
+        self.pods[pod.key] = created
         self.pending[pod.key] = now_ms
+        return created
 
     def refuse(self, key: str) -> Pod:
         """Note that the scheduler found no node for a waiting pod; return it as it is now."""
@@ -121,9 +123,7 @@ class State:
 
     def evict(self, key: str, now_ms: int) -> Pod:
         """Take a bound pod off its node; it waits again. Return it as it is now."""
-        waiting = replace(self.finish(key), node=None)
-        self.arrive(waiting, now_ms)
-        return waiting
+        return self.arrive(replace(self.finish(key), node=None), now_ms)
 
     def snapshot(self) -> Cluster:
         """Return the cluster as the engine sees it."""

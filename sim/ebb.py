@@ -16,8 +16,11 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import Write, applied
 from extender import wire
+from extender.times import REPREDICT_SECONDS
 from extender.view import View
+from sim.clock import VirtualClock
 from sim.cluster import State
+from sim.wire import written
 from webhook.engine.controller import Controller, OnPods
 from webhook.engine.right import Right
 from webhook.engine.scalein import ScaleIn
@@ -41,9 +44,9 @@ class Direct:
     def __init__(self, view: View, config: Config) -> None:
         self._view, self._config = view, config
 
-    def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
+    def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Ask the view for the scores that its answers are made of."""
-        answer, _ = self._view.answer(wire.names_body(names), 0.0)
+        answer, _ = self._view.answer(wire.names_body(names, written(pod)), 0.0)
         return wire.scores(answer)
 
     def mutate(self, before: Node, after: Node) -> Node:  # noqa: ARG002 as the protocol has it
@@ -94,10 +97,12 @@ class _Pods:
 class Ebb:
     """Both programs beside a simulated cluster; implements sim.world.Compactor."""
 
-    def __init__(self, config: Config, view: View, peers: Peers) -> None:
-        self._view, self._peers = view, peers
+    def __init__(self, config: Config, view: View, peers: Peers, clock: VirtualClock) -> None:
+        """*clock*: the view's; it is told how time passes."""
+        self._view, self._peers, self._clock = view, peers, clock
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
+        self._predicted_ms = 0
         self.held: Cluster | None = None
         """What the engine sees in place of what stands, as long as its watches bring no news."""
         self._state = State()
@@ -105,6 +110,7 @@ class Ebb:
         self._inventories = view, self._news
         self.restart(config)
         for kind in (NODES, PODS):
+            view.replaced(kind, ())
             view.news.alive(kind, 0.0)
 
     @property
@@ -124,6 +130,10 @@ class Ebb:
         self._controller = Controller(
             config, self, owner="simulation", metrics=metrics, on_pods=OnPods(scale_in)
         )
+
+    def at(self, now_ms: int) -> None:
+        """Hear what time it is."""
+        self._clock.now_ms = now_ms
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Answer a prioritize call."""
@@ -163,6 +173,10 @@ class Ebb:
         """Run one pass of the engine."""
         self._news.urgent.clear()
         self._state, self._store = state, write
+        if now_ms - self._predicted_ms >= 1000 * REPREDICT_SECONDS:
+            self._predicted_ms = now_ms
+            for _ in self._view.repredict():
+                pass
         cluster = self.held or state.snapshot()
         self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))
 

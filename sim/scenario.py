@@ -12,6 +12,7 @@ from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.bound import least_of
+from sim.clock import VirtualClock
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
@@ -76,13 +77,13 @@ def run(
     if scenario.ebb is None:
         return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
     config = configuration(scenario.ebb, given)
-    view = View(config.extender, config.taint_key)
+    clock = VirtualClock()
+    view = View(config.extender, config.taint_key, clock)
     if not wire:
-        return _with_ebb(
-            scenario, workload, Ebb(config, view, Direct(view, config)), seed, progress
-        )
+        ebb = Ebb(config, view, Direct(view, config), clock)
+        return _with_ebb(scenario, workload, ebb, seed, progress)
     with OverTheWire(view, config) as peers:
-        return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
+        return _with_ebb(scenario, workload, Ebb(config, view, peers, clock), seed, progress)
 
 
 def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:

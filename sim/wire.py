@@ -27,6 +27,7 @@ from extender import wire
 from extender.app import make_app as extender_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from sim.clock import VirtualClock
 from webhook.admission.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics
 
@@ -37,23 +38,13 @@ MUTATE: Final = "/mutate-node?timeout=1s"
 """As the API server asks: the webhook's own timeout stands in the query."""
 
 
-class _StoppedClock:
-    """Virtual time has no meaning for the servers' waits: the view is fed by hand."""
-
-    def unix_seconds(self) -> int:
-        return 0
-
-    def monotonic_seconds(self) -> float:
-        return 0.0
-
-
 class OverTheWire:
     """The two servers, and connections to them; a context manager; implements sim.ebb.Peers."""
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
         self._extender = bones.Server(
-            extender_app(view, _StoppedClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
+            extender_app(view, VirtualClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
             webhook_app(WebhookMetrics(), bones.Health(), config.taint_key),
@@ -93,7 +84,7 @@ class OverTheWire:
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """POST /prioritize, as kube-scheduler does."""
-        body = wire.names_body(names, orjson.dumps(_pod_json(pod)))
+        body = wire.names_body(names, written(pod))
         return wire.scores(_post(self._plain, "/prioritize", body))
 
     def mutate(self, before: Node, after: Node) -> Node:
@@ -143,17 +134,26 @@ def _review(uid: str, before: Node, after: Node) -> bytes:
     return orjson.dumps(review)
 
 
-def _pod_json(pod: Pod) -> dict[str, Any]:
+def written(pod: Pod) -> bytes:
+    """Write a pod that waits, as far as it is read."""
+    owner = {"kind": pod.owner_kind, "name": pod.owner_name, "controller": True}
     requests = {
         "cpu": f"{pod.requests.cpu_millis}m",
         "memory": str(pod.requests.memory_bytes),
         **{name: str(units) for name, units in pod.requests.extended},
     }
-    return {
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
-        "status": {"phase": "Pending"},
-    }
+    return orjson.dumps(
+        {
+            "metadata": {
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "labels": dict(pod.labels),
+                "ownerReferences": [owner] if pod.owner_kind else [],
+            },
+            "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
+            "status": {"phase": "Pending"},
+        }
+    )
 
 
 def _node_json(node: Node) -> dict[str, Any]:

@@ -36,6 +36,9 @@ class Compactor(Scorer, Protocol):
     def taint_key(self) -> str:
         """Return the key of its taint."""
 
+    def at(self, now_ms: int) -> None:
+        """Hear what time it is."""
+
     def node_changed(self, node: Node) -> None:
         """Hear of a new or changed node."""
 
@@ -207,6 +210,8 @@ class World:
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self.result.cost_ms += self._cost * (at_ms - self._now)
         self._now = at_ms
+        if self._compactor is not None:
+            self._compactor.at(at_ms)
 
     def _sample(self) -> None:
         places = self.state.places.values()
@@ -310,7 +315,7 @@ class World:
     def create(self, pod: Pod) -> None:
         """Take in a pod, and look for a node."""
         self.result.pods += 1
-        self.state.arrive(pod, self._now)
+        pod = self.state.arrive(pod, self._now)
         if not self._schedule(pod):
             self._wait(pod)
 

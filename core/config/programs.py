@@ -61,7 +61,8 @@ class ExtenderConfig:
     """What the extender program reads."""
 
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
-    """Unmarked nodes get more the fuller they are (`pack`), or all the same score (`marks`)."""
+    """Unmarked nodes get more the fuller they are (`pack`), all the same score (`marks`), or more
+    the less longer a new pod is expected to keep them (`lifetime`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "0.0.0.0:8888"

@@ -19,12 +19,11 @@ from core.engine.census import changes
 from core.engine.survey import Survey
 from core.engine.waiting import in_turns
 from core.model.constraints import Placing
-from core.model.pod import TEMPLATE_LABEL, Pod
+from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.workload import KEEPERS, Workload, workload_of
 from core.packing.ground import dominant_share
 
-KEEPERS: Final = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
-"""Kinds of owners that make a new pod for each that leaves."""
 STEPS: Final = 5
 """Into so many slots a length is cut: the busiest one begins at any of them."""
 SLOTS_MAX: Final = 1024
@@ -48,14 +47,6 @@ class Kind(NamedTuple):
     requests: Resources
     placing: Placing
     """Without its volumes."""
-
-
-class Workload(NamedTuple):
-    """Whose pods take each other's places; a Deployment's ReplicaSets are one."""
-
-    namespace: str
-    owner_kind: str
-    owner_name: str
 
 
 Counts = Mapping[Kind, int]
@@ -172,12 +163,7 @@ def _asks_for_room(pod: Pod) -> bool:
 
 
 def _workload(pod: Pod) -> Workload | None:
-    if pod.owner_kind not in KEEPERS:
-        return None
-    name = pod.owner_name
-    if template := pod.labels.get(TEMPLATE_LABEL):
-        name = name.removesuffix(f"-{template}")
-    return Workload(pod.namespace, pod.owner_kind, name)
+    return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
 def _takes_a_place(pod: Pod, gone: dict[Workload, dict[int, int]]) -> bool:

@@ -52,6 +52,9 @@ class Pod:
     ready: bool = field(default=False, compare=False)
     """It says that it serves. No plan rests on it, so that pods are equal whether they do or not:
     what comes and goes so often must not make the engine judge anew."""
+    created_seconds: int | None = field(default=None, compare=False)
+    """When the API server took it in, unix seconds; nobody can change that. None: not known. No
+    plan rests on it."""
     deletion_cost: str | None = None
     """What its ReplicaSet's scale-in goes by, as written; and what of it Ebb has written."""
     deletion_cost_ours: str | None = None

@@ -47,7 +47,7 @@ MARKS = {
 def ebb(*, compact: bool) -> web.Application:
     """Return the extender as it is after a list of Nodes."""
     answers = AnswersMode.COMPACT if compact else AnswersMode.FULL
-    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY)
+    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.news.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())

@@ -118,7 +118,7 @@ def webhook() -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
-    view = View(ExtenderConfig(score="marks"), TAINT_KEY)
+    view = View(ExtenderConfig(score="marks"), TAINT_KEY, FakeClock())
     view.news.alive(NODES, 0.0)
     marks = enumerate(Mark)
     view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])

@@ -195,7 +195,10 @@ def test_the_extenders_port_and_paths() -> None:
 
 def extender_routes() -> set[str]:
     app = make_extender(
-        View(Config().extender, TAINT_KEY), SystemClock(), ExtenderMetrics(), Health()
+        View(Config().extender, TAINT_KEY, SystemClock()),
+        SystemClock(),
+        ExtenderMetrics(),
+        Health(),
     )
     return {resource.canonical for resource in app.router.resources()}
 

@@ -12,6 +12,7 @@ from core.marks.mark import mark_of
 from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
+from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS, Deployment, Workload, amount
 from sim.world import BY_DEFAULT, Compactor, World
@@ -113,8 +114,9 @@ def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
     order: ScaleInOrder,
 ) -> None:
     config = Config(mode=Mode.ENFORCE, delay_seconds=60, scale_in_order=order)
-    view = View(config.extender, config.taint_key)
-    ebb = Ebb(config, view, Direct(view, config))
+    clock = VirtualClock()
+    view = View(config.extender, config.taint_key, clock)
+    ebb = Ebb(config, view, Direct(view, config), clock)
     day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
     world = World(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
     world.run()

@@ -15,6 +15,7 @@ from typing import Final
 
 from extender.view import View
 from sim.autoscaler import ScaleDown
+from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS
 from sim.world import Result
@@ -88,8 +89,9 @@ class Watched(Day):
 
 def play(run: Run) -> Outcome:
     """Play a run and say what went wrong."""
-    view = View(run.config.extender, run.config.taint_key)
-    ebb = Ebb(run.config, view, Direct(view, run.config))
+    clock = VirtualClock()
+    view = View(run.config.extender, run.config.taint_key, clock)
+    ebb = Ebb(run.config, view, Direct(view, run.config), clock)
     world = Watched(run, ebb)
     outcome = Outcome(run, world.result)
     try:

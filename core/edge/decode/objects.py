@@ -54,6 +54,7 @@ class PodMeta(Name):
     labels: msgspec.Raw = NULL
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

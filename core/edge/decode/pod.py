@@ -7,13 +7,14 @@ from sys import intern
 from typing import Final
 
 from core.edge.decode import caps, templates
-from core.edge.decode.fields import FAULTS, checked, read_field, shared
+from core.edge.decode.fields import FAULTS, checked, read_field, shared, unix_seconds
 from core.edge.decode.kept import Kept
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
     FINISHED,
     NULL_BYTES,
     Container,
+    PodMeta,
     PodObject,
     PodSpec,
 )
@@ -53,10 +54,9 @@ def pod(obj: PodObject) -> Pod | None:
         return None
     meta, spec = obj.metadata, obj.spec
     namespace = shared(meta.namespace or "default", "metadata.namespace")
-    owner = next((o for o in meta.owner_references or () if o.controller), None)
+    owner_kind, owner_name = _owner(meta)
     annotations = meta.annotations or {}
-    kind = intern(owner.kind) if owner else ""
-    daemon = kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
+    daemon = owner_kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
     mirror = MIRROR_ANNOTATION in annotations
     resident = (daemon or mirror) and bool(spec.node_name)
     labels = templates.labels(bytes(meta.labels))
@@ -71,8 +71,8 @@ def pod(obj: PodObject) -> Pod | None:
         requests=requests_of(spec, obj.status),
         placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
         labels=labels,
-        owner_kind=kind,
-        owner_name=intern(owner.name) if owner else "",
+        owner_kind=owner_kind,
+        owner_name=owner_name,
         priority=spec.priority or 0,
         mirror=mirror,
         daemon=daemon,
@@ -83,9 +83,33 @@ def pod(obj: PodObject) -> Pod | None:
         unschedulable=not spec.node_name and _unschedulable(obj),
         ready=bool(spec.node_name) and _ready(obj),
         terminating=meta.deletion_timestamp is not None,
+        created_seconds=unix_seconds(meta.creation_timestamp),
         deletion_cost=_cost(annotations, COST_ANNOTATION),
         deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
     )
+
+
+def head(meta: PodMeta) -> Pod:
+    """Make a Pod of which nothing is known but who and whose it is.
+
+    Raises: InvalidInputError with the field.
+    """
+    owner_kind, owner_name = _owner(meta)
+    return Pod(
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        labels=templates.labels(bytes(meta.labels)),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+    )
+
+
+def _owner(meta: PodMeta) -> tuple[str, str]:
+    """Return the kind and the name of the controller; empty where there is none."""
+    for owner in meta.owner_references or ():
+        if owner.controller:
+            return intern(owner.kind), intern(owner.name)
+    return "", ""
 
 
 Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
