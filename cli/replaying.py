@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import click
@@ -38,6 +39,7 @@ USUAL: Final = "usual"
 BUILT_IN: Final = "built in"
 MOMENTS_MAX: Final = 400
 """Of a way, that are kept for pictures."""
+COMMENT_CHARS: Final = 96
 DAYS: Final = 2
 """Without a word about it, of a trace that is drawn from."""
 
@@ -243,7 +245,8 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
         *(_line(one) for one in (chosen, *rivals)),
         "Played were mode enforce, and an autoscaler that takes empty nodes.",
     ]
-    comment = "".join(f"# {printable(line)}\n" for line in lines)
+    folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
+    comment = "".join(f"# {line}\n" for line in folded)
     document = yaml.safe_dump(dict(chosen.way.document or EMPTY), sort_keys=False)
     return Recommended(name=chosen.way.name, why=choice.why, file=comment + document)
 

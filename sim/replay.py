@@ -105,12 +105,20 @@ def part(load: Workload, *, every: int, seed: int) -> Workload:
 
 
 def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return those to which no other one is better in cost or waits, and as good in both."""
+    """Return those to which no other one is better in cost or waits and as good in the other."""
     best: list[Outcome] = []
-    for one in sorted(outcomes, key=lambda one: (one.mean(COST), one.mean(PENDING), one.way.name)):
-        if not best or one.mean(PENDING) < best[-1].mean(PENDING):
+    for one in sorted(outcomes, key=_cost_and_waits):
+        if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
             best.append(one)
     return best
+
+
+def _cost_and_waits(one: Outcome) -> tuple[Fraction, Fraction, str]:
+    return one.mean(COST), one.mean(PENDING), one.way.name
+
+
+def _alike(one: Outcome, other: Outcome) -> bool:
+    return _cost_and_waits(one)[:2] == _cost_and_waits(other)[:2]
 
 
 class Choice(NamedTuple):
@@ -136,7 +144,7 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
         return None
     patient = [one for one in able if rivals and one.mean(PENDING) <= rivals[0].mean(PENDING)]
     if patient:
-        best = min(patient, key=lambda one: (one.mean(COST), one.mean(PENDING), one.way.name))
+        best = min(patient, key=_cost_and_waits)
         return Choice(best, f"the cheapest under which pods wait no longer than: {COMPARED_TO}")
     best = min(able, key=lambda one: (one.mean(PENDING), one.mean(COST), one.way.name))
     return Choice(best, f"pods wait least under it, and longer than: {COMPARED_TO}")

@@ -36,7 +36,7 @@ def near_and_far(ways: Sequence[WayPlayed]) -> tuple[list[WayPlayed], list[WayPl
 def tradeoff(ways: Sequence[WayPlayed], chosen: str) -> Markup:
     """Draw cost against waits: each way with its range, and what nothing is better than."""
     with _style():
-        figure = Figure(figsize=(9.5, 5.2), layout="constrained")
+        figure = Figure(figsize=(11, 5.5), layout="constrained")
         axes = figure.subplots()
         best = sorted((way for way in ways if way.best), key=lambda way: way.mean(PENDING))
         axes.plot(
@@ -77,13 +77,14 @@ def _scale(axes: Axes, ways: Sequence[WayPlayed]) -> None:
     waits = sorted(float(way.mean(PENDING)) for way in ways if way.mean(PENDING))
     if waits and waits[-1] > WIDE * waits[0]:
         axes.set_xscale("symlog", linthresh=max(waits[0], 1.0))
-    axes.set_xlim(left=0)
+    most = max(_of(way, PENDING)[2] for way in ways)
+    axes.set_xlim(-max(most, 1) / 100, max(1.1 * most, 1))
 
 
 def capacity(ways: Sequence[WayPlayed]) -> Markup:
     """Draw how many cores stood there over time, with the first seed, and what was asked for."""
     with _style():
-        figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+        figure = Figure(figsize=(11, 4.4), layout="constrained")
         axes = figure.subplots()
         for way, colour in zip(ways, cycle(COLOURS), strict=False):
             hours = [moment.hours for moment in way.moments]
