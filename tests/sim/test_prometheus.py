@@ -52,7 +52,7 @@ def past_of(tmp_path: Path, *found: tuple[str, Json]) -> Past:
         metrics.setdefault(name, []).append(one)
     for name, all_of in metrics.items():
         (tmp_path / f"{name}.json").write_bytes(body(*all_of))
-    return prometheus.read(str(tmp_path), [], ["pool.example/name"])
+    return prometheus.read(str(tmp_path), [], ["pool.example/ownName"])
 
 
 def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
         series(
             "kube_node_labels",
             node="n",
-            label_pool_example_name="batch",
+            label_pool_example_own_name="batch",
             label_topology_kubernetes_io_zone="a",
             label_other="x",
         ),
@@ -77,7 +77,7 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
     assert whole.extended == (("nvidia_com_gpu", 2),)
     assert stay.node.taints == (Taint("gpu", "yes", "NoSchedule"),)
     assert stay.node.labels == {
-        "pool.example/name": "batch",
+        "pool.example/ownName": "batch",
         "topology.kubernetes.io/zone": "a",
         "other": "x",
         "node-role.kubernetes.io/control-plane": "",
@@ -108,14 +108,14 @@ def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
             owner_is_controller="true",
         ),
         series("kube_pod_tolerations", **WHO, key="gpu", operator="Exists", effect="NoSchedule"),
-        series("kube_pod_nodeselectors", **WHO, nodeselector_pool_example_name="batch"),
+        series("kube_pod_nodeselectors", **WHO, nodeselector_pool_example_own_name="batch"),
     )
     (life,) = found.lives
     pod = life.pod
     assert (pod.key, pod.uid, pod.node) == ("shop/p", "u", "n")
     assert (pod.requests.cpu_millis, pod.requests.memory_bytes) == (2000, 10**9)
     assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-1")
-    assert pod.placing.node_selector == (("pool.example/name", "batch"),)
+    assert pod.placing.node_selector == (("pool.example/ownName", "batch"),)
     assert pod.placing.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
 
 

@@ -1,0 +1,215 @@
+"""What each metric of kube-state-metrics tells of pods and nodes; labels as version 2 has them.
+
+Where Prometheus has put labels of its own in their place, `exported_pod` counts, and so on.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from core.engine.zones import ZONE_LABEL
+from core.guards.nodes import CONTROL_PLANE_LABELS
+from core.model.constraints import Toleration
+from core.model.node import Taint
+
+REQUESTS: Final = "kube_pod_container_resource_requests"
+INFO: Final = "kube_pod_info"
+ALLOCATABLE: Final = "kube_node_status_allocatable"
+PHASE: Final = "kube_pod_status_phase"
+LIVE_PHASES: Final = ("Pending", "Running")
+ROLE_LABEL: Final = "node-role.kubernetes.io/"
+KNOWN_LABELS: Final = (ZONE_LABEL, "node.kubernetes.io/instance-type", *CONTROL_PLANE_LABELS)
+NOT_ASKED: Final = "attachable_volumes"
+"""Resources that count volumes."""
+NONE: Final = ("", "<none>", "<nil>")
+"""What the metrics write for nobody."""
+CREATED: Final = "kube_pod_created"
+STARTED: Final = "kube_pod_start_time"
+COMPLETED: Final = "kube_pod_completion_time"
+_NO_LETTER: Final = re.compile(r"[^a-zA-Z0-9_]")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+Labels = Mapping[str, str]
+
+
+class Run(NamedTuple):
+    """A series: its first sample, and when the last was; unix ms."""
+
+    labels: Labels
+    first_ms: int
+    last_ms: int
+    value: str
+
+    def pod(self) -> tuple[str, str, str]:
+        """Return whose it is: namespace, name, uid."""
+        return self.of("namespace"), self.of("pod"), self.of("uid")
+
+    def of(self, name: str) -> str:
+        """Return a label; where Prometheus has one of that name itself, the exporter's."""
+        return self.labels.get(f"exported_{name}") or self.labels.get(name, "")
+
+
+@dataclass(slots=True)
+class ToldOfPod:
+    """What is known of a pod."""
+
+    first_ms: int | None = None
+    last_ms: int = 0
+    """When it was seen alive, first and last."""
+    info: Labels = field(default_factory=dict)
+    owner: tuple[str, str] = ("", "")
+    times: dict[str, int] = field(default_factory=dict)
+    requests: dict[tuple[bool, str], dict[str, str]] = field(default_factory=dict)
+    """By whether it is an init container's, and its name."""
+    tolerations: set[Toleration] = field(default_factory=set)
+    selector: tuple[tuple[str, str], ...] = ()
+
+    def seen(self, run: Run) -> None:
+        """Note that it was alive."""
+        self.first_ms = min(run.first_ms, run.first_ms if self.first_ms is None else self.first_ms)
+        self.last_ms = max(self.last_ms, run.last_ms)
+
+
+@dataclass(slots=True)
+class ToldOfNode:
+    """What is known of a node."""
+
+    first_ms: int
+    last_ms: int
+    amounts: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: set[Taint] = field(default_factory=set)
+
+
+class Reading:
+    """What has been found so far."""
+
+    def __init__(self, source: str, refused: list[str], keys: Iterable[str]) -> None:
+        self.source, self.refused = source, refused
+        self.names = {_as_exported(key): key for key in (*KNOWN_LABELS, *keys)}
+        self.pods: dict[tuple[str, str, str], ToldOfPod] = {}
+        self.nodes: dict[str, ToldOfNode] = {}
+        self.metrics: set[str] = set()
+        self.infos: list[Run] = []
+        self.step_ms = self.series = 0
+
+    def pod(self, run: Run) -> ToldOfPod:
+        """Return whose series it is."""
+        return self.pods.setdefault(run.pod(), ToldOfPod())
+
+    def node(self, run: Run) -> ToldOfNode:
+        """Return whose series it is."""
+        found = self.nodes.setdefault(run.of("node"), ToldOfNode(run.first_ms, run.last_ms))
+        found.first_ms = min(found.first_ms, run.first_ms)
+        found.last_ms = max(found.last_ms, run.last_ms)
+        return found
+
+    def label(self, written: str, prefix: str) -> str:
+        """Return a label's own name, where it is known; else as the metrics write it."""
+        name = written.removeprefix(prefix)
+        return self.names.get(name, name)
+
+
+def _as_exported(key: str) -> str:
+    """Return how kube-state-metrics writes a label's name: nodePool/Name as node_pool_name."""
+    return _HUMP.sub("_", _NO_LETTER.sub("_", key)).lower()
+
+
+def _allocatable(reading: Reading, run: Run) -> None:
+    resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+    node = reading.node(run)
+    if not resource.startswith(NOT_ASKED):
+        node.amounts.setdefault(resource, run.value)
+
+
+def _taint(reading: Reading, run: Run) -> None:
+    taint = Taint(*(run.labels.get(name, "") for name in ("key", "value", "effect")))
+    reading.node(run).taints.add(taint)
+
+
+def _labels(reading: Reading, run: Run) -> None:
+    node = reading.node(run)
+    for name, value in run.labels.items():
+        if name.startswith("label_"):
+            node.labels[reading.label(name, "label_")] = value
+
+
+def _role(reading: Reading, run: Run) -> None:
+    reading.node(run).labels[ROLE_LABEL + run.labels.get("role", "")] = ""
+
+
+def _info(reading: Reading, run: Run) -> None:
+    pod = reading.pod(run)
+    if run.labels.get("node", "") not in NONE or not pod.info:
+        pod.info = run.labels
+    reading.infos.append(run)
+
+
+def _phase(reading: Reading, run: Run) -> None:
+    if run.labels.get("phase") in LIVE_PHASES:
+        reading.pod(run).seen(run)
+
+
+def _owner(reading: Reading, run: Run) -> None:
+    if run.labels.get("owner_is_controller", "true") == "true":
+        labels = run.labels
+        reading.pod(run).owner = labels.get("owner_kind", ""), labels.get("owner_name", "")
+
+
+def _requests(reading: Reading, run: Run, *, init: bool = False) -> None:
+    resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+    container = reading.pod(run).requests.setdefault((init, run.of("container")), {})
+    container.setdefault(resource, run.value)
+
+
+def _time(name: str) -> Callable[[Reading, Run], None]:
+    def take(reading: Reading, run: Run) -> None:
+        try:
+            seconds = float(run.value)
+        except ValueError:
+            seconds = math.nan
+        if math.isfinite(seconds):
+            reading.pod(run).times[name] = round(1000 * seconds)
+
+    return take
+
+
+def _toleration(reading: Reading, run: Run) -> None:
+    key, operator, value, effect = (
+        run.labels.get(name, "") for name in ("key", "operator", "value", "effect")
+    )
+    found = Toleration(key, operator or "Equal", value, effect)
+    reading.pod(run).tolerations.add(found)
+
+
+def _selector(reading: Reading, run: Run) -> None:
+    prefix = "nodeselector_"
+    asked = {
+        reading.label(name, prefix): value
+        for name, value in run.labels.items()
+        if name.startswith(prefix)
+    }
+    reading.pod(run).selector = tuple(sorted(asked.items()))
+
+
+TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
+    ALLOCATABLE: _allocatable,
+    INFO: _info,
+    REQUESTS: _requests,
+    PHASE: _phase,
+    "kube_pod_owner": _owner,
+    CREATED: _time(CREATED),
+    STARTED: _time(STARTED),
+    COMPLETED: _time(COMPLETED),
+    "kube_pod_init_container_resource_requests": lambda reading, run: _requests(
+        reading, run, init=True
+    ),
+    "kube_pod_tolerations": _toleration,
+    "kube_pod_nodeselectors": _selector,
+    "kube_node_spec_taint": _taint,
+    "kube_node_labels": _labels,
+    "kube_node_role": _role,
+}
+"""The metrics that are read; answers about others are passed over."""
