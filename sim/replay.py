@@ -138,13 +138,17 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
     able = [
         one
         for one in outcomes
-        if one.way.config is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
+        if one.way.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
     ]
     if not able:
         return None
     patient = [one for one in able if rivals and one.mean(PENDING) <= rivals[0].mean(PENDING)]
     if patient:
         best = min(patient, key=_cost_and_waits)
-        return Choice(best, f"the cheapest under which pods wait no longer than: {COMPARED_TO}")
+        return Choice(
+            best, f"the cheapest under which pods wait no longer than with {COMPARED_TO} alone"
+        )
     best = min(able, key=lambda one: (one.mean(PENDING), one.mean(COST), one.way.name))
-    return Choice(best, f"pods wait least under it, and longer than: {COMPARED_TO}")
+    return Choice(
+        best, f"the one under which pods wait least, and longer than with {COMPARED_TO} alone"
+    )

@@ -9,7 +9,8 @@ from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.errors import InvalidInputError
 from core.policies.all import POLICIES
-from sim.scenario import SCENARIOS, WHOLE, Parts, Scenario
+from core.scores import SCORES
+from sim.scenario import SCENARIOS, WHOLE, Scenario
 
 POINTS_MAX: Final = 200
 """Of a sweep; each is played with every seed."""
@@ -21,8 +22,8 @@ BOTH: Final[Mapping[str, tuple[str, ...]]] = {
 """What stands for two settings that get one value."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
-    "reserve.length": ("2m", "5m", "15m"),
-    "extender.score": ("marks", "pack"),
+    "reserve.length": ("2m", "10m"),
+    "extender.score": tuple(SCORES),
 }
 """What is swept when no setting is named."""
 Document = Mapping[str, Any]
@@ -38,22 +39,23 @@ class Way:
     config: Config | None = None
     """Ebb's; None: without it."""
     document: Document | None = None
-    """The file that says so."""
+    """The file that says so; None: no file does."""
     settings: tuple[tuple[str, str], ...] = ()
     """What a sweep has set in it."""
 
 
 def columns(document: Document, source: str) -> Iterator[Way]:
-    """Yield each mode, and each rule by which nodes are nominated. Raises: ConfigError."""
+    """Yield each mode, each score, and each rule that nominates nodes. Raises: ConfigError."""
     config = parse(document, source)
     for scenario in SCENARIOS:
         if scenario.ebb is None:
             yield Way(scenario.name, scenario)
-        elif scenario.ebb is Parts.TAINT:
-            told = _with(document, ("scaleInOrder",), "disabled")
-            yield Way(scenario.name, scenario, config, told)
-        else:
-            yield Way(scenario.name, scenario, config, document)
+        else:  # without its extender Ebb is less than any file says
+            yield Way(scenario.name, scenario, config, document if scenario is WHOLE else None)
+    for score in SCORES:
+        if score != config.extender.score:
+            told = _with(document, ("extender", "score"), score)
+            yield Way(f"{WHOLE.name}, {score}", WHOLE, parse(told, source), told)
     for policy in POLICIES:
         if policy != config.policy:
             ruled = parse(document, source, policy)

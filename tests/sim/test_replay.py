@@ -328,7 +328,7 @@ def outcome(
         replay.BY_MARK: blamed,
     }
     figures = {label: Spread.of([Fraction(value)]) for label, value in told.items()}
-    return Outcome(Way(name, scenario, Config() if ebb else None), figures, ())
+    return Outcome(Way(name, scenario, Config(), EMPTY if ebb else None), figures, ())
 
 
 RIVAL = outcome(replay.COMPARED_TO, 10, 10, ebb=False)
