@@ -10,6 +10,7 @@ and so its figures do not tell:
 - of the autoscaler: that pods must have a place elsewhere for all of the unneeded time, limits and
   balancing of node groups, failed scale-ups, zones and what they sell out; a new node is ready
   after one to two minutes, and empties go ten at a time;
+- of buffers: all but Ebb's own (`reserve.publish`), which the autoscaler keeps room for at once;
 - of Karpenter: all; it consolidates by price, and asks of nodes what simulated groups do not have;
 - of controllers: the grace in which a pod ends (it is gone at once), proportional scaling while a
   Deployment rolls out, minReadySeconds, failing pods, StatefulSets, disruption budgets;

@@ -197,10 +197,11 @@ class Autoscaler:
 
     def scan(self) -> None:
         """Look at all nodes; called every `scan_ms`."""
-        now_ms = self._now()
+        now_ms, needed = self._now(), self._keep_room()
         if self._how is ScaleDown.NEVER:
             return
-        unneeded = [place for place in self._places() if self._is_unneeded(place)]
+        free = [place for place in self._places() if place.node.name not in needed]
+        unneeded = [place for place in free if self._is_unneeded(place)]
         names = {place.node.name for place in unneeded}
         since, timers = self._since, self._timers
         since.unneeded = {n: since.unneeded.get(n, now_ms) for n in sorted(names)}
@@ -215,6 +216,24 @@ class Autoscaler:
             self._drain(busy, now_ms)
         if not empty:
             self._soft_taint(names)
+
+    def _keep_room(self) -> Collection[str]:
+        """Add nodes for what buffers ask for and find no room; return the nodes that they need.
+
+        They come behind the pods that wait, and take the fullest nodes first, empty ones last.
+        """
+        state = self._world.state
+        if not state.buffers:
+            return ()
+        here = [place for place in self._places() if place.node.ready and not going(place.node)]
+        here.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
+        free = {place.node.name: place.free for place in here} | self._coming
+        self._packed((state.pods[key] for key in state.pending), free)
+        before = dict(free)
+        asked = sorted(state.buffers, key=_largest_first)
+        found = {pod.key for pod in self._packed(asked, free)}
+        self._scale_up([pod for pod in asked if pod.key not in found])
+        return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
         """Let the unneeded nodes carry the soft taint, and no others; some nodes a scan."""
@@ -294,6 +313,10 @@ class Autoscaler:
 
     def _now(self) -> int:
         return self._world.now_ms()
+
+
+def _largest_first(pod: Pod) -> tuple[int, int, str]:
+    return -pod.requests.cpu_millis, -pod.requests.memory_bytes, pod.key
 
 
 def _without(node: Node, key: str) -> tuple[Taint, ...]:

@@ -1,6 +1,6 @@
 """The simulated cluster's state: nodes, pods, and sums a node; no behaviour of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,6 +51,8 @@ class State:
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, int] = {}
         """Pods without a node, and since when they wait (ms)."""
+        self.buffers: Sequence[Pod] = ()
+        """What CapacityBuffers ask for room for; no such pods are there."""
 
     def add_node(self, node: Node, now_ms: int) -> Pod:
         """Add a node with its agent; return the agent."""

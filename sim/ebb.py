@@ -5,15 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import orjson
+
 from core.config.settings import Config
 from core.edge.clock import SystemClock
-from core.edge.decode.kinds import NODES, PODS
+from core.edge.decode.kinds import NODES, PODS, TEMPLATES
 from core.errors import UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.writes.published import Act, Change, Found, Standing
 from core.writes.write import Write, applied
 from extender import wire
 from extender.times import REPREDICT_SECONDS
@@ -22,6 +25,7 @@ from sim.clock import VirtualClock
 from sim.cluster import State
 from sim.wire import written
 from webhook.engine.controller import Controller, OnPods
+from webhook.engine.publisher import Publisher
 from webhook.engine.right import Right
 from webhook.engine.scalein import ScaleIn
 from webhook.metrics import Metrics
@@ -94,6 +98,38 @@ class _Pods:
         return True
 
 
+class _Buffers:
+    """The API server's CapacityBuffers, as the autoscaler makes pods of them."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+        self._pods: dict[str, Pod] = {}
+        self._replicas: dict[str, int] = {}
+
+    async def found(self) -> Found:
+        """Return what is there."""
+        standing = {name: Standing(many, "1") for name, many in self._replicas.items()}
+        return Found(standing, frozenset(self._pods))
+
+    async def carry_out(self, change: Change) -> None:
+        """Write."""
+        match change.act:
+            case Act.ADD_TEMPLATE:
+                body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
+                self._pods[change.name] = TEMPLATES.read(orjson.dumps(body)).pod
+            case Act.ADD_BUFFER | Act.RESIZE:
+                self._replicas[change.name] = change.replicas
+            case Act.DROP_BUFFER:
+                del self._replicas[change.name]
+            case Act.DROP_TEMPLATE:
+                del self._pods[change.name]
+        self._state().buffers = [
+            replace(self._pods[name], name=f"{name}-{number}")
+            for name, many in self._replicas.items()
+            for number in range(many)
+        ]
+
+
 class Ebb:
     """Both programs beside a simulated cluster; implements sim.world.Compactor."""
 
@@ -108,6 +144,7 @@ class Ebb:
         self._state = State()
         self._news = ClusterView()
         self._inventories = view, self._news
+        self._buffers = _Buffers(lambda: self._state)
         self.restart(config)
         for kind in (NODES, PODS):
             view.replaced(kind, ())
@@ -130,6 +167,7 @@ class Ebb:
         self._controller = Controller(
             config, self, owner="simulation", metrics=metrics, on_pods=OnPods(scale_in)
         )
+        self._publisher = Publisher(self._buffers, self._controller)
 
     def at(self, now_ms: int) -> None:
         """Hear what time it is."""
@@ -179,6 +217,7 @@ class Ebb:
                 pass
         cluster = self.held or state.snapshot()
         self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))
+        self._loop.run_until_complete(self._publisher.turn())
 
     # The API server, as the controller sees it
 

@@ -193,6 +193,68 @@ def arrive(world: Hands, scaler: Autoscaler, name: str, cpu: int) -> Pod:
     return one
 
 
+def buffer(replicas: int, cpu: int) -> tuple[Pod, ...]:
+    return tuple(pod(f"buffer-{n}", None, cpu, 1) for n in range(replicas))
+
+
+def used_and_empty() -> tuple[Hands, Autoscaler]:
+    """Four nodes of four cores with a pod of 500m each, and an empty one."""
+    world, scaler = hands(ScaleDown.EMPTY, *(node(name) for name in "abcde"))
+    for name in "abcd":
+        one = pod(f"on-{name}", None, 500, 1)
+        world.state.arrive(one, 0)
+        world.state.bind(one, name)
+    return world, scaler
+
+
+@pytest.mark.parametrize(("replicas", "left"), [(0, "abcd"), (4, "abcd"), (5, "abcde")])
+def test_an_empty_node_stays_that_a_buffer_needs(replicas: int, left: str) -> None:
+    world, scaler = used_and_empty()
+    world.state.buffers = buffer(replicas, cpu=3000)
+    world.play(scaler, 2 * UNNEEDED_MS)
+    assert "".join(sorted(world.state.places)) == left
+    assert scaler.scale_ups == 0
+    world.state.buffers = ()
+    world.play(scaler, 4 * UNNEEDED_MS)
+    assert "".join(sorted(world.state.places)) == "abcd"
+
+
+def test_what_a_buffer_lacks_is_added_before_a_pod_waits() -> None:
+    world, scaler = used_and_empty()
+    world.state.buffers = buffer(7, cpu=3000)
+    world.play(scaler, SCAN_MS)
+    assert (scaler.scale_ups, world.state.pending) == (2, {})
+    world.play(scaler, 2 * UNNEEDED_MS)
+    assert scaler.scale_ups == 2, "what is coming, or has come, is counted"
+
+
+def test_pods_that_wait_come_before_buffers() -> None:
+    world, scaler = used_and_empty()
+    world.state.buffers = buffer(5, cpu=3000)
+    world.state.arrive(pod("late", None, 3300, 1), 0)
+    world.play(scaler, SCAN_MS)
+    assert scaler.scale_ups == 1
+
+
+def test_what_removes_nothing_adds_nodes_for_buffers_too() -> None:
+    world, scaler = hands(ScaleDown.NEVER, node("a"))
+    world.state.buffers = buffer(3, cpu=3000)
+    world.play(scaler, 2 * SCAN_MS)
+    assert scaler.scale_ups >= 1
+
+
+def test_no_node_is_drained_whose_room_a_buffer_needs() -> None:
+    for replicas, stays in ((0, False), (2, True)):
+        world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
+        for name in "ab":
+            one = pod(f"on-{name}", None, 500, 1)
+            world.state.arrive(one, 0)
+            world.state.bind(one, name)
+        world.state.buffers = buffer(replicas, cpu=3000)
+        world.play(scaler, 3 * UNNEEDED_MS)
+        assert (len(world.state.places) == 2) is stays
+
+
 def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empties() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, node("a"))
     one = pod("p", None, 1000, 100)

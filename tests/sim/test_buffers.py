@@ -1,0 +1,59 @@
+"""What Ebb tells of the reserve is what the simulated autoscaler keeps room for."""
+
+from dataclasses import replace
+
+from core.config.budgets import Publish, Reserve
+from core.config.programs import ExtenderConfig
+from core.config.settings import Config, Mode
+from core.model.pod import Pod
+from extender.view import View
+from sim.clock import VirtualClock
+from sim.cluster import State
+from sim.ebb import Direct, Ebb
+from tests.support.builders import UNLIMITED, node, pod
+
+RESERVE = Reserve(length_seconds=60, over_seconds=600, publish=Publish.CAPACITY_BUFFER)
+CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
+START_MS = 300_000_000
+
+
+def job(state: State, name: str) -> Pod:
+    one = replace(pod(name, None, 500, 100), owner_kind="Job", owner_name=name, uid=name)
+    state.arrive(one, 0)
+    return state.bind(one, "a")
+
+
+def played(then: Config) -> tuple[list[Pod], list[Pod]]:
+    """Return for which pods room is asked once three have come, and by another replica then."""
+    clock = VirtualClock()
+    view = View(ExtenderConfig(), CONFIG.taint_key, clock)
+    ebb = Ebb(CONFIG, view, Direct(view, CONFIG), clock)
+    state = State()
+    for name in ("a", "b"):
+        state.add_node(node(name), 0)
+    ebb.tick(state, state.replace_node, START_MS)
+    for number in range(3):
+        job(state, f"j{number}")
+    ebb.tick(state, state.replace_node, START_MS + 10_000)
+    told = list(state.buffers)
+    ebb.restart(then)
+    ebb.tick(state, state.replace_node, START_MS + 20_000)
+    ebb.close()
+    return told, list(state.buffers)
+
+
+def test_the_pods_that_came_are_asked_room_for_and_the_next_leader_lowers_nothing() -> None:
+    told, then = played(CONFIG)
+    assert [one.requests for one in told] == [pod("x", None, 500, 100).requests] * 3
+    assert len({one.key for one in told}) == 3
+    assert then == told
+
+
+def test_where_it_is_not_asked_for_any_more_nothing_is_left() -> None:
+    for changed in (
+        replace(CONFIG, mode=Mode.OBSERVE),
+        replace(CONFIG, budgets=replace(UNLIMITED, reserve=Reserve(over_seconds=0))),
+    ):
+        told, then = played(changed)
+        assert len(told) == 3
+        assert then == []
