@@ -35,14 +35,14 @@ _Kind = tuple[Resources, Placing]
 """All that tells pods apart here."""
 _Option = tuple[int, Mapping[str, Fraction]]
 """A group's place, and what a pod takes of a node of it, by resource."""
-_Asked = Sequence[tuple[int, Sequence[_Option]]]
+Asked = Sequence[tuple[int, Sequence[_Option]]]
 """How many pods of a kind, and where they can run."""
-_Division = Mapping[tuple[int, str], Fraction]
+Division = Mapping[tuple[int, str], Fraction]
 """What a group's (its place's) resource is worth, in prices of the dearest node."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """Nodes alike: what pods can use of one, by resource, and what it costs an hour."""
 
     template: Node
@@ -58,6 +58,10 @@ class _Group:
         if refusal(self.template, placing) is not None:
             return None
         return {name: Fraction(much, self.usable[name]) for name, much in asked.items()}
+
+
+Divide = Callable[[Asked, Sequence[Group]], Division]
+"""Proposes how prices are divided."""
 
 
 def _amounts(of: Resources) -> dict[str, int]:
@@ -80,11 +84,13 @@ def _solver() -> "Highs":
     return found
 
 
-def least_of(templates: Iterable[Node], price_of: Price) -> Least:
-    """Return the bound for clusters of such nodes, as many as one likes of each."""
+def least_of(templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None) -> Least:
+    """Return the bound for clusters of such nodes, as many as one likes of each.
+
+    *divide*: who proposes how prices are divided; None: the solver.
+    """
     groups = [
-        _Group(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one))
-        for one in templates
+        Group(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one)) for one in templates
     ]
     known: dict[_Kind, Sequence[_Option]] = {}
 
@@ -93,17 +99,17 @@ def least_of(templates: Iterable[Node], price_of: Price) -> Least:
         kinds = sorted(counts, key=repr)  # the solver's answer goes by their order
         known.update((kind, _options(groups, kind)) for kind in kinds if kind not in known)
         asked = [(counts[kind], known[kind]) for kind in kinds if known[kind]]
-        return _proven(asked, groups, _divided(asked, groups))
+        return _proven(asked, groups, (divide or _divided)(asked, groups))
 
     return least
 
 
-def _options(groups: Sequence[_Group], kind: _Kind) -> Sequence[_Option]:
+def _options(groups: Sequence[Group], kind: _Kind) -> Sequence[_Option]:
     found = ((at, group.shares(kind)) for at, group in enumerate(groups))
     return [(at, shares) for at, shares in found if shares is not None]
 
 
-def _divided(asked: _Asked, groups: Sequence[_Group]) -> _Division:
+def _divided(asked: Asked, groups: Sequence[Group]) -> Division:
     """Return how the solver would divide the prices.
 
     It looks for most of the sum of what all pods are worth, where a pod is worth no more than its
@@ -139,7 +145,7 @@ def _floored(value: float) -> Fraction:
     )
 
 
-def _proven(asked: _Asked, groups: Sequence[_Group], divided: _Division) -> Fraction:
+def _proven(asked: Asked, groups: Sequence[Group], divided: Division) -> Fraction:
     """Return the bound that a division of the prices gives, whoever made it."""
     scales = []
     for at, group in enumerate(groups):
@@ -153,6 +159,6 @@ def _proven(asked: _Asked, groups: Sequence[_Group], divided: _Division) -> Frac
 
 
 def _worth(
-    scale: Fraction, at: int, shares: Mapping[str, Fraction], divided: _Division
+    scale: Fraction, at: int, shares: Mapping[str, Fraction], divided: Division
 ) -> Fraction:
     return scale * sum(divided[at, name] * share for name, share in shares.items())

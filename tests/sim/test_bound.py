@@ -13,7 +13,7 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import scenario, waves
-from sim.bound import least_of
+from sim.bound import Asked, Division, Group, least_of
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import in_cores
 from sim.workload import HOUR_MS, PODS_PER_NODE, amount
@@ -147,6 +147,31 @@ def test_no_cluster_of_whole_nodes_is_cheaper(
     assert whole is not None
     assert 0 <= least(runs) <= whole
     assert least(runs) == least(runs[::-1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=2),
+    st.lists(PODS, min_size=1, max_size=4),
+    st.lists(st.fractions(0, 10, max_denominator=9), min_size=5, max_size=5),
+)
+def test_a_solver_that_errs_does_not_lift_it(
+    groups: list[tuple[Node, int]], asked: list[tuple[Resources, Placing]], said: list[Fraction]
+) -> None:
+    def divide(_: Asked, among: Sequence[Group]) -> Division:
+        places = [(at, name) for at, one in enumerate(among) for name in one.usable]
+        return {place: said[number % 5] for number, place in enumerate(places)}
+
+    named = [
+        (replace(one, labels={"g": f"{at}"}), price) for at, (one, price) in enumerate(groups)
+    ]
+    runs = [one for one in pods(*asked) if cheapest(named, [one]) is not None]
+    prices = {one.labels["g"]: Fraction(price) for one, price in named}
+    templates = [one for one, _ in named]
+    found = least_of(templates, lambda one: prices[one.labels["g"]], divide=divide)(runs)
+    whole = cheapest(named, runs)
+    assert whole is not None
+    assert 0 <= found <= whole
 
 
 # In a run
