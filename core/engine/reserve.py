@@ -2,7 +2,8 @@
 
 The pods that came in the busiest length of time of each reach are packed into the room of all
 nodes that stay, fullest first, those with a soft mark among them; what finds no room there is
-packed on empty nodes, cheapest first. These are not handed to the autoscaler.
+packed on empty nodes, those without a mark first, then the cheapest. These are not handed to the
+autoscaler.
 """
 
 from collections import Counter
@@ -17,8 +18,9 @@ from core.engine.buffers import buffer_of
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
 from core.engine.survey import Survey
-from core.marks.mark import Mark
+from core.marks.mark import Mark, guard_of
 from core.model.buffers import BUFFER
+from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
@@ -97,10 +99,11 @@ class Reserve:
 
     @cached_property
     def empties(self) -> Sequence[str]:
-        """Return the nodes that the autoscaler would take if it might, cheapest first.
+        """Return the nodes that the autoscaler would take if it might, in the order of their use.
 
-        Not those that stay whatever comes, which are room like others, and not those with a hard
-        mark, which are no room for anybody.
+        Those without a mark first, since a plan keeps them; last those that are handed over, so
+        that they stay so; of each, the cheapest. Not those that stay whatever comes, which are
+        room like others, and not those with a hard mark, which are no room for anybody.
         """
         survey = self._survey
         found = [
@@ -111,9 +114,14 @@ class Reserve:
             and node.name not in self._hard
             and not survey.blockers[node.name]
         ]
-        price = survey.config.price_of
-        found.sort(key=lambda node: (price(node.labels), cost(node.allocatable), node.name))
+        found.sort(key=self._order)
         return [node.name for node in found]
+
+    def _order(self, node: Node) -> tuple[object, ...]:
+        marked = node.name in self._survey.marks
+        handed_over = marked and guard_of(node) is None
+        price = self._survey.config.price_of(node.labels)
+        return marked, handed_over, price, cost(node.allocatable), node.name
 
     @cached_property
     def _hard(self) -> frozenset[str]:

@@ -301,3 +301,14 @@ class TestReserve:
         waits = pod("w", None, 3000, 100)
         found = step.step(cluster(pods=(BUSY, waits)), config(), Memory(), 10**9)
         assert found.plan.reserve == ()
+
+    def test_a_buffer_that_keeps_a_node_unmarked_holds_no_other_one(self) -> None:
+        """One pod beside a full node and two empty ones: one of them goes, all the way."""
+        full = pod("full", "n0", 4000, 100)
+        there = cluster(buffer(1, 3000), nodes=NODES[:3], pods=(full,))
+        (name,) = gone(step.plan(there, config("1")))
+        nodes = [marked(one, "soft", 10**9) if one.name == name else one for one in there.nodes]
+        found = step.step(replace(there, nodes=tuple(nodes)), config("1"), Memory(), 10**9 + 60)
+        (held,) = found.plan.reserve
+        assert held.node != name
+        assert gone(found.plan) == {name}

@@ -13,6 +13,7 @@ from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, 
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.step import Pass, step
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Node, Taint
@@ -281,6 +282,15 @@ class TestHeld:
             ),
         )
         assert kept(self.found(job("a", None, 2000), nodes=nodes, config=priced)) == ["e2"]
+
+    def test_what_stays_anyway_is_used_first_and_what_was_handed_over_last(self) -> None:
+        """Or room would be kept twice, and a node handed over and taken back in turns."""
+        free, soft = node("z"), [marked(node(name), "soft", START) for name in ("a", "b")]
+        guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+        held = replace(soft[1], annotations={**soft[1].annotations, **guard})
+        assert kept(self.found(job("x", None, 2000), nodes=[soft[0], held, free])) == ["z"]
+        assert kept(self.found(job("x", None, 2000), nodes=[soft[0], held])) == ["b"]
+        assert kept(self.found(job("x", None, 2000), nodes=[soft[0]])) == ["a"]
 
     def test_a_node_with_a_soft_mark_and_pods_is_room(self) -> None:
         soft = marked(node("m"), "soft", START)

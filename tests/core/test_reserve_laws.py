@@ -23,6 +23,7 @@ MUTANTS = (
     "all come",
     "today alone",
     "dearest first",
+    "marked or not",
     "marked nodes are no room",
     "nobody waits",
 )

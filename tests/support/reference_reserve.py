@@ -16,6 +16,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.reference_packing import Packing, like
 from tests.support.reference_rules import (
+    GUARD_OURS,
     MARK,
     guarded,
     holds_pods,
@@ -148,10 +149,13 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     packing = Packing(cluster, config)
     empties = sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
-        key=lambda one: (price_of(config, one), worth(one), one.name),
+        key=lambda one: (
+            0 if mutant == "marked or not" else turn(one),
+            price_of(config, one) * (-1 if mutant == "dearest first" else 1),
+            worth(one) * (-1 if mutant == "dearest first" else 1),
+            one.name,
+        ),
     )
-    if mutant == "dearest first":
-        empties.reverse()
     if now - looks[0][0] < config.budgets.reserve.length_seconds:
         return {one.name for one in empties}
     came = Expected(looks, config, mutant)
@@ -222,6 +226,13 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
             holds = not stays(node, cluster, packing) and not alone
         found |= {node.name} if holds else set()
     return found
+
+
+def turn(node: Node) -> int:
+    """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for the others."""
+    if node.labels.get(MARK) not in ("soft", "hard"):
+        return 0
+    return 2 - (GUARD_OURS in node.annotations)
 
 
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
