@@ -86,6 +86,11 @@ def test_applying_again_keeps_what_the_leader_has_written(plane: Plane, api: Api
 
 ON_CONFLICT: dict[str, set[Right]] = {"ebb-webhook": {("", "nodes", "get")}, "ebb-extender": set()}
 """Used when somebody else has changed a Node that the watch has not told of yet."""
+NOT_SERVED: dict[str, set[Right]] = {
+    "ebb-webhook": {("autoscaling.x-k8s.io", "capacitybuffers", "watch")},
+    "ebb-extender": set(),
+}
+"""Used where the API server knows the kind; of one that it does not know a list tells that."""
 
 
 ASKING: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
