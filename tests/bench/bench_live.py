@@ -15,6 +15,7 @@ from typing import Any, Final
 from core.config.settings import Mode
 from sim.autoscaler import ScaleDown
 from tests.e2e.api import Json
+from tests.e2e.buffers import define
 from tests.e2e.install import apply, installed, overlay
 from tests.e2e.live import Load, play, stand_in
 from tests.e2e.observer import HEAD, Outcome
@@ -33,14 +34,14 @@ SETTINGS: Final = {
     "delay": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "90%", "memory": "90%"},
-    "reserve": {"length": "10s", "over": "2m"},
+    "reserve": {"length": "10s", "over": "2m", "publish": "CapacityBuffer"},
 }
 """Beside `AT_ONCE`, for a loop in which 20 s stand for the ten minutes that an autoscaler waits:
 the reserve's defaults are a thirtieth. MostAllocated keeps no room at all; with 85 % Ebb keeps two
 nodes of 28 more."""
 BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"over": "0s"}}
 """Until the load begins: neither are all nodes empty, nor do as many pods come again."""
-COMPONENTS = ("components/extender", "components/scale-in-order")
+COMPONENTS = ("components/extender", "components/scale-in-order", "components/capacity-buffers")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
             stack.enter_context(scheduling(plane, profile=run.profile))
             yield lambda: None
             return
+        define(plane)
         folder = plane.folder / "installed"
         overlay(folder, *COMPONENTS)
         settings = {**SETTINGS, **run.settings}

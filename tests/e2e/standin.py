@@ -8,10 +8,13 @@ import heapq
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
+from core.edge.decode.kinds import BUFFERS as BUFFER_KIND
 from core.edge.decode.kinds import NODES as NODE_KIND
 from core.edge.decode.kinds import PODS as POD_KIND
+from core.edge.decode.kinds import TEMPLATES as TEMPLATE_KIND
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -21,6 +24,7 @@ from sim.workload import amount
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.objects import NODES, node
 from tests.e2e.observer import Observer
+from tests.e2e.plane import until
 
 TIMERS = Timers(
     scan_ms=2000,
@@ -67,8 +71,34 @@ class StandIn:
         return (self._later[0][0] - self.now_ms()) / 1000
 
     def _scan(self) -> None:
+        self.state.buffers = [pod for one in self._buffers() for pod in self._pods_of(one)]
         self._autoscaler.scan()
         self.after(self._autoscaler.scan_ms, self._scan)
+
+    def _buffers(self) -> list[Json]:
+        """Return all CapacityBuffers; none where the API server does not know them."""
+        try:
+            found: list[Json] = self._api.get(BUFFER_KIND.path)["items"]
+        except RefusedError as fault:
+            if fault.status != 404:
+                raise
+            return []
+        return found
+
+    def _pods_of(self, buffer: Json) -> list[Pod]:
+        """Return the pods that one stands for, of the template that it names."""
+        meta, spec = buffer["metadata"], buffer["spec"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/{TEMPLATE_KIND.resource}"
+        try:
+            template = self._api.get(f"{path}/{spec['podTemplateRef']['name']}")["template"]
+        except RefusedError as fault:
+            if fault.status != 404:  # it has gone meanwhile
+                raise
+            return []
+        who = {"name": meta["name"], "namespace": meta["namespace"]}
+        pod = POD_KIND.read(json.dumps({"metadata": who, "spec": template["spec"]}).encode())
+        assert pod is not None
+        return [replace(pod, name=f"{pod.name}-{n}") for n in range(spec["replicas"])]
 
     def _look(self) -> None:
         """Take in what the observer has seen."""
@@ -149,6 +179,7 @@ class StandIn:
         """Create a Node."""
         name = f"n-{next(self._numbers):02}"
         self._api.create(NODES, node(name))
+        until(lambda: name in self._observer.nodes, f"{name} is seen")
         empty = shape - DAEMON_REQUESTS
         self.state.places[name] = Place(Node(name=name, allocatable=empty), 0, empty)
         return name

@@ -9,45 +9,12 @@ import pytest
 from core.config.settings import Mode
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.marks.keys import BUFFER_OURS_LABEL, MARK_LABEL
-from tests.e2e.api import Api, Json, RefusedError
+from tests.e2e.api import Api, Json
+from tests.e2e.buffers import DEFINITIONS, GROUP, NAME, define
 from tests.e2e.install import NAMESPACE, Start, apply, overlay, remove, starting
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane, until
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-GROUP = "autoscaling.x-k8s.io"
-NAME = f"{BUFFERS.resource}.{GROUP}"
-OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-VERSIONS: list[Json] = [
-    {
-        "name": name,
-        "served": True,
-        "storage": name == "v1beta1",
-        "schema": {"openAPIV3Schema": OPEN},
-        "subresources": {"status": {}},
-    }
-    for name in ("v1beta1", "v1alpha1")
-]
-DEFINITION: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": NAME,
-        "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"},
-    },
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {
-            "plural": BUFFERS.resource,
-            "singular": "capacitybuffer",
-            "kind": BUFFERS.name,
-            "listKind": "CapacityBufferList",
-        },
-        "versions": VERSIONS,
-    },
-}
-"""As open as can be: what the API server lets through is to be read all the same."""
 OURS = f"/apis/{GROUP}/v1beta1/namespaces/{NAMESPACE}/{BUFFERS.resource}"
 THEIRS = f"/apis/{GROUP}/v1beta1/namespaces/default/{BUFFERS.resource}"
 OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/{TEMPLATES.resource}"
@@ -78,18 +45,7 @@ def start(plane: Plane) -> Iterator[Start]:
 @pytest.fixture
 def kind(plane: Plane) -> None:
     """Install the kind."""
-    if not plane.kubectl("get", "crd", NAME, "--ignore-not-found"):
-        plane.api.create(DEFINITIONS, DEFINITION)
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}")
-    until(lambda: _served(plane.api), "the kind is served")
-
-
-def _served(api: Api) -> bool:
-    try:
-        api.get(THEIRS)
-    except RefusedError:
-        return False
-    return True
+    define(plane)
 
 
 def marked(nodes: Mapping[str, Json]) -> set[str]:
