@@ -29,12 +29,13 @@ from tests.e2e.scheduling import (
     start_extender,
 )
 
+RESERVE: Final = {"length": "10s", "over": "2m"}
 SETTINGS: Final = {
     "usability": "none",
     "delay": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "90%", "memory": "90%"},
-    "reserve": {"length": "10s", "over": "2m", "publish": "CapacityBuffer"},
+    "reserve": RESERVE,
 }
 """Beside `AT_ONCE`, for a loop in which 20 s stand for the ten minutes that an autoscaler waits:
 the reserve's defaults are a thirtieth. MostAllocated keeps no room at all; with 85 % Ebb keeps two
@@ -62,6 +63,12 @@ RUNS: Final = {
     "mostallocated": Run("MostAllocated, empties only", profile=most_allocated()),
     "marks": Run("Ebb, marks", profile=shipped_profile(), score="marks"),
     "ebb": Run("Ebb", profile=shipped_profile(), score="pack"),
+    "buffers": Run(
+        "Ebb, publishing its reserve",
+        profile=shipped_profile(),
+        score="pack",
+        settings={"reserve": {**RESERVE, "publish": "CapacityBuffer"}},
+    ),
 }
 LOADS: Final = ("ramp", "day")
 GOALS: Final = {
