@@ -1,7 +1,7 @@
 """Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from core.marks.mark import Mark
 from core.model.resources import Resources
@@ -62,7 +62,32 @@ def score_lifetime(pod: int, node: int) -> int:
     return SCORE_MAX - LASTING - min(pod - node - 1, LASTING - 1)
 
 
+ALIKE: Final = 4
+"""Steps of nodes with pods of the same sort; so many others are for those of the other sort."""
+
+
+def score_apart(full: int, *, alike: bool | None) -> int:
+    """Score an unmarked node for `extender.score: apart`: 2 when empty to 10.
+
+    *full*: its score by `pack`; *alike*: whether its pods are of the pod's sort; None: no pods.
+    Pods that a scale-in takes and those that go by themselves alone are two sorts: a node with
+    none but the first is emptied by scale-ins, and one long-lived pod of the other keeps it.
+    """
+    low = SCORE_MARKED_SOFT_MAX + 1
+    if alike is None:
+        return low
+    step = (full - low) * ALIKE // (SCORE_MAX - low + 1)
+    return low + 1 + step + (ALIKE if alike else 0)
+
+
 InTime = Callable[[int, int], int]
+
+
+class OfSort(Protocol):
+    """A score that depends on the pod's sort."""
+
+    def __call__(self, full: int, *, alike: bool | None) -> int:
+        """Score as `score_apart` does."""
 
 
 class Score(NamedTuple):
@@ -77,6 +102,8 @@ class Score(NamedTuple):
     in_time: InTime | None = None
     """Of when a pod is expected to end, and the node's last one; where nothing is expected of the
     pod, and where this is None, the other counts."""
+    of_sort: OfSort | None = None
+    """Of how full a node is and whether its pods are of the pod's sort; None: sorts are one."""
 
     def unmarked(self, requests: Resources, allocatable: Resources) -> int:
         """Score an unmarked node."""
@@ -89,6 +116,7 @@ SCORES: Final[Mapping[str, Score]] = {
         Score("pack", score_pack),
         Score("marks"),
         Score("lifetime", score_pack, score_lifetime),
+        Score("apart", score_pack, of_sort=score_apart),
     )
 }
 """The first is the default."""

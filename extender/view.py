@@ -18,6 +18,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
+from extender.sorts import Sorts
 from extender.times import NODES_A_STEP, Times
 
 NEUTRAL: Final = 5
@@ -46,13 +47,25 @@ class View(Inventory):
         self._marks: dict[str, tuple[Mark, int]] = {}
         self._unknown = self._how.unmarked(NOTHING, NOTHING)
         self._fragments = wire.Fragments(self._unknown)
-        """For pods of which nothing is expected."""
-        self._in_time: dict[int, wire.Fragments] = {}
-        """For the others, by when they are expected to end: as many as there are doublings."""
+        """For pods that are not told apart."""
+        self._of_kind: dict[int, wire.Fragments] = {}
+        """For the others, by their kind: the doubling in which they are to end, or a sort."""
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
-        self._times = Times(clock, self._how.in_time) if self._how.in_time else None
+        self._by_pod = self._knowing(clock)
+        """Tells pods apart; None: all get the same answer."""
         self.news = News((NODES, PODS) if self._how.of else (NODES,))
+
+    def _knowing(self, clock: Clock) -> Times | Sorts | None:
+        if self._how.in_time:
+            return Times(clock, self._how.in_time)
+        return Sorts(self._full, self._how.of_sort) if self._how.of_sort else None
+
+    def _full(self, name: str) -> int:
+        """Return a node's score by how full it is; it has pods, so it may be heard of later."""
+        node = self.nodes.get(name)
+        requests = self._requests.get(name, NOTHING)
+        return self._unknown if node is None else self._how.unmarked(requests, node.allocatable)
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
@@ -73,23 +86,23 @@ class View(Inventory):
 
     def _for(self, raw: bytes) -> wire.Fragments:
         """Return the fragments for a pod; those for one that is expected to end so are kept."""
-        pod = wire.whose(raw) if self._times else None
-        ends = self._times.of_pod(pod) if self._times and pod else None
-        if self._times is None or ends is None:
+        pod = wire.whose(raw) if self._by_pod else None
+        ends = self._by_pod.of_pod(pod) if self._by_pod and pod else None
+        if self._by_pod is None or ends is None:
             return self._fragments
-        found = self._in_time.get(ends)
+        found = self._of_kind.get(ends)
         if found is None:
-            found = self._in_time[ends] = wire.Fragments(self._times.score(ends, None))
+            found = self._of_kind[ends] = wire.Fragments(self._by_pod.score(ends, None))
             for name in self.nodes:
                 found[name] = self._fragment(name, ends)
         return found
 
     def repredict(self) -> Iterator[None]:
         """Work out anew what is expected; the caller may do something else at each yield."""
-        if self._times:
-            yield from self._times.learn(tuple(self.pods.values()))
+        if self._by_pod:
+            yield from self._by_pod.learn(tuple(self.pods.values()))
             for number, name in enumerate(tuple(self.nodes)):
-                self._times.again(name)
+                self._by_pod.again(name)
                 self._score((name,))
                 if number % NODES_A_STEP == 0:
                     yield
@@ -101,21 +114,21 @@ class View(Inventory):
             for node in self.nodes.values():
                 self._note_mark(node)
             self._fragments = wire.Fragments(self._unknown)
-            self._in_time = {}
+            self._of_kind = {}
             self._score_marks()
         elif kind is PODS:
             self._requests = {}
             for pod in self.pods.values():
                 self._add(pod, 1)
-            if self._times:
-                self._times.listed(self.pods)
+            if self._by_pod:
+                self._by_pod.listed(self.pods)
         self._score(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
-            if self._times:
-                self._times.became(key, before, after)
+            if self._by_pod:
+                self._by_pod.became(key, before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
                     self._add(pod, sign)
@@ -126,7 +139,7 @@ class View(Inventory):
     def _node_became(self, name: str, node: Node | None) -> None:
         before = self._marks.pop(name, None)
         if node is None:
-            for fragments in (self._fragments, *self._in_time.values()):
+            for fragments in (self._fragments, *self._of_kind.values()):
                 fragments.pop(name, None)
         else:
             self._note_mark(node)
@@ -153,14 +166,14 @@ class View(Inventory):
             requests = self._requests.get(node.name, NOTHING)
             score = self._how.unmarked(requests, node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
-            for ends, fragments in self._in_time.items():
+            for ends, fragments in self._of_kind.items():
                 fragments[node.name] = self._fragment(node.name, ends)
 
     def _fragment(self, name: str, ends: int) -> bytes:
         """Return the fragment of a node for a pod that is expected to end so."""
-        if name in self._marks or self._times is None:
+        if name in self._marks or self._by_pod is None:
             return self._fragments[name]
-        return wire.fragment(name, self._times.score(ends, name))
+        return wire.fragment(name, self._by_pod.score(ends, name))
 
     def _score_marks(self) -> None:
         """Make the fragments of marked nodes anew: they are ranked among each other."""
@@ -168,7 +181,7 @@ class View(Inventory):
         short = []
         for rank, (name, (mark, _)) in enumerate(ranked):
             score = score_marked(mark, rank, len(ranked))
-            for fragments in (self._fragments, *self._in_time.values()):
+            for fragments in (self._fragments, *self._of_kind.values()):
                 fragments[name] = wire.fragment(name, score)
             short.append(wire.fragment(name, score - COMPACT_OFFSET))
         self._short = b"[%b]" % b",".join(short)

@@ -61,8 +61,9 @@ class ExtenderConfig:
     """What the extender program reads."""
 
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
-    """Unmarked nodes get more the fuller they are (`pack`), all the same score (`marks`), or more
-    the less longer a new pod is expected to keep them (`lifetime`)."""
+    """Unmarked nodes get more the fuller they are (`pack`), all the same score (`marks`), more the
+    less longer a new pod is expected to keep them (`lifetime`), or more the fuller they are, and
+    most where pods are as the new one: of ReplicaSets, or not (`apart`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "0.0.0.0:8888"

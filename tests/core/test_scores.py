@@ -13,6 +13,7 @@ from core.scores import (
     SCORE_MAX,
     SCORES,
     Score,
+    score_apart,
     score_lifetime,
     score_marked,
 )
@@ -50,12 +51,25 @@ def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int
     ("name", "found"),
     [
         ("marks", {0: 10, 50: 10, 100: 10, 150: 10}),
+        ("apart", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("lifetime", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
     ],
 )
 def test_what_each_gives(name: str, found: dict[int, int]) -> None:
     assert {used: SCORES[name].unmarked(*at(used)) for used in found} == found
+
+
+@pytest.mark.parametrize(
+    ("alike", "found"),
+    [
+        pytest.param(True, [7, 7, 7, 8, 8, 9, 9, 10, 10], id="alike"),
+        pytest.param(False, [3, 3, 3, 4, 4, 5, 5, 6, 6], id="of the other sort"),
+        pytest.param(None, [2] * 9, id="none there"),
+    ],
+)
+def test_what_apart_gives_the_fuller_a_node_is(alike: bool | None, found: list[int]) -> None:
+    assert [score_apart(full, alike=alike) for full in range(2, 11)] == found
 
 
 SPANS = range(EMPTY, FAR + 1)
