@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import pytest
+
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Mode
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
@@ -124,14 +126,24 @@ async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:
         assert api.calls == []
 
 
-async def test_where_there_is_no_such_kind_nothing_is_written() -> None:
+async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         api.served -= set(BUFFERS.paths)
         engine.look(0, 0)
         engine.look(10, 3)
-        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        for _ in range(3):
+            await publisher.turn()
         assert api.count("post") == 0
+        assert [one.message for one in caplog.records if one.name == "ebb.publisher"] == [
+            "no CapacityBuffers here: the cluster has no such kind, or no right to it"
+        ]
+        api.served |= set(BUFFERS.paths)
+        await publisher.turn()
+        assert told(api) == [3], "once it has come"
 
 
 async def test_the_older_version_is_written_where_it_alone_is_served() -> None:

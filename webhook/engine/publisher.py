@@ -47,7 +47,7 @@ class Publisher:
 
     def __init__(self, store: Store, told: Told) -> None:
         self._store, self._told = store, told
-        self._gone = False
+        self._gone = self._absent = False
 
     async def keep(self, stale: Callable[[], str | None]) -> None:
         """Take turns until cancelled; *stale*: why the view cannot be trusted, or None."""
@@ -64,8 +64,10 @@ class Publisher:
         if last is None or stale() is not None:
             return
         found = await self._store.found()
-        if found is None:
+        if found is None and not self._absent:
             log.warning("no CapacityBuffers here: the cluster has no such kind, or no right to it")
+        self._absent = found is None
+        if found is None:
             return
         await self._write(found, _wanted(config, last), lower=_has_seen_all(config, last))
 
