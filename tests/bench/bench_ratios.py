@@ -1,0 +1,75 @@
+"""Ebb against what it is measured by, seed by seed: cost, pending pod-seconds and scale-ups.
+
+`python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
+[--order NAME]`: the demo's load, each seed with the three columns, and the worst ratio of all.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from core.config.programs import ExtenderConfig
+from core.config.settings import Config, ScaleInOrder
+from core.config.thresholds import Thresholds
+from core.scores import SCORES
+from sim import scenario, waves
+from sim.scenario import MOST_ALLOCATED, SCENARIOS, SHARE, WHOLE
+from sim.world import Result
+
+AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
+COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)
+FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
+    "cost": lambda result: result.cost_ms,
+    "pending": lambda result: Fraction(result.pending_ms),
+    "scale-ups": lambda result: Fraction(result.scale_ups),
+}
+
+
+def ratios(found: dict[str, Result], to: str) -> list[Fraction]:
+    """Return Ebb's figures over another column's."""
+    ours, others = found[WHOLE.name], found[to]
+    return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
+
+
+def line(cells: Iterable[Fraction]) -> str:
+    """Write ratios side by side."""
+    return " ".join(f"{float(cell):>10.2f}" for cell in cells)
+
+
+def main() -> None:
+    """Play each seed and print its ratios, then the worst of all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--days", type=int, default=2)
+    parser.add_argument("--tick", type=int, default=10, help="seconds between passes")
+    parser.add_argument("--score", choices=list(SCORES), default=next(iter(SCORES)))
+    parser.add_argument("--order", choices=list(ScaleInOrder), default=ScaleInOrder.AUTO)
+    asked = parser.parse_args()
+    given = Config(
+        thresholds=Thresholds(cpu=SHARE, memory=SHARE),
+        scale_in_order=ScaleInOrder(asked.order),
+        extender=ExtenderConfig(score=asked.score),
+    )
+    head = " ".join(f"{name:>10}" for name in FIGURES)
+    print(f"{'seed':<6} {'to ' + AUTOSCALER.name:^32} | {'to ' + MOST_ALLOCATED.name:^32}")
+    print(f"{'':<6} {head} | {head} | evicted, pending by a mark", flush=True)
+    rows = []
+    for seed in asked.seeds:
+        load = replace(waves.mixed(seed, asked.days), tick_ms=1000 * asked.tick)
+        found = {
+            one.name: scenario.run(one, load, seed=seed, wire=False, given=given)
+            for one in COLUMNS
+        }
+        row = [*ratios(found, AUTOSCALER.name), *ratios(found, MOST_ALLOCATED.name)]
+        ours = found[WHOLE.name]
+        rows.append(row)
+        told = f"{ours.evicted}, {ours.pending_by_mark}"
+        print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {told}", flush=True)
+    worst = [max(column) for column in zip(*rows, strict=True)]
+    print(f"{'worst':<6} {line(worst[:3])} | {line(worst[3:])} |")
+
+
+if __name__ == "__main__":
+    main()
