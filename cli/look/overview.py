@@ -7,6 +7,7 @@ from cli.look.found import Found
 from cli.look.standing import Guard, Standing, standings
 from core.engine import step
 from core.engine.plan import Plan
+from core.engine.reserve import RESERVE
 from core.explain.caveats import Caveat, caveats
 
 
@@ -24,6 +25,10 @@ class Status:
     """(code, nodes that stay for it), most first; a node with several codes counts in each."""
     stray: tuple[str, ...]
     """Nodes without a mark whose taints or guard are left over, by name."""
+    held: int
+    """Nodes without a mark that no autoscaler is to take before Ebb hands them over."""
+    reserved: int
+    """Nodes that are kept for pods to be expected, as the engine that leads has said on them."""
     waiting: int
     """Pods that wait for a node."""
     stuck: int
@@ -48,6 +53,8 @@ class Status:
             ("marked and guarded", sum(one.guard is not Guard.NONE for one in marked)),
             ("marked and overdue", sum(one.overdue for one in marked)),
             ("marked, taint not right", sum(not one.taints_right for one in marked)),
+            ("not marked, and held", self.held),
+            ("kept for pods to be expected", self.reserved),
             ("unmarked with a left-over taint", len(self.stray)),
             ("being deleted", self.going),
         )
@@ -61,6 +68,9 @@ def look(found: Found, now_seconds: int) -> Status:
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
     )
+    reserved = sum(one.reserved for one in every)
+    if reserved:
+        reasons[RESERVE.code] = reserved
     waiting = {pod.key for pod in found.cluster.pods if pod.node is None}
     return Status(
         found=found,
@@ -69,6 +79,8 @@ def look(found: Found, now_seconds: int) -> Status:
         going=sum(one.going for one in every),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
+        held=sum(one.mark is None and one.guard is Guard.HELD for one in every),
+        reserved=reserved,
         waiting=len(waiting),
         stuck=len(waiting - {pod for pod, _ in plan.pending}),
         minded=caveats(found.cluster, found.kinds, found.config),

@@ -17,6 +17,7 @@ from core.marks.mark import (
     guard_of,
     mark_of,
     marked_since,
+    reserved_for,
 )
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
@@ -52,6 +53,8 @@ class Standing:
     pods_left: int
     """Pods that keep it from being empty, as Cluster Autoscaler counts."""
     guard: Guard
+    reserved: bool
+    """Whether the engine has said on it that it is kept for pods to be expected."""
     taints_right: bool
     """Whether it carries exactly the taint that its mark asks for."""
     going: bool
@@ -82,6 +85,7 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=left.get(node.name, 0),
         guard=_guard(node),
+        reserved=reserved_for(node) is not None,
         taints_right=desired_taints(node, taint_key) == node.taints,
         going=going(node),
         backoff=backoff_of(node.annotations),

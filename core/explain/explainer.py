@@ -16,6 +16,7 @@ from core.drain.ground import Ground, Scene
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, pace, remember
 from core.engine.plan import Placement, Plan
+from core.engine.reserve import RESERVE
 from core.engine.step import against_hard, trial
 from core.engine.survey import Survey
 from core.engine.work import Work
@@ -23,7 +24,7 @@ from core.fit.rules import refusal
 from core.guards.disruption import findings, stickiness
 from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
 from core.guards.pods import pod_blockers
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -46,6 +47,8 @@ class NodeAnswer:
     held: tuple[Blocker, ...]
     """What holds the running engine back from marking it now, as far as the cluster tells: what
     only the engine has seen (nodes that came, the busiest moment) is not among it."""
+    reserved: tuple[Blocker, ...]
+    """For which pods it is kept from the autoscaler, as the engine that leads has said on it."""
     lingers: tuple[Blocker, ...]
     """Why it may empty late: pods of it that rarely leave by themselves."""
     against_hard: tuple[Blocker, ...]
@@ -127,6 +130,7 @@ class Explainer:
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
             held=self._held(node) if removal else (),
+            reserved=tuple(Blocker(RESERVE, told) for told in [reserved_for(node)] if told),
             lingers=tuple(stickiness(pods, self._now)),
             against_hard=self._against_hard(node),
             undrained=self._undrained(pods),

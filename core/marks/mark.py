@@ -17,6 +17,7 @@ from core.marks.keys import (
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
 )
 from core.model.node import Effect, Node
 
@@ -25,6 +26,8 @@ SECONDS_DIGITS_MAX: Final = 12
 _WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
 DETAILS_CHARACTERS_MAX: Final = 4096
 """Ours have about 200, and an annotation may have 256 kB: what is longer is not looked at."""
+RESERVE_CHARACTERS_MAX: Final = 1024
+"""The same; ours has about 100."""
 GUARD_WHILE_MARKED: Final = "marked"
 GUARD_WHILE_HELD: Final = "held"
 """Without a mark: until its node is handed over, or holds pods."""
@@ -180,6 +183,13 @@ def guard_of(node: Node) -> Guard | None:
     key = named if named in GUARDS else GUARDS[0]
     stands = GUARD_OURS_ANNOTATION in node.annotations and node.annotations.get(key) == "true"
     return Guard(until, key) if stands else None
+
+
+def reserved_for(node: Node) -> str | None:
+    """Return for which pods the node is kept; None: for none, or the annotation is damaged."""
+    told = node.annotations.get(RESERVE_ANNOTATION, "")
+    fine = 0 < len(told) <= RESERVE_CHARACTERS_MAX and told.isprintable()
+    return told if fine and guard_of(node) else None
 
 
 def guard_key(node: Node) -> str:

@@ -11,6 +11,7 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
 )
 from core.marks.mark import guard_of
 from core.marks.taints import desired_taints, of_keys_before
@@ -52,6 +53,11 @@ def ours(node: Node) -> list[str]:
     An autoscaler's opt-out is only if we have written it, and only as long as it says so.
     """
     guard = guard_of(node)
-    keys = {DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, BACKOFF_ANNOTATION}
+    keys = {
+        DETAILS_ANNOTATION,
+        GUARD_OURS_ANNOTATION,
+        BACKOFF_ANNOTATION,
+        RESERVE_ANNOTATION,
+    }
     keys |= {guard.key} if guard else set()
     return sorted(keys & {*node.annotations})

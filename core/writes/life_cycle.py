@@ -66,6 +66,10 @@ class Event(Enum):
     POD_THERE = "pod there", "marked, and not empty any more"
     RESERVED = "reserved", "marked and empty, but kept for pods that are to be expected"
     EMPTY = "empty", "marked and empty: the autoscaler may take it"
+    TOLD = (
+        "told",
+        "what it says of the pods that it is kept for has begun, or ended; written beside",
+    )
 
     def __init__(self, title: str, meaning: str) -> None:
         self.title, self.meaning = title, meaning
@@ -88,6 +92,7 @@ class Act(Enum):
     HOLD = "hold", WriteKind.HOLD, State.HELD
     HAND_OVER = "hand over", WriteKind.UNGUARD, State.HANDED_OVER
     LIFT = "lift the guard", WriteKind.UNGUARD, State.UNMARKED
+    TELL = "say for which pods it is kept", WriteKind.TELL, None
     FORGET = "forget", WriteKind.FORGET, State.UNMARKED
     REPAIR = "repair the taints", WriteKind.REPAIR, None
 
@@ -131,6 +136,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
     Event.POD_THERE: {State.HANDED_OVER: Act.GUARD},
     Event.RESERVED: {State.HANDED_OVER: Act.GUARD},
     Event.EMPTY: {State.GUARDED: Act.HAND_OVER},
+    Event.TOLD: {State.UNMARKED: Act.TELL, State.SOFT: Act.TELL, State.HARD: Act.TELL},
 }
 """What is written in which state; a state that an event does not name is none of its concern."""
 LAST: Final = {

@@ -19,10 +19,12 @@ from core.marks.keys import (
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
 )
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,
+    RESERVE_CHARACTERS_MAX,
     Backoff,
     Details,
     Guard,
@@ -99,7 +101,8 @@ def decide(
     writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = _of(WriteKind.MARK, writes, lambda write: maker.order[write.key])
     held = _of(WriteKind.HOLD, writes, lambda write: (write.key in maker.occupied, write.key))
-    few = (WriteKind.MARK, WriteKind.HOLD)
+    held += _of(WriteKind.TELL, writes, lambda write: write.key)
+    few = (WriteKind.MARK, WriteKind.HOLD, WriteKind.TELL)
     others = sorted((write for write in writes if write.kind not in few), key=_place)
     return (*others, *held[:HOLDS_A_PASS_MAX], *found[:MARKS_A_PASS_MAX])
 
@@ -142,11 +145,14 @@ class _Maker:
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for one Node: of each event that of the first state it concerns."""
-        found = tuple(states(node))
+        found, told = tuple(states(node)), False
         for event in self._events(node):
             acts = TABLE[event]
+            if event is Event.TOLD and told:
+                return  # the other write has said it
             for state in found:
                 if state in acts:
+                    told |= acts[state] is not Act.REPAIR
                     yield self._write(acts[state], node, self._note(event, node))
                     if event in LAST:
                         return
@@ -174,6 +180,8 @@ class _Maker:
             yield Event.TAINTS_WRONG
         unmarked = mark_of(node.labels) is None
         yield from self._left_over(node) if unmarked else self._marked(node, details)
+        if self._told(node):
+            yield Event.TOLD
 
     def _farewell(self, node: Node) -> Iterable[Event]:
         """Whoever collects a node that leaves by itself may do so at once.
@@ -268,13 +276,25 @@ class _Maker:
         long = self._watch.long(self._config.deadline_seconds)
         return self._now >= details.deadline and long
 
+    def _told(self, node: Node) -> Keys:
+        """Return what is to be written of the pods that it is kept for, when that begins or ends.
+
+        Not when their number changes: that would be a write in almost every pass.
+        """
+        marked = mark_of(node.labels) is not None and node.name in self.order
+        kept = self._is_kept(node) and (marked or node.name in self._held) and not self._observe
+        if kept is (RESERVE_ANNOTATION in node.annotations):
+            return {}
+        told = self._reserve[node.name][0].message[:RESERVE_CHARACTERS_MAX] if kept else None
+        return {RESERVE_ANNOTATION: told}
+
     # What is written then
 
     def _note(self, event: Event, node: Node) -> str:
         match event:
             case Event.LEAVING:
                 return why_leaving(node) or ""
-            case Event.STAYS | Event.RESERVED | Event.HELD:
+            case Event.STAYS | Event.RESERVED | Event.HELD | Event.TOLD:
                 return self._why(event, node)
             case Event.DRAIN_FAILED:
                 why = self._watch.failed[node.name]
@@ -294,7 +314,9 @@ class _Maker:
         why = self._kept.get(node.name, ())
         if event is Event.STAYS:
             return _told(why)
-        if event is Event.HELD and node.name in self.occupied:
+        if event is Event.TOLD and not self._is_kept(node):
+            return "it is kept for no pods any more"
+        if event is Event.TOLD or node.name in self.occupied:
             why = ()  # they speak against its going, not for its guard
         return _told((*self._reserve.get(node.name, ()), *why)) or event.meaning
 
@@ -302,6 +324,12 @@ class _Maker:
         """Return the write of an act: label, details, guard and back-off, or the taints."""
         if act is Act.REPAIR:
             return Write(act.kind, node, {}, note, self._taints(node))
+        annotations = self._annotations(act, node)
+        if act not in (Act.LET_GO, Act.CLEAR):
+            annotations = {**annotations, **self._told(node)}
+        return Write.of(act.kind, node, _labels(act.kind, node), annotations, note)
+
+    def _annotations(self, act: Act, node: Node) -> Keys:
         annotations: Keys = {}
         match act:
             case Act.MARK | Act.DATE | Act.RENEW:
@@ -322,9 +350,9 @@ class _Maker:
                 annotations = _lifted(node)
             case Act.FORGET:
                 annotations = {BACKOFF_ANNOTATION: None}
-            case _:  # the label alone
+            case _:  # the label alone, or what is told
                 pass
-        return Write.of(act.kind, node, _labels(act.kind, node), annotations, note)
+        return annotations
 
     def _taints(self, node: Node) -> tuple[Taint, ...]:
         return desired_taints(node, self._config.taint_key)

@@ -38,6 +38,8 @@ class WriteKind(StrEnum):
     """The guard of a node without a mark."""
     UNGUARD = "unguard"
     REPAIR = "repair"
+    TELL = "tell"
+    """For which pods a node is kept, where its guard stays as it is."""
     FORGET = "forget"
     """A node's back-off, long after it has ended."""
 

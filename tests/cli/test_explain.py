@@ -14,6 +14,7 @@ from core.marks.keys import (
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.marks.mark import Details, encode_details
@@ -136,6 +137,20 @@ class TestNode:
         assert "overdue, it will be released" in text
         assert "taint right\n" in text
         assert "still to leave 1 pods\n" in text
+
+    def test_a_node_that_is_kept_for_pods_to_be_expected(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = "it is kept for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
+        held = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held", RESERVE_ANNOTATION: told}
+        kept = node("m", metadata={"name": "m", "annotations": held})
+        file = of(tmp_path, kept, node("n"), pod("p", "n"))
+        (reason,) = explained(capsys, file, "node", "m")["isKeptFor"]
+        assert (reason["code"], reason["message"]) == ("reserve", told)
+        text = table(capsys, file, "node", "m")
+        assert "guard ebb, until it is handed over\n" in text
+        assert f"reserve because {told}\n" in text
+        assert explained(capsys, file, "node", "n")["isKeptFor"] == []
 
     def test_a_mark_whose_taint_and_details_are_lost(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

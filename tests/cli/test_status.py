@@ -19,6 +19,7 @@ from core.marks.keys import (
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.marks.mark import Details, encode_details
@@ -27,6 +28,11 @@ from tests.support import builders
 from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, node, on_terminal, pod
 
 HOUR = 3600
+HELD = {
+    GUARD_ANNOTATION: "true",
+    GUARD_OURS_ANNOTATION: "held",
+    RESERVE_ANNOTATION: "it is kept for 1 pod: 1 of 500m + 1Gi",
+}
 
 
 def mark(name: str, since: int, deadline: int, *, hard: bool = False, ours: bool = True) -> Json:
@@ -52,7 +58,7 @@ def path(tmp_path: Path) -> str:
         mark("m-empty", now - HOUR, now + HOUR, ours=False),
         node("gone", spec={"taints": [going]}),
         node("kept", metadata={"name": "kept", "annotations": {"kube-ebb.io/keep": "true"}}),
-        node("stray", spec={"taints": [stray]}),
+        node("stray", metadata={"name": "stray", "annotations": HELD}, spec={"taints": [stray]}),
         pod("a", "m-old"),
         pod("b", "m-hard"),
         pod("c", "kept", "2"),
@@ -88,6 +94,8 @@ class TestJson:
             "markedAndGuarded": 2,
             "markedAndOverdue": 1,
             "markedTaintNotRight": 0,
+            "notMarkedAndHeld": 1,
+            "keptForPodsToBeExpected": 1,
             "unmarkedWithALeftOverTaint": 1,
             "beingDeleted": 1,
         }
@@ -97,6 +105,7 @@ class TestJson:
         assert status["podsThatWait"] == {"all": 1, "findNoPlace": 0}
         assert status["before"]["nodes"] == 5
         reasons = {one["code"]: one["nodes"] for one in status["reasons"]}
+        assert reasons["reserve"] == 1
         assert reasons["opted-out"] == reasons["being-deleted"] == 1
 
     def test_it_agrees_with_the_plan(

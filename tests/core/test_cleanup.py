@@ -14,6 +14,7 @@ from core.marks.keys import (
     KARPENTER_KEEP_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.marks.mark import Mark
@@ -57,6 +58,7 @@ OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
             {KARPENTER_KEEP_ANNOTATION, GUARD_OURS_ANNOTATION},
         ),
         ({}, {KARPENTER_KEEP_ANNOTATION: "true"}, (), None),
+        ({}, {RESERVE_ANNOTATION: "for p"}, (), {RESERVE_ANNOTATION}),
         ({}, {}, (OURS, FOREIGN), set()),
         ({MARK_LABEL: "soft"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
     ],

@@ -19,8 +19,17 @@ from core.marks.keys import (
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
 )
-from core.marks.mark import Details, Mark, decode_details, encode_details, mark_of
+from core.marks.mark import (
+    RESERVE_CHARACTERS_MAX,
+    Details,
+    Mark,
+    decode_details,
+    encode_details,
+    mark_of,
+    reserved_for,
+)
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -60,6 +69,12 @@ def written(config: Config, found: Pass, watching: int = 10**6) -> tuple[Write[N
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
 
 
+def stored(write: Write[Node], one: Node) -> Node:
+    """Return the node as the webhook lets the write be stored."""
+    made = applied(write, one)
+    return replace(made, taints=desired_taints(made, CONFIG.taint_key))
+
+
 def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> list[Node]:
     """Write until there is nothing left to write, as a webhook and a writer do."""
     for _ in range(5):
@@ -67,8 +82,7 @@ def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> li
         if not writes:
             return nodes
         for write in writes:
-            made = (applied(write, one) if one.name == write.key else one for one in nodes)
-            nodes = [replace(one, taints=desired_taints(one, config.taint_key)) for one in made]
+            nodes = [stored(write, one) if one.name == write.key else one for one in nodes]
     raise AssertionError
 
 
@@ -175,7 +189,7 @@ def meddled(chance: random.Random, one: Node) -> Node:
 
 def marked(one: Node, **annotations: str) -> Node:
     """Return the node as it stands marked a minute ago."""
-    details = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
+    details = Details(since=NOW - 60, deadline=NOW + 3600, owner="me", policy="p", reason="r")
     made = replace(
         one,
         labels={**one.labels, MARK_LABEL: Mark.SOFT},
@@ -335,6 +349,72 @@ def test_a_node_that_holds_pods_waits_its_delay(policy: str) -> None:
     config = replace(CONFIG, delay_seconds=600, policy=policy)
     first = looked(config, [node("n"), node("m"), OTHER], MOVING, THERE)
     assert [removal.node for removal in first.plan.removals] == ["m"]
+
+
+def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
+    """Not with every pod more or less; whoever leads next takes it over."""
+    config = asked(Scope.EMPTY, reserve=Reserve(length_seconds=60))
+    begun = [node("n"), OTHER]
+    new = step(Cluster.of(begun, [THERE]), config, Memory(), NOW)
+    (write,) = written(config, new)
+    assert write.kind is WriteKind.HOLD
+    said = "what comes is watched for 60 s more before an empty node is let go"
+    assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
+    nodes = [applied(write, begun[0]), OTHER]
+    assert reserved_for(nodes[0]) == said
+    other = step(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 1)
+    assert "59 s" in other.plan.reserve[0].why.message
+    assert written(config, other) == ()
+    over = step(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 60)
+    (told,) = written(config, over)
+    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
+    nodes[0] = applied(told, nodes[0])
+    assert nodes[0].annotations == HELD
+    again = step(Cluster.of(nodes, [THERE]), config, Memory(), NOW)
+    (told,) = written(config, again)
+    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: said})
+    assert told.note == f"reserve: {said}"
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "kind"),
+    [
+        (marked(node("n")), (THERE,), WriteKind.GUARD),
+        (marked(node("n"), **HELD), (THERE,), WriteKind.TELL),
+        (node("n", annotations=HELD), (THERE,), WriteKind.MARK),
+        (node("n"), (THERE,), WriteKind.MARK),
+    ],
+)
+def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
+    one: Node, pods: tuple[Pod, ...], kind: WriteKind
+) -> None:
+    """And taken away in that which hands the node over, or notes that a pod is there."""
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
+    new = step(Cluster.of([one, OTHER], pods), config, Memory(), NOW)
+    (write,) = written(config, new)
+    assert write.kind is kind
+    assert write.annotations[RESERVE_ANNOTATION]
+    after = stored(write, one)
+    over = step(Cluster.of([after, OTHER], pods), config, new.memory, NOW + 60)
+    (write,) = written(config, over)
+    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
+    there = step(Cluster.of([after, OTHER], [*pods, MOVING]), config, new.memory, NOW + 60)
+    assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
+
+
+@pytest.mark.parametrize("told", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
+def test_what_others_have_written_there_is_not_told(told: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) is None
+    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: "x"})) is None
+    (write,) = written(
+        asked(Scope.EMPTY),
+        looked(
+            asked(Scope.EMPTY),
+            [node("n", annotations={**HELD, RESERVE_ANNOTATION: told}), OTHER],
+            THERE,
+        ),
+    )
+    assert write.annotations == {RESERVE_ANNOTATION: None}
 
 
 def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:

@@ -22,6 +22,7 @@ from core.marks.keys import (
     KARPENTER_KEEP_ANNOTATION,
     KARPENTER_LABEL,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.marks.mark import Backoff, Details, backoff_of, encode_details
@@ -80,6 +81,7 @@ HARD_REFUSED    .        .        SOFTEN   .         .           .        .     
 POD_THERE       .        .        .        .         GUARD       .        .       .           .
 RESERVED        .        .        .        .         GUARD       .        .       .           .
 EMPTY           .        .        .        HAND_OVER .           .        .       .           .
+TOLD            TELL     TELL     TELL     .         .           .        .       .           .
 """  # noqa: E501
 """What is written, for every event in every state; a pair that is missing is a failure."""
 
@@ -221,6 +223,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.POD_THERE: lambda one: replace(one, pods=(POD,)),
     Event.RESERVED: lambda one: replace(one, reserve=(Held("n", Blocker(RESERVE, "for p")),)),
     Event.EMPTY: lambda one: replace(one, pods=()),
+    Event.TOLD: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
 }
 """How each event comes about that something is written for."""
 NOTES = {
@@ -233,6 +236,7 @@ NOTES = {
     Event.HARD_ASKED: "marked for 60 s",
     Event.RESERVED: "reserve: for p",
     Event.HARD_REFUSED: "hardAfter: never",
+    Event.TOLD: "it is kept for no pods any more",
 }
 """What people are told, where it is not the event's meaning."""
 

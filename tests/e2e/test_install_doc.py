@@ -11,6 +11,7 @@ from core.marks.keys import (
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from tests.e2e.api import Api
@@ -95,6 +96,7 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
     held = {
         KARPENTER_KEEP_ANNOTATION: "true",
         GUARD_OURS_ANNOTATION: f"held {KARPENTER_KEEP_ANNOTATION}",
+        RESERVE_ANNOTATION: "for one pod",
     }
     api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
     theirs = {GUARD_ANNOTATION: "true", KARPENTER_KEEP_ANNOTATION: "true"}

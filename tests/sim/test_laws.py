@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
 from core.config.programs import ExtenderConfig
-from core.config.settings import Config, HandOver, Mode, UsabilityMode
+from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
 from core.engine import step
@@ -61,7 +61,7 @@ def configs(draw: st.DrawFn) -> Config:
         delay_seconds=60,
         deadline_seconds=7 * 24 * 3600,
         hard_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
-        hand_over=HandOver(guard_seconds=300),
+        hand_over=HandOver(scope=Scope.MARKED, guard_seconds=300),
     )
 
 
@@ -467,7 +467,12 @@ def test_a_day_ends_well_whatever_breaks(
         cluster=Budget(max_marked=Limit(0)),
         backoff=Backoff(first_seconds=60, max_seconds=60),
     )
-    last = replace(config, mode=Mode.OBSERVE) if observed else replace(config, budgets=none)
+    released = HandOver(scope=Scope.MARKED)
+    last = (
+        replace(config, mode=Mode.OBSERVE)
+        if observed
+        else replace(config, budgets=none, hand_over=released)
+    )
     world = day(load, how, config, troubles, last)
     assert how is ScaleDown.UTILIZATION or world.result.evicted == 0
     assert world.disturbed == []

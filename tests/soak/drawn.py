@@ -137,7 +137,9 @@ def _last(chance: random.Random, before: Sequence[Config]) -> Config:
     )
     if near and chance.random() < 0.5:
         none = Budget(max_marked=Limit(0))
-        return replace(config, budgets=replace(config.budgets, cluster=none, backoff=SOON))
+        budgets = replace(config.budgets, cluster=none, backoff=SOON)
+        released = replace(config.hand_over, scope=Scope.MARKED)
+        return replace(config, budgets=budgets, hand_over=released)
     return replace(config, mode=Mode.OBSERVE)
 
 

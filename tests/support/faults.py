@@ -14,6 +14,7 @@ from core.marks.keys import (
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.marks.mark import decode_details, guard_of, mark_of
@@ -38,6 +39,7 @@ OURS = (
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
     BACKOFF_ANNOTATION,
+    RESERVE_ANNOTATION,
 )
 
 

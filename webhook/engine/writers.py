@@ -36,6 +36,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.HOLD: "ScaleDownHeld",
     WriteKind.UNGUARD: "ScaleDownAllowed",
     WriteKind.REPAIR: "TaintsRepaired",
+    WriteKind.TELL: "ReserveChanged",
     WriteKind.FORGET: "BackoffEnded",
 }
 

@@ -32,6 +32,7 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
         "reached": answer.reached,
         "reasons": _reasons(answer.blockers, answer.node.name),
         "waitsFor": _reasons(answer.held, answer.node.name),
+        "isKeptFor": _reasons(answer.reserved, answer.node.name),
         "emptiesLate": _reasons(answer.lingers, answer.node.name),
         "staysSoft": _reasons(answer.against_hard, answer.node.name),
         "notDrained": _reasons(answer.undrained, answer.node.name),

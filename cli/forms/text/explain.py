@@ -32,6 +32,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
     for title, blockers in (
         ("stays for", answer.blockers),
         ("waits for", answer.held),
+        ("is kept for", answer.reserved),
         ("stays soft for", answer.against_hard),
         ("empties late for", answer.lingers),
         ("is not drained for", answer.undrained),
