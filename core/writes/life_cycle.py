@@ -144,6 +144,7 @@ LAST: Final = {
     Event.OBSERVE,
     Event.DRAIN_FAILED,
     Event.STAYS,
+    Event.KEPT_LONG,
     Event.OVERDUE,
     Event.GOES,
     Event.OTHERS_RELEASE,

@@ -61,7 +61,7 @@ def configs(draw: st.DrawFn) -> Config:
         delay_seconds=60,
         deadline_seconds=7 * 24 * 3600,
         hard_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
-        hand_over=HandOver(scope=Scope.MARKED, guard_seconds=300),
+        hand_over=HandOver(guard_seconds=300),
     )
 
 
@@ -199,6 +199,8 @@ class Released:
             hard_after_seconds=fate.hard_after,
             usability=UsabilityMode.NONE,
             budgets=LIGHT,
+            # One that is empty would be held; that has tests of its own.
+            hand_over=HandOver(scope=Scope.MARKED if fate.empties else Scope.EMPTY),
         )
         asked = (("p1", "n1", 500), ("p2", "n2", 2000), ("p3", "n3", 2000))
         # They tolerate whatever others write on the node: it is one that pods reach.
