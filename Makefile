@@ -33,10 +33,10 @@ check: setup ## format, lint, types, import contracts, tests, coverage: what CI 
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 
-e2e-tools: setup ## build the control plane's programs into a cache, once (needs Go)
+e2e-tools: setup ## build the control plane's programs and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
 
-e2e: e2e-tools ## the pair against a real API server and scheduler; pytest's options in ARGS
+e2e: e2e-tools ## the pair against a real API server, scheduler and autoscaler; pytest's options in ARGS
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
 chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS

@@ -1,4 +1,4 @@
-"""The programs of a control plane: found, or built once for each machine.
+"""The programs of a control plane, and an autoscaler: found, or built once for each machine.
 
 `python -m tests.e2e.tools` builds them if need be and prints their folder. A folder of them in
 KUBEBUILDER_ASSETS (envtest's convention) comes first; else a Go module of ours, controlplane/,
@@ -21,9 +21,13 @@ MODULE: Final = HERE / "controlplane"
 SOURCES: Final = ("go.mod", "go.sum", "main.go")
 PROGRAM: Final = "controlplane"
 LINKS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-KWOK: Final = "kwok"
-KWOK_VERSION: Final = "v0.8.0"
-NAMES: Final = (*LINKS, KWOK)
+OTHERS: Final = {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "karpenter": "sigs.k8s.io/karpenter/kwok"}
+"""Programs of other modules, and where their main packages are."""
+NAMES: Final = (*LINKS, *OTHERS)
+CRDS: Final = "karpenter-crds"
+"""The folder beside the programs with what Karpenter installs."""
+CRD_FOLDERS: Final = ("pkg/apis/crds", "kwok/apis/crds")
+STRIPPED: Final = "-s -w"
 GO_MINOR_MIN: Final = 26
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 
@@ -36,7 +40,7 @@ def find() -> Path:
     """Return the folder of the programs, without building. Raises: MissingError."""
     given = os.environ.get(ASSETS)
     folder = Path(given) if given else cached()
-    missing = [name for name in NAMES if not os.access(folder / name, os.X_OK)]
+    missing = [name for name in (*NAMES, CRDS) if not os.access(folder / name, os.X_OK)]
     if not missing:
         return folder
     if given:
@@ -46,7 +50,7 @@ def find() -> Path:
 
 def cached() -> Path:
     """Return the folder that this version of the module is built into."""
-    made_of = hashlib.sha256(KWOK_VERSION.encode())
+    made_of = hashlib.sha256()
     for name in SOURCES:
         made_of.update((MODULE / name).read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -66,25 +70,13 @@ def build() -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
-        version = _kubernetes_version()
-        _step(
-            f"building Kubernetes {version}, about ten minutes the first time",
-            ["go", "build", "-trimpath", "-ldflags", _flags(version), "-o", str(made / PROGRAM)],
-            cwd=MODULE,
-        )
+        version = _version("k8s.io/kubernetes")
+        _build(f"Kubernetes {version}", ".", made / PROGRAM, _flags(version))
         for name in LINKS:
             (made / name).symlink_to(PROGRAM)
-        _step(
-            f"building kwok {KWOK_VERSION}",
-            [
-                "go",
-                "install",
-                "-trimpath",
-                "-ldflags=-s -w",
-                f"sigs.k8s.io/kwok/cmd/kwok@{KWOK_VERSION}",
-            ],
-            env={"GOBIN": str(made)},
-        )
+        for name, package in OTHERS.items():
+            _build(f"{name} {_version(_module(package))}", package, made / name, STRIPPED)
+        _copy_crds(made / CRDS)
         shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
     return find()
@@ -101,10 +93,24 @@ def _check_go() -> None:
         raise MissingError(f"{said.strip()} is too old to build the control plane; {how}")
 
 
-def _kubernetes_version() -> str:
-    found = re.search(r"k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text())
+def _module(package: str) -> str:
+    return "/".join(package.split("/")[:2])
+
+
+def _version(module: str) -> str:
+    found = re.search(rf"\s{re.escape(module)} (v\S+)", (MODULE / "go.mod").read_text())
     assert found is not None
     return found[1]
+
+
+def _copy_crds(to: Path) -> None:
+    """Copy Karpenter's definitions out of its module."""
+    module = _module(OTHERS["karpenter"])
+    folder = Path(_step(["go", "list", "-m", "-f", "{{.Dir}}", module]).strip())
+    to.mkdir()
+    for crds in CRD_FOLDERS:
+        for path in (folder / crds).glob("*.yaml"):
+            shutil.copyfile(path, to / path.name)
 
 
 def _flags(version: str) -> str:
@@ -116,25 +122,21 @@ def _flags(version: str) -> str:
         "k8s.io/component-base/version.gitMinor": minor,
         "k8s.io/client-go/pkg/version.gitVersion": version,
     }
-    return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in values.items())])
+    return " ".join([STRIPPED, *(f"-X {name}={value}" for name, value in values.items())])
 
 
-def _step(
-    what: str, command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None
-) -> None:
-    print(f"e2e-tools: {what}", file=sys.stderr, flush=True)
+def _build(what: str, package: str, to: Path, flags: str) -> None:
+    print(f"e2e-tools: building {what}", file=sys.stderr, flush=True)
     start = time.monotonic()
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    _step(["go", "build", "-trimpath", "-ldflags", flags, "-o", str(to), package])
+    print(f"e2e-tools: done in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+def _step(command: list[str]) -> str:
+    done = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MissingError(f"{' '.join(command[:2])} failed:\n{done.stderr[-4000:]}")
-    print(f"e2e-tools: done in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return done.stdout
 
 
 def main() -> int:

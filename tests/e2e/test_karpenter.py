@@ -1,0 +1,128 @@
+"""Karpenter, a real autoscaler, takes what Ebb hands over, and nothing else."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from core.config.settings import Mode
+from core.marks.keys import COST_ANNOTATION, KARPENTER_KEEP_ANNOTATION, TAINT_KEY
+from core.writes.costs import cost_of
+from tests.e2e.api import Api, Json
+from tests.e2e.install import installed
+from tests.e2e.karpenter import FINALIZER, TAKEN_SECONDS, add_empty, drop_pool, karpenter, set_pool
+from tests.e2e.objects import NODES, PODS, pod
+from tests.e2e.observer import evictions
+from tests.e2e.plane import Plane
+from tests.e2e.test_engine import is_marked
+from tests.support.builders import node
+
+EVENTS = "/api/v1/namespaces/default/events"
+COST = str(cost_of(node("any"), TAINT_KEY))
+"""As pods on marked nodes have it; Karpenter reads it as what it costs to move them."""
+TEMPLATES = "/api/v1/namespaces/default/podtemplates"
+BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
+BUFFER = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(plane: Plane) -> Iterator[None]:
+    with karpenter(plane):
+        yield
+
+
+@pytest.fixture
+def pool(api: Api) -> Iterator[Api]:
+    """The calls on a cluster whose pool takes nothing yet; its nodes go after the test."""
+    set_pool(api)
+    yield api
+    for path in (BUFFERS, TEMPLATES):
+        api.delete(path)
+    drop_pool(api)
+
+
+def taken(api: Api, *names: str) -> list[Json]:
+    """Wait until Karpenter has taken these nodes; return them as they went, in all states."""
+    going: list[Json] = []
+
+    def note(_: str, found: Json) -> None:
+        if found["metadata"]["name"] in names and "deletionTimestamp" in found["metadata"]:
+            going.append(found)
+
+    api.wait(NODES, lambda found: not found.keys() & set(names), TAKEN_SECONDS, told=note)
+    return going
+
+
+def stays(found: Json) -> bool:
+    return "deletionTimestamp" not in found["metadata"] and not any(
+        taint["key"] == "karpenter.sh/disrupted" for taint in found["spec"].get("taints") or ()
+    )
+
+
+def blocked(events: Mapping[str, Json]) -> set[str]:
+    """Return the nodes of which Karpenter says that the guard keeps it from them."""
+    return {
+        event["involvedObject"]["name"]
+        for event in events.values()
+        if KARPENTER_KEEP_ANNOTATION in event["message"]
+    }
+
+
+def guarded(found: Json) -> bool:
+    return KARPENTER_KEEP_ANNOTATION in found["metadata"]["annotations"]
+
+
+def accepted(buffer: Json) -> bool:
+    conditions = buffer.get("status", {}).get("conditions") or ()
+    return any((c["type"], c["status"]) == ("ReadyForProvisioning", "True") for c in conditions)
+
+
+def test_of_all_nodes_only_those_that_are_handed_over_go(plane: Plane, pool: Api) -> None:
+    before = evictions(pool)
+    full, used, *empty = add_empty(pool, 4)
+    pool.create(PODS, pod("p", node_name=full, cpu="3"))
+    for name in ("q", "r"):
+        one = pod(name, node_name=used)
+        one["metadata"]["annotations"] = {COST_ANNOTATION: COST}
+        pool.create(PODS, one)
+    budgets = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s", "minNodes": 3}
+    with installed(plane, mode=Mode.ENFORCE, usability="none", budgets=budgets):
+        found = pool.wait(NODES, lambda found: sum(is_marked(found[one]) for one in empty) == 1)
+        (handed,) = [one for one in empty if is_marked(found[one])]
+        (kept,) = {*empty} - {handed}
+        set_pool(pool, "0s")
+        going = taken(pool, handed)
+        assert all(FINALIZER in one["metadata"]["finalizers"] for one in going)
+        assert all(is_marked(one) for one in going), "left alone as it goes"
+        pool.wait(EVENTS, lambda found: kept in blocked(found))
+        assert all(map(stays, pool.get(NODES)["items"]))
+    assert len(pool.get(NODES)["items"]) == 3
+    assert evictions(pool) == before
+
+
+def test_a_node_that_a_buffer_asks_for_is_not_handed_over(plane: Plane, pool: Api) -> None:
+    full, empty = add_empty(pool, 2)
+    pool.create(PODS, pod("p", node_name=full, cpu="2"))
+    web = {"metadata": {"name": "web"}}
+    pool.create(TEMPLATES, {**web, "template": {"spec": pod("web", cpu="3")["spec"]}})
+    spec = {"podTemplateRef": {"name": "web"}, "replicas": 1}
+    pool.create(BUFFERS, {**BUFFER, **web, "spec": spec})
+    pool.wait(BUFFERS, lambda found: accepted(found["web"]))
+    with installed(plane, mode=Mode.ENFORCE, usability="none"):
+        found = pool.wait(NODES, lambda found: guarded(found[empty]))
+        assert not is_marked(found[empty])
+        pool.delete(f"{BUFFERS}/web")
+        pool.wait(NODES, lambda found: is_marked(found[empty]) and not guarded(found[empty]))
+
+
+def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, pool: Api) -> None:
+    full, *empty = add_empty(pool, 3)
+    pool.create(PODS, pod("p", node_name=full, cpu="2"))
+    reserve = {"length": "5m", "over": "1h"}
+    with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as webhook:
+        pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
+        set_pool(pool, "0s")
+        pool.wait(EVENTS, lambda found: blocked(found) >= {*empty})
+        assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
+        webhook.configure(reserve={"over": "0s"})
+        taken(pool, *empty)
+        assert stays(pool.get(f"{NODES}/{full}"))
