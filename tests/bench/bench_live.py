@@ -1,7 +1,8 @@
 """The live loop on real programs: two loads of eight minutes each, with Ebb and without.
 
 `python -m tests.bench.bench_live [LOAD:RUN ...]`, of LOADS and RUNS; about nine minutes each. The
-autoscaler is a stand-in; what it removes has been unneeded for 20 s. Needs `make e2e-tools`.
+autoscaler is a stand-in, or Karpenter; what it removes has been unneeded for 20 s. Needs
+`make e2e-tools`.
 """
 
 import sys
@@ -17,7 +18,8 @@ from sim.autoscaler import ScaleDown
 from tests.e2e.api import Json
 from tests.e2e.buffers import define
 from tests.e2e.install import apply, installed, overlay
-from tests.e2e.live import Load, play, stand_in
+from tests.e2e.karpenter import add_empty, karpenter
+from tests.e2e.live import Load, karpenter_takes, play, stand_in
 from tests.e2e.observer import HEAD, Outcome
 from tests.e2e.plane import Plane
 from tests.e2e.scheduling import (
@@ -56,6 +58,8 @@ class Run:
     score: str | None = None
     """None: without Ebb."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    karpenter: bool = False
+    """Karpenter takes its own nodes that are empty, in the stand-in's place."""
 
 
 RUNS: Final = {
@@ -68,6 +72,10 @@ RUNS: Final = {
         profile=shipped_profile(),
         score="pack",
         settings={"reserve": {**RESERVE, "publish": "CapacityBuffer"}},
+    ),
+    "karpenter": Run("Karpenter, MostAllocated", profile=most_allocated(), karpenter=True),
+    "ebb-karpenter": Run(
+        "Karpenter, Ebb", profile=shipped_profile(), score="pack", karpenter=True
     ),
 }
 LOADS: Final = ("ramp", "day")
@@ -105,6 +113,9 @@ def played(run: Run, load: Load) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="ebb-live-") as folder:
         plane = Plane(Path(folder)).start()
         try:
+            if run.karpenter:
+                with karpenter(plane), programs(plane, run) as begin:
+                    return play(plane.api, load, karpenter_takes, say, begin, add_empty)
             with programs(plane, run) as begin:
                 return play(plane.api, load, stand_in(run.scale_down), say, begin)
         finally:
@@ -129,7 +140,7 @@ def main() -> None:
             print(f"  fault: {fault}")
     for (load, name), outcome in found.items():
         for other, goals in GOALS.items():
-            if RUNS[name].score is None or (load, other) not in found:
+            if RUNS[name].score is None or RUNS[name].karpenter or (load, other) not in found:
                 continue
             ratio = outcome.node_seconds / found[load, other].node_seconds
             goal = f"(goal for Ebb: {goals[load]})"

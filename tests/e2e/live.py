@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sim.autoscaler import ScaleDown
 from tests.e2e.api import Api, Json, RefusedError
+from tests.e2e.karpenter import set_pool
 from tests.e2e.objects import DEPLOYMENTS, JOBS, LIFE, NODES, PODS, node
 from tests.e2e.observer import Observer, Outcome
 from tests.e2e.plane import until
@@ -89,8 +90,8 @@ class Autoscaler(Protocol):
         """Do what is due; return in how many seconds something is again."""
 
 
-Start = Callable[[Api, Observer, Load], Autoscaler]
-"""Starts it, on nodes that are there and without any load."""
+Start = Callable[[Api, Observer, Load], Autoscaler | None]
+"""Starts it, on the nodes that are there; None: it acts by itself."""
 
 
 def stand_in(how: ScaleDown) -> Start:
@@ -100,20 +101,30 @@ def stand_in(how: ScaleDown) -> Start:
     )
 
 
+def karpenter_takes(api: Api, _: Observer, load: Load) -> None:
+    """Let Karpenter begin to take its nodes that are empty."""
+    set_pool(api, f"{load.unneeded:.0f}s")
+
+
+def _add_nodes(api: Api, count: int) -> None:
+    for number in range(count):
+        api.create(NODES, node(f"n-{number:02}"))
+
+
 def play(
     api: Api,
     load: Load,
     autoscaler: Start,
     say: Callable[[str], None] = lambda _: None,
     begin: Callable[[], None] = lambda: None,
+    add: Callable[[Api, int], object] = _add_nodes,
 ) -> Outcome:
-    """Create the nodes, play the load, and return what came of it.
+    """Add the nodes, play the load, and return what came of it.
 
     *say* hears how it goes on. At the load's second 0, when the start state has been built, the
     autoscaler starts, and *begin* is called: before, every node would look as if it could go.
     """
-    for number in range(load.nodes):
-        api.create(NODES, node(f"n-{number:02}"))
+    add(api, load.nodes)
     observer = Observer(api)
     for path in (NODES, PODS):
         seconds = load.seconds + AROUND_SECONDS

@@ -6,10 +6,10 @@
 import pytest
 
 from core.config.settings import Mode
-from sim.autoscaler import ScaleDown
 from tests.e2e.api import Api
 from tests.e2e.install import installed
-from tests.e2e.live import Load, play, stand_in
+from tests.e2e.karpenter import add_empty, karpenter
+from tests.e2e.live import Load, karpenter_takes, play
 from tests.e2e.observer import HEAD
 from tests.e2e.plane import Plane
 from tests.e2e.scheduling import port_of, scheduling, shipped_profile, stanza, start_extender
@@ -30,10 +30,11 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         "budgets": {"maxMarked": 6, "maxInWindow": 6, "window": "10s", "minNodes": 6},
         "cooldown": {"afterNodeAdd": "5s", "afterPending": "15s"},
     }
-    with installed(plane, folder="manifests/examples/self-managed", **how) as webhook:
+    folder = "manifests/examples/self-managed"
+    with karpenter(plane), installed(plane, folder=folder, **how) as webhook:
         extender = start_extender(plane, score="pack").wait_ready()
         with scheduling(plane, stanza(port_of(extender)), profile=shipped_profile()):
-            outcome = play(api, load, stand_in(ScaleDown.EMPTY))
+            outcome = play(api, load, karpenter_takes, add=add_empty)
         with capsys.disabled():
             print(f"\n{HEAD}\n{outcome.line()}")
         extender.stop()
