@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from core.edge import files
 from core.errors import InvalidInputError
 from sim import report
 from sim.workload import HOUR_MS
@@ -28,8 +29,7 @@ def check(path: str) -> None:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(path, f"allowed: a name that ends in {' or '.join(SUFFIXES)}")
-    if target.is_dir() or not target.parent.is_dir():
-        raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+    files.check_target(path)
     _figure_class(path)
 
 

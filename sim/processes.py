@@ -1,4 +1,4 @@
-"""The demo's runs side by side, each in a process of its own; Ctrl-C ends them all at once."""
+"""Runs side by side, each in a process of its own; Ctrl-C ends them all at once."""
 
 import queue
 import signal
@@ -20,7 +20,7 @@ SIDE_BY_SIDE: Final = 2
 """Runs at a time; each has one thread that works, so two cores are busy."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
-ENDED: Final = "one of the demo's processes was ended from outside"
+ENDED: Final = "one of the runs' processes was ended from outside"
 
 Tell = Callable[[str, int], None]
 """Takes a run's name and the hours that it has played."""
