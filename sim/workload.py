@@ -35,6 +35,9 @@ class Arrival:
     requests: Resources
     life_ms: int
     placing: Placing = ANYWHERE
+    owner_kind: str = "Job"
+    owner_name: str = ""
+    """Empty: as the pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,8 +305,8 @@ class World:
             namespace="work",
             name=arrival.name,
             requests=arrival.requests,
-            owner_kind="Job",
-            owner_name=arrival.name,
+            owner_kind=arrival.owner_kind,
+            owner_name=arrival.owner_name or arrival.name,
             placing=arrival.placing,
         )
         self._lives[pod.key] = arrival.life_ms

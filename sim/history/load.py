@@ -105,6 +105,8 @@ def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
             pod.requests,
             max(left_ms, LIFE_MS_MIN),
             pod.placing,
+            pod.owner_kind,
+            f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
         )
 
 

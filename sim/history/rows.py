@@ -19,7 +19,13 @@ def read(folder: str) -> Past:
     )
     lives = (
         Life(
-            pod=Pod(namespace="work", name=row.name, requests=row.requests),
+            pod=Pod(
+                namespace="work",
+                name=row.name,
+                requests=row.requests,
+                owner_kind="Job",
+                owner_name=row.name,
+            ),
             begins_ms=row.created_ms,
             bound_ms=row.created_ms,
             ends_ms=row.created_ms + row.life_ms,

@@ -80,6 +80,16 @@ class TestPods:
         else:
             assert arrival.life_ms == runs * HOUR_MS
 
+    def test_pods_keep_whose_they_are(self) -> None:
+        bare = Pod(namespace="n", name="bare", requests=Resources(1000, GIB, 0, 1))
+        found = load(life(pod("p")), life(bare), life(pod("s", "StatefulSet"))).arrivals
+        owners = {one.name: (one.owner_kind, one.owner_name) for one in found}
+        assert owners == {
+            "n.p": ("Job", "n.o"),
+            "n.bare": ("", ""),
+            "n.s": ("StatefulSet", "n.o"),
+        }
+
     def test_what_ended_before_or_came_after_is_not_played(self) -> None:
         found = load(life(pod("a"), -5, -1), life(pod("b"), END_MS, None), life(pod("c")))
         assert [one.name for one in found.arrivals] == ["n.c"]
