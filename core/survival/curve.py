@@ -10,7 +10,7 @@ Source: Kaplan and Meier, Journal of the American Statistical Association 53 (19
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 from core.survival.ages import BOUNDS, WIDTHS, step_of
@@ -78,7 +78,8 @@ class Lives:
     def halve(self) -> None:
         """Let all that was counted count half."""
         seen = self._seconds()
-        self.ended = [many // 2 for many in self.ended]
+        upto = [0, *(many // 2 for many in accumulate(self.ended))]
+        self.ended = [after - before for before, after in pairwise(upto)]  # odd ones by turns
         self.partly = [-(-one // 2) for one in seen] + [0]
         self.through = [0] * len(self.through)
 
