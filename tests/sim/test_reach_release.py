@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+from core.config.budgets import Limit
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.marks.keys import KEEP_ANNOTATION
@@ -93,7 +94,8 @@ async def test_the_marks_that_stand_are_those_of_the_plain_plan() -> None:
 def calm(config: Config) -> Config:
     """Return the configuration of an engine that marks nothing new and forgets no peak."""
     enter = Thresholds(cpu=min(config.thresholds.cpu, Fraction(9, 10)), memory=Fraction(9, 10))
-    budgets = replace(config.budgets, peak_window_seconds=0)
+    nothing_new = replace(config.budgets.cluster, max_in_window=Limit(0))
+    budgets = replace(config.budgets, peak_window_seconds=0, cluster=nothing_new)
     return replace(
         config, mode=Mode.ENFORCE, thresholds=enter, delay_seconds=3600, budgets=budgets
     )
