@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
-from core.edge.clock import Clock, SystemClock
+from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.client import Client, Sleep
 from core.edge.kube.news import Feed
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, config.taint_key, clock)
+    view = View(config.extender, config.taint_key, SteadyClock(clock))
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
     serving = _serving(config.extender, clock)
