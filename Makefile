@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
 
-demo: setup ## two days of a small cluster in virtual time: a table, and a picture in ebb-demo.png
+demo: setup ## a day of a small cluster in virtual time: a table, and a picture in ebb-demo.png
 	$(BIN)/ebb demo
 
 check: setup ## format, lint, types, import contracts, tests, coverage: what CI runs

@@ -19,7 +19,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "config": "what may stand in a configuration, and what is wrong with one",
     "migrate": "another tool's settings as a configuration",
     "release": "take off what Ebb has written; the only command that writes",
-    "demo": "two days of a cluster in virtual time, four ways",
+    "demo": "a day of a cluster in virtual time, five ways",
     "replay": "a cluster's own past under every mode and rule, and what to choose",
 }
 """In the order in which the help lists them; each is `command` in the module cli.commands.NAME."""

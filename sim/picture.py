@@ -89,5 +89,6 @@ def _finish(axis: "Axes") -> None:
     axis.set_ylim(bottom=0)
     axis.margins(x=0)
     axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.locator_params(axis="y", integer=True)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)

@@ -20,7 +20,7 @@ def _days(text: str) -> int:
     "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
 )
 @click.option("--config", type=source.FILE, metavar="FILE", help="Ebb's rules, but for the mode")
-@click.option("--days", type=_days, default="2", metavar="N", help="default 2")
+@click.option("--days", type=_days, default="1", metavar="N", help="default 1")
 @click.option("--seed", type=int, default=1, metavar="N", help="default 1")
 @click.option(
     "--wire/--no-wire",
@@ -37,7 +37,7 @@ def _days(text: str) -> int:
 def command(
     trace: str | None, config: str | None, days: int, seed: int, *, wire: bool, output: str
 ) -> None:
-    """Play two days of a cluster in virtual time, five ways."""
+    """Play a day of a cluster in virtual time, five ways."""
     from cli import playing  # noqa: PLC0415 the simulation and its picture take long
 
     playing.play(trace, output, config=config, days=days, seed=seed, wire=wire)
