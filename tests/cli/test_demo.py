@@ -95,7 +95,7 @@ def demo(folder: Path) -> subprocess.Popen[bytes]:
 def first_hours(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        if b" 12 of " in line:
+        if b" 6 of " in line:
             return
     pytest.fail("the demo ended too early")
 
