@@ -17,7 +17,7 @@ from sim.scenario import SCENARIOS
 from sim.statistics import WAVE_PERCENT
 from sim.workload import HOUR_MS, Workload
 
-PLAIN_LINE_HOURS: Final = 6
+PLAIN_LINE_HOURS: Final = 3
 PODS_AT_ONCE_TRACE: Final = 5000
 
 

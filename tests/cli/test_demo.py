@@ -86,8 +86,8 @@ def test_a_reader_that_has_seen_enough_ends_the_demo(tmp_path: Path) -> None:
 
 
 def demo(folder: Path) -> subprocess.Popen[bytes]:
-    """Twenty days: it does not end by itself before the test has ended it."""
-    arguments = [*COMMAND, "demo", "--days", "20", "--output", str(folder / "demo.png")]
+    """Three days: it does not end by itself before the test has ended it."""
+    arguments = [*COMMAND, "demo", "--days", "3", "--output", str(folder / "demo.png")]
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True)
 
@@ -95,7 +95,7 @@ def demo(folder: Path) -> subprocess.Popen[bytes]:
 def first_hours(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        if b" 6 of " in line:
+        if b" 3 of " in line:
             return
     pytest.fail("the demo ended too early")
 
