@@ -81,7 +81,7 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) -> None:
-    add_nodes(api, "marked", "guarded", "held", "theirs")
+    add_nodes(api, "marked", "guarded", "held", "theirs", "forged")
     annotations = {
         GUARD_ANNOTATION: "true",
         GUARD_OURS_ANNOTATION: "marked",
@@ -101,6 +101,8 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
     api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
     theirs = {GUARD_ANNOTATION: "true", KARPENTER_KEEP_ANNOTATION: "true"}
     api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
+    forged = f"held\ntheirs held {KARPENTER_KEEP_ANNOTATION}"  # as its kubelet may write it
+    api.merge(f"{NODES}/forged", {"metadata": {"annotations": {GUARD_OURS_ANNOTATION: forged}}})
     api.create(PODS, pod("p", node_name="marked"))
     assert said(plane, block(TRACES))
     said(plane, block(BY_HAND))

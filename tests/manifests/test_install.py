@@ -10,10 +10,11 @@ from core.config.settings import Config, Mode
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    GUARDS,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from tests.manifests.kustomize import ROOT, Json, containers, documents, find, of_kind, render
@@ -105,9 +106,8 @@ def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
 
 def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
     by_hand = TEXT.rpartition("```console")[2]
-    for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION,
-                GUARD_ANNOTATION, GUARD_OURS_ANNOTATION,
-                BACKOFF_ANNOTATION):  # fmt: skip
+    for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION, *GUARDS, GUARD_OURS_ANNOTATION,
+                RESERVE_ANNOTATION, BACKOFF_ANNOTATION):  # fmt: skip
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
     assert f"{KEEP_ANNOTATION}=true" in TEXT

@@ -129,6 +129,7 @@ async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:
 async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")  # a program that another test has started may have set another
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         api.served -= set(BUFFERS.paths)
