@@ -5,14 +5,14 @@ from fractions import Fraction
 from typing import Final
 
 from core.config.settings import Config
+from core.engine.reserve import DEVICE_MILLIS, GIB, GIB_MILLIS
 from core.model.node import Node
 from sim.cluster import GPU
 
 Price = Callable[[Node], Fraction]
 """Returns what a node costs an hour."""
-CORES_PER_GPU: Final = 11
-CORES_PER_GIB: Final = Fraction(13, 100)
-GIB: Final = 1024**3
+CORES_PER_GPU: Final = Fraction(DEVICE_MILLIS, 1000)
+CORES_PER_GIB: Final = Fraction(GIB_MILLIS, 1000)
 
 
 def in_cores(node: Node) -> Fraction:

@@ -146,17 +146,12 @@ def pod_spec(requests: Resources, placing: Placing) -> Json:
 
 
 def _amounts(requests: Resources) -> dict[str, str]:
-    found = {
-        "cpu": f"{requests.cpu_millis}m",
-        "memory": str(requests.memory_bytes),
-        "ephemeral-storage": str(requests.ephemeral_bytes),
-    }
-    amounts = {
-        "cpu": requests.cpu_millis,
-        "memory": requests.memory_bytes,
-        "ephemeral-storage": requests.ephemeral_bytes,
-    }
-    written = {name: text for name, text in found.items() if amounts[name]}
+    amounts = (
+        ("cpu", requests.cpu_millis, "m"),
+        ("memory", requests.memory_bytes, ""),
+        ("ephemeral-storage", requests.ephemeral_bytes, ""),
+    )
+    written = {name: f"{amount}{unit}" for name, amount, unit in amounts if amount}
     return written | {name: str(units) for name, units in requests.extended}
 
 
