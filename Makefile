@@ -30,8 +30,7 @@ check: setup ## format, lint, types, import contracts, tests, coverage: what CI 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage report
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov
 
 e2e-tools: setup ## build the control plane's programs and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools

@@ -1,6 +1,6 @@
 """What commands answer: values, each of which every form of output can write."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from core.config.settings import Config
 from core.engine.plan import Plan
 from core.explain.caveats import Caveat
 from core.explain.explainer import NodeAnswer, PodAnswer
+from core.survival.look import Emptying
 
 
 class Money(NamedTuple):
@@ -38,6 +39,8 @@ class Planned:
     minded: Sequence[Caveat]
     money: Money | None
     """None: no prices are configured."""
+    emptying: Mapping[str, Emptying]
+    """Of the nodes that can go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class NodeExplained:
 
     answer: NodeAnswer
     standing: Standing
+    emptying: Emptying
     found: Found
     now_seconds: int
 

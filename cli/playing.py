@@ -11,14 +11,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.terminal import Table, console, say
 from core.edge import files
-from sim import bound, picture, report, trace, waves, workload
+from sim import bound, picture, report, trace, waves
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS
-from sim.statistics import WAVE_PERCENT
 from sim.workload import HOUR_MS, Workload
 
 PLAIN_LINE_HOURS: Final = 3
-PODS_AT_ONCE_TRACE: Final = 5000
 
 
 def play(
@@ -53,11 +51,7 @@ def play(
 def _load(folder: str | None, days: int, seed: int) -> Workload:
     if folder is None:
         return waves.mixed(seed, days)
-    nodes = [shape for _, shape in trace.nodes(Path(folder))]
-    rows = [(requests, life) for _, requests, life in trace.pods(Path(folder))]
-    return workload.bootstrap(
-        nodes, rows, seed=seed, days=days, at_once=PODS_AT_ONCE_TRACE, wave=WAVE_PERCENT
-    )
+    return trace.drawn(Path(folder), seed=seed, days=days)
 
 
 @contextmanager

@@ -21,14 +21,13 @@ from cli.terminal import printable
 from core.config.document import parse
 from core.config.settings import Config
 from core.edge import files
-from sim import bound, replay, trace, ways, workload
+from sim import bound, replay, trace, ways
 from sim.history import dumps, load, prometheus, rows
 from sim.history.groups import keys_of
 from sim.history.past import Past
 from sim.processes import Tell
 from sim.replay import Choice, Outcome, Spread
-from sim.report import ROWS, Row
-from sim.statistics import WAVE_PERCENT
+from sim.report import Row
 from sim.ways import EMPTY, Document, Way
 from sim.workload import DAY_MS, HOUR_MS, Workload
 from sim.world import Sample
@@ -40,6 +39,8 @@ BUILT_IN: Final = "built in"
 MOMENTS_MAX: Final = 400
 """Of a way, that are kept for pictures."""
 COMMENT_CHARS: Final = 96
+MINUTE_MS: Final = HOUR_MS // 60
+UNITS: Final = ((DAY_MS, "days"), (HOUR_MS, "hours"), (MINUTE_MS, "minutes"))
 DAYS: Final = 2
 """Without a word about it, of a trace that is drawn from."""
 
@@ -136,17 +137,14 @@ def _loaded(asked: Asked, config: Config) -> _Loaded:
 
 def _drawn(folder: str, asked: Asked) -> _Loaded:
     """Draw pods from a trace's rows, as the demo does."""
-    nodes = [shape for _, shape in trace.nodes(Path(folder))]
-    lives = [(requests, life) for _, requests, life in trace.pods(Path(folder))]
+    rows_there = len(trace.rows(Path(folder)))
 
     def draw(seed: int) -> Workload:
         at_once, days = asked.at_once or 1, asked.days or DAYS
-        whole = workload.bootstrap(
-            nodes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT
-        )
+        whole = trace.drawn(Path(folder), seed=seed, days=days, at_once=at_once)
         return _cut(whole, asked, seed)
 
-    note = f"pods are drawn from the trace's {len(lives):,} rows: {asked.at_once:,} at once"
+    note = f"pods are drawn from the trace's {rows_there:,} rows: {asked.at_once:,} at once"
     return _Loaded(folder, draw, (note, "their hours of the day are those of the openb trace"))
 
 
@@ -199,9 +197,16 @@ def _answer(loaded: _Loaded, outcomes: Sequence[Outcome], asked: Asked, told: st
 def _told(first: Workload, count: int, asked: Asked) -> str:
     came = len(first.arrivals) + sum(one.replicas[0][1] for one in first.deployments)
     return (
-        f"{first.duration_ms / DAY_MS:.1f} days, {len(first.nodes):,} nodes at the beginning, "
+        f"{_long(first.duration_ms)}, {len(first.nodes):,} nodes at the beginning, "
         f"{came:,} pods and {len(first.deployments):,} ReplicaSets; {count:,} ways, "
         f"{asked.seeds} seeds each, the engine every {asked.interval} s"
+    )
+
+
+def _long(ms: int) -> str:
+    """Write how long it is, in the largest unit of which it is one."""
+    return next(
+        f"{ms / unit:.1f} {name}" for unit, name in UNITS if ms >= unit or unit == MINUTE_MS
     )
 
 
@@ -210,7 +215,7 @@ def _played(one: Outcome, *, best: bool) -> WayPlayed:
     return WayPlayed(
         name=one.way.name,
         settings=one.way.settings,
-        figures=[_spread(row, one.figures[row.label]) for row in ROWS],
+        figures=[_spread(row, one.figures[row.label]) for row in replay.TOLD],
         best=best,
         moments=[_moment(sample) for sample in one.samples[::step]],
     )

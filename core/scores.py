@@ -11,6 +11,7 @@ SCORE_MAX: Final = 10
 
 SCORE_MARKED_SOFT_MAX: Final = 1
 """Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
+SCORE_UNMARKED_MIN: Final = SCORE_MARKED_SOFT_MAX + 1
 
 
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
@@ -25,21 +26,23 @@ def score_marked(mark: Mark, rank: int, marked: int) -> int:
     return SCORE_MARKED_SOFT_MAX
 
 
-def score_pack(requests: Resources, allocatable: Resources) -> int:
-    """Score an unmarked node for `extender.score: pack`: 2 when empty to 10 when full.
+def score_full(requests: Resources, allocatable: Resources) -> int:
+    """Score an unmarked node by how full it is: 2 when empty to 10 when full.
 
-    The share is that of the scarcer of CPU and memory, by requests; steps are equal in width
-    and compared in whole numbers. Overcommitted nodes count as full.
+    The share is that of the scarcest of CPU, memory and each device, by requests; steps are equal
+    in width and compared in whole numbers. Overcommitted nodes count as full.
     """
-    low, steps = SCORE_MARKED_SOFT_MAX + 1, SCORE_MAX - SCORE_MARKED_SOFT_MAX
+    steps = SCORE_MAX - SCORE_MARKED_SOFT_MAX
     best = 0
+    asked = requests.devices if allocatable.extended else {}
     for used, whole in (
         (requests.cpu_millis, allocatable.cpu_millis),
         (requests.memory_bytes, allocatable.memory_bytes),
+        *((asked.get(name, 0), many) for name, many in allocatable.devices.items()),
     ):
         if whole > 0:
             best = max(best, min(used * steps // whole, steps - 1))
-    return low + best
+    return SCORE_UNMARKED_MIN + best
 
 
 LASTING: Final = 4
@@ -56,38 +59,45 @@ def score_lifetime(pod: int, node: int) -> int:
     longer. Among equal ones the scheduler's MostAllocated takes the fullest.
     """
     if node == EMPTY:
-        return SCORE_MARKED_SOFT_MAX + 1
+        return SCORE_UNMARKED_MIN
     if node >= pod:
         return SCORE_MAX - min(node - pod, LASTING - 1)
     return SCORE_MAX - LASTING - min(pod - node - 1, LASTING - 1)
 
 
-ALIKE: Final = 4
-"""Steps of nodes with pods of the same sort; so many others are for those of the other sort."""
+BESIDE: Final[Mapping[tuple[bool, bool | None], tuple[int, int]]] = {
+    (True, None): (2, 1),
+    (True, False): (3, 1),
+    (False, None): (4, 1),
+    (True, True): (5, 1),
+    (False, False): (6, 2),
+    (False, True): (8, 3),
+}
+"""By whether devices are idle and pods alike (None: there are none): the lowest score, and in how
+many steps it rises as the node fills."""
 
 
-def score_apart(full: int, *, alike: bool | None) -> int:
-    """Score an unmarked node for `extender.score: apart`: 2 when empty to 10.
+def score_beside(full: int, *, alike: bool | None, idle: bool) -> int:
+    """Score an unmarked node for one pod, for `extender.score: pack`: 2 to 10.
 
-    *full*: its score by `pack`; *alike*: whether its pods are of the pod's sort; None: no pods.
-    Pods that a scale-in takes and those that go by themselves alone are two sorts: a node with
-    none but the first is emptied by scale-ins, and one long-lived pod of the other keeps it.
+    *full*: its score by how full it is; *alike*: whether its pods are of the pod's sort; None: no
+    pods; *idle*: whether it has devices left that the pod does not ask for. They count most: a pod
+    that takes the CPU beside idle devices keeps them from all who need them, and the node up while
+    it runs. Then the sort: pods that a scale-in takes and those that go by themselves alone leave
+    in different ways, and one long-lived pod keeps a node that scale-ins would empty.
     """
-    low = SCORE_MARKED_SOFT_MAX + 1
-    if alike is None:
-        return low
-    step = (full - low) * ALIKE // (SCORE_MAX - low + 1)
-    return low + 1 + step + (ALIKE if alike else 0)
+    low, steps = BESIDE[idle, alike]
+    return low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
 
 
 InTime = Callable[[int, int], int]
 
 
-class OfSort(Protocol):
-    """A score that depends on the pod's sort."""
+class Beside(Protocol):
+    """A score that depends on what stands on the node, beside the pod."""
 
-    def __call__(self, full: int, *, alike: bool | None) -> int:
-        """Score as `score_apart` does."""
+    def __call__(self, full: int, *, alike: bool | None, idle: bool) -> int:
+        """Score as `score_beside` does."""
 
 
 class Score(NamedTuple):
@@ -102,8 +112,8 @@ class Score(NamedTuple):
     in_time: InTime | None = None
     """Of when a pod is expected to end, and the node's last one; where nothing is expected of the
     pod, and where this is None, the other counts."""
-    of_sort: OfSort | None = None
-    """Of how full a node is and whether its pods are of the pod's sort; None: sorts are one."""
+    beside: Beside | None = None
+    """Of how full a node is and who is there; where the pod cannot be read, the first counts."""
 
     def unmarked(self, requests: Resources, allocatable: Resources) -> int:
         """Score an unmarked node."""
@@ -113,10 +123,9 @@ class Score(NamedTuple):
 SCORES: Final[Mapping[str, Score]] = {
     score.name: score
     for score in (
-        Score("pack", score_pack),
+        Score("pack", score_full, beside=score_beside),
         Score("marks"),
-        Score("lifetime", score_pack, score_lifetime),
-        Score("apart", score_pack, of_sort=score_apart),
+        Score("lifetime", score_full, score_lifetime),
     )
 }
 """The first is the default."""

@@ -1,23 +1,26 @@
-"""Which nodes have pods of which sort, for the score `apart`.
+"""Which nodes have pods of which sort, and devices left over, for the score `pack`.
 
 Of a ReplicaSet's pods a scale-in takes those that it is told to take (core.writes.costs); all
 others go by themselves alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from core.model.pod import Pod
-from core.scores import OfSort
+from core.scores import SCORE_UNMARKED_MIN, Beside
 from core.writes.costs import OWNER_KIND
+from extender.wire import New
 
 
 class Sorts:
     """How many pods of either sort keep each node from being empty."""
 
-    def __init__(self, full: Callable[[str], int], score: OfSort) -> None:
-        """*full*: a node's score by how full it is."""
-        self._full, self._score = full, score
+    def __init__(
+        self, full: Callable[[str], int], idle: Callable[[str], bool], score: Beside
+    ) -> None:
+        """*full*: a node's score by how full it is; *idle*: whether it has devices left."""
+        self._full, self._idle, self._score = full, idle, score
         self._on: dict[str, Counter[int]] = {}
 
     def listed(self, pods: Mapping[str, Pod]) -> None:
@@ -31,27 +34,27 @@ class Sorts:
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None and pod.node is not None and pod.occupies:
                 ours = self._on.setdefault(pod.node, Counter())
-                ours[self.of_pod(pod)] += sign
+                ours[_sort(pod)] += sign
                 if not ours.total():
                     del self._on[pod.node]
 
-    def of_pod(self, pod: Pod) -> int:
-        """Return a pod's sort."""
-        return int(pod.owner_kind == OWNER_KIND)
+    def of_pod(self, new: New) -> int:
+        """Return a new pod's kind: its sort, and whether it asks for devices."""
+        return _sort(new.pod) + 2 * new.devices
 
-    def score(self, sort: int, name: str | None) -> int:
-        """Score a node for a pod of a sort; None: one that is not known.
+    def score(self, kind: int, name: str | None) -> int:
+        """Score a node for a pod of a kind; None: one that is not known.
 
-        One pod that goes by itself alone keeps a node: it is of that sort.
+        One pod that goes by itself alone keeps a node: it is of that sort. A pod that asks for a
+        device takes no other pod's: it minds none.
         """
-        ours = self._on.get(name) if name is not None else None
-        if name is None or not ours:
-            return self._score(0, alike=None)
-        return self._score(self._full(name), alike=bool(ours[0]) is not bool(sort))
+        if name is None:
+            return self._score(SCORE_UNMARKED_MIN, alike=None, idle=False)
+        devices, sort = divmod(kind, 2)
+        ours = self._on.get(name)
+        alike = bool(ours[0]) is not bool(sort) if ours else None
+        return self._score(self._full(name), alike=alike, idle=not devices and self._idle(name))
 
-    def learn(self, pods: Sequence[Pod]) -> Iterator[None]:  # noqa: ARG002 as Times has it
-        """Time teaches nothing."""
-        return iter(())
 
-    def again(self, name: str) -> None:
-        """Time changes nothing."""
+def _sort(pod: Pod) -> int:
+    return int(pod.owner_kind == OWNER_KIND)

@@ -15,6 +15,7 @@ from core.survival.ages import age
 from core.survival.curve import Curve
 from core.survival.seen import Curves, Seen, counts
 from core.survival.spans import EMPTY, FAR
+from extender.wire import New
 
 REPREDICT_SECONDS: Final = 60
 """How often; the nearest times change most, and those matter least."""
@@ -70,9 +71,9 @@ class Times:
         """Score a node for a pod that is expected to end so; None: one that is not known."""
         return self._score(ends, self._spans.get(name, EMPTY) if name is not None else EMPTY)
 
-    def of_pod(self, pod: Pod) -> int | None:
+    def of_pod(self, new: New) -> int | None:
         """Return when a pod is expected to end that begins now; None: nobody knows."""
-        return self._curves.span(pod, 0) if self._curves.known(pod) else None
+        return self._curves.span(new.pod, 0) if self._curves.known(new.pod) else None
 
     def learn(self, pods: Sequence[Pod]) -> Iterator[None]:
         """Work out the curves anew; the caller may do something else at each yield."""

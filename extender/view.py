@@ -49,23 +49,30 @@ class View(Inventory):
         self._fragments = wire.Fragments(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
-        """For the others, by their kind: the doubling in which they are to end, or a sort."""
+        """For the others, by their kind: in which doubling they are to end, or what they are."""
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
-        self._by_pod = self._knowing(clock)
+        self._times = Times(clock, self._how.in_time) if self._how.in_time else None
+        self._by_pod = self._times or self._sorts()
         """Tells pods apart; None: all get the same answer."""
         self.news = News((NODES, PODS) if self._how.of else (NODES,))
 
-    def _knowing(self, clock: Clock) -> Times | Sorts | None:
-        if self._how.in_time:
-            return Times(clock, self._how.in_time)
-        return Sorts(self._full, self._how.of_sort) if self._how.of_sort else None
+    def _sorts(self) -> Sorts | None:
+        return Sorts(self._full, self._idle, self._how.beside) if self._how.beside else None
 
     def _full(self, name: str) -> int:
         """Return a node's score by how full it is; it has pods, so it may be heard of later."""
         node = self.nodes.get(name)
         requests = self._requests.get(name, NOTHING)
         return self._unknown if node is None else self._how.unmarked(requests, node.allocatable)
+
+    def _idle(self, name: str) -> bool:
+        """Say whether a node has devices that no pod has asked for."""
+        node = self.nodes.get(name)
+        if node is None or not node.allocatable.extended:
+            return False
+        asked = self._requests.get(name, NOTHING).devices
+        return any(asked.get(one, 0) < many for one, many in node.allocatable.devices.items())
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
@@ -85,24 +92,24 @@ class View(Inventory):
         return wire.answer(call.names, self._for(call.pod) if known else self._neutral), known
 
     def _for(self, raw: bytes) -> wire.Fragments:
-        """Return the fragments for a pod; those for one that is expected to end so are kept."""
-        pod = wire.whose(raw) if self._by_pod else None
-        ends = self._by_pod.of_pod(pod) if self._by_pod and pod else None
-        if self._by_pod is None or ends is None:
+        """Return the fragments for a pod; those for one of its kind are kept."""
+        new = wire.new(raw) if self._by_pod else None
+        kind = self._by_pod.of_pod(new) if self._by_pod and new else None
+        if self._by_pod is None or kind is None:
             return self._fragments
-        found = self._of_kind.get(ends)
+        found = self._of_kind.get(kind)
         if found is None:
-            found = self._of_kind[ends] = wire.Fragments(self._by_pod.score(ends, None))
+            found = self._of_kind[kind] = wire.Fragments(self._by_pod.score(kind, None))
             for name in self.nodes:
-                found[name] = self._fragment(name, ends)
+                found[name] = self._fragment(name, kind)
         return found
 
     def repredict(self) -> Iterator[None]:
         """Work out anew what is expected; the caller may do something else at each yield."""
-        if self._by_pod:
-            yield from self._by_pod.learn(tuple(self.pods.values()))
+        if self._times:
+            yield from self._times.learn(tuple(self.pods.values()))
             for number, name in enumerate(tuple(self.nodes)):
-                self._by_pod.again(name)
+                self._times.again(name)
                 self._score((name,))
                 if number % NODES_A_STEP == 0:
                     yield
@@ -166,14 +173,14 @@ class View(Inventory):
             requests = self._requests.get(node.name, NOTHING)
             score = self._how.unmarked(requests, node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
-            for ends, fragments in self._of_kind.items():
-                fragments[node.name] = self._fragment(node.name, ends)
+            for kind, fragments in self._of_kind.items():
+                fragments[node.name] = self._fragment(node.name, kind)
 
-    def _fragment(self, name: str, ends: int) -> bytes:
-        """Return the fragment of a node for a pod that is expected to end so."""
+    def _fragment(self, name: str, kind: int) -> bytes:
+        """Return the fragment of a node for a pod of a kind."""
         if name in self._marks or self._by_pod is None:
             return self._fragments[name]
-        return wire.fragment(name, self._by_pod.score(ends, name))
+        return wire.fragment(name, self._by_pod.score(kind, name))
 
     def _score_marks(self) -> None:
         """Make the fragments of marked nodes anew: they are ranked among each other."""

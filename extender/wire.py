@@ -11,10 +11,11 @@ import msgspec
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
-from core.edge.decode.objects import PodMeta
+from core.edge.decode.objects import PodMeta, Present, Requests, Struct
 from core.edge.decode.pod import head
 from core.errors import InvalidInputError
 from core.model.pod import Pod
+from core.model.resources import is_device
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
@@ -56,8 +57,19 @@ class _Args(msgspec.Struct, gc=False):
     nodes: _NodeList | None = None
 
 
-class _Pod(msgspec.Struct, gc=False):
+class _Container(Struct):
+    resources: Requests | None = None
+
+
+class _Spec(Struct):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    resource_claims: list[Present] | None = None
+
+
+class _Pod(Struct):
     metadata: PodMeta
+    spec: _Spec | None = None
 
 
 class _Outline(msgspec.Struct, gc=False):
@@ -119,12 +131,29 @@ def call(body: bytes) -> Call:
     raise InvalidInputError("ExtenderArgs", "neither NodeNames nor Nodes is given")
 
 
-def whose(pod: bytes) -> Pod | None:
-    """Return the pod of a call, as far as it says whose it is; None where that cannot be read."""
+class New(NamedTuple):
+    """The pod of a call, as far as its scores go by it."""
+
+    pod: Pod
+    """Who and whose it is, and nothing else."""
+    devices: bool
+    """Whether it asks for any, by name or by a claim."""
+
+
+def new(pod: bytes) -> New | None:
+    """Read the pod of a call; None where that cannot be done."""
     try:
-        return head(decoded(_POD.decode, pod, STEPS_MAX).metadata)
+        found = decoded(_POD.decode, pod, STEPS_MAX)
+        return New(head(found.metadata), found.spec is not None and _asks(found.spec))
     except (*FAULTS, InvalidInputError):
         return None
+
+
+def _asks(spec: _Spec) -> bool:
+    """Say whether a pod asks for devices; the API server writes limits down as requests too."""
+    asked = [one.resources for one in (*(spec.containers or ()), *(spec.init_containers or ()))]
+    names = (name for one in asked if one is not None for name in one.requests or ())
+    return bool(spec.resource_claims) or any(map(is_device, names))
 
 
 def _args(body: bytes) -> _Args:

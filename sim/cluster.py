@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.capacity.usable import NOTHING, Amount
 from core.marks.mark import mark_of
@@ -30,6 +30,15 @@ def counted(asked: Resources) -> Amount:
     )
 
 
+class Found(NamedTuple):
+    """What kube-scheduler finds of a node that admits a pod."""
+
+    score: int
+    """Of its plugins that look at this node alone."""
+    disliked: int
+    """Taints that the pod would rather not have."""
+
+
 @dataclass(slots=True)
 class Place:
     """A node with what is on it."""
@@ -41,6 +50,9 @@ class Place:
     """As scores count: with the assumed minimum for pods that ask for nothing."""
     pods: dict[str, Pod] = field(default_factory=dict)
     """Those that keep it from being empty, by key."""
+    found: dict[object, Found | None] = field(default_factory=dict)
+    """What a scheduler has found for pods of a kind (by what stands for it there) of this node as
+    it is now; None: not admitted."""
 
 
 class State:
@@ -81,11 +93,13 @@ class State:
 
     def replace_node(self, node: Node) -> None:
         """Store a changed node."""
-        self.places[node.name].node = node
+        place = self.places[node.name]
+        place.node = node
+        place.found.clear()
 
-    def arrive(self, pod: Pod, now_ms: int) -> Pod:
-        """Take in a pod that waits for a node; return it as it is now."""
-        created = replace(pod, created_seconds=now_ms // 1000)
+    def arrive(self, pod: Pod, now_ms: int, age_ms: int = 0) -> Pod:
+        """Take in a pod that waits for a node, and is that old; return it as it is now."""
+        created = replace(pod, created_seconds=(now_ms - age_ms) // 1000)
         self.pods[pod.key] = created
         self.pending[pod.key] = now_ms
         return created
@@ -137,6 +151,7 @@ class State:
 
     def _take(self, pod: Pod, sign: int) -> None:
         place, asked = self.places[pod.node or ""], pod.requests
+        place.found.clear()
         place.free = place.free - asked if sign > 0 else place.free + asked
         amount = counted(asked)
         place.used = place.used.plus(amount) if sign > 0 else place.used.minus(amount)

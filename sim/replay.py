@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from sim.processes import Run, Tell, run_each
-from sim.report import ROWS, Row
+from sim.report import CALIBRATION, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.ways import Way
 from sim.workload import Workload
@@ -21,6 +21,8 @@ BY_MARK: Final = "pending by a mark"
 COMPARED_TO: Final = MOST_ALLOCATED.name
 """What a person would do instead of Ebb."""
 
+TOLD: Final = (*ROWS, *CALIBRATION)
+"""The figures of a way."""
 Load = Callable[[int], Workload]
 """Makes what is played with a seed."""
 
@@ -77,7 +79,7 @@ def _name(way: Way, seed: int) -> str:
 
 
 def _outcome(way: Way, results: Sequence[Result]) -> Outcome:
-    figures = {row.label: _spread(row, results) for row in ROWS}
+    figures = {row.label: _spread(row, results) for row in TOLD}
     return Outcome(way, figures, results[0].samples)
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+from core.config.budgets import Budgets, Publish, Reserve
 from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode, ScaleInOrder
 from core.config.thresholds import Thresholds
@@ -21,13 +22,20 @@ from sim.workload import Workload
 from sim.world import BY_DEFAULT, Result, Setting, World
 
 SHARE: Final = Fraction(85, 100)
+OWN: Final = Config(
+    thresholds=Thresholds(cpu=SHARE, memory=SHARE),
+    budgets=Budgets(reserve=Reserve(publish=Publish.CAPACITY_BUFFER)),
+)
+"""What Ebb runs with in the demo."""
 
 
 class Parts(StrEnum):
     """What of Ebb is installed."""
 
     TAINT = "its marks become taints; scores and scale-ins are as without it"
-    WHOLE = "all that it does by default"
+    WHOLE = (
+        "all that it does by default, with the components that order scale-ins and tell buffers"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,17 @@ SCENARIOS: Final = (
 
 def configuration(parts: Parts, given: Config | None = None) -> Config:
     """Return what Ebb runs with: what is *given*, by default the demo's own, and enforced."""
-    config = given or Config(thresholds=Thresholds(cpu=SHARE, memory=SHARE))
-    order = ScaleInOrder.DISABLED if parts is Parts.TAINT else config.scale_in_order
+    config = given or OWN
     extender = ExtenderConfig(score=config.extender.score)
-    return replace(config, mode=Mode.ENFORCE, extender=extender, scale_in_order=order)
+    config = replace(config, mode=Mode.ENFORCE, extender=extender)
+    return config if parts is Parts.WHOLE else _taint_alone(config)
+
+
+def _taint_alone(config: Config) -> Config:
+    """Return it without what takes more components."""
+    reserve = replace(config.budgets.reserve, publish=Publish.NONE)
+    budgets = replace(config.budgets, reserve=reserve)
+    return replace(config, scale_in_order=ScaleInOrder.DISABLED, budgets=budgets)
 
 
 def run(

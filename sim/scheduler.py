@@ -6,12 +6,15 @@ at (numFeasibleNodesToFind), and the sums of prioritizeNodes; the weights are it
 
 import random
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, Protocol
 
 from core.fit.rules import refusal, tolerates
+from core.model.constraints import Placing
 from core.model.node import Effect
 from core.model.pod import Pod
-from sim.cluster import Place, State
+from core.model.resources import Resources
+from sim.cluster import Found, Place, State
 from sim.scoring import DEFAULT, Profile, Weighed, spread
 
 TAINT_WEIGHT: Final = 3
@@ -21,6 +24,8 @@ EXTENDER_WEIGHT: Final = 100
 """The shipped weight: ten points outweigh all default preferences together."""
 POINTS_PER_SCORE: Final = 10
 SAMPLED_MIN: Final = 100
+KINDS_MAX: Final = 1000
+"""Kinds of pods of which is remembered what they found, on every node."""
 
 
 class Scorer(Protocol):
@@ -39,16 +44,17 @@ class Scheduler:
         self._state, self._scorer = state, scorer
         self._weighed = Weighed(profile)
         self._chance = random.Random(seed)
+        self._kinds: dict[tuple[Resources, Placing], object] = {}
         self._next = 0
 
     def choose(self, pod: Pod) -> str | None:
         """Return the node for *pod*, or None when it fits nowhere."""
         feasible = self._feasible(pod)
         if len(feasible) < 2:
-            return feasible[0].node.name if feasible else None
-        totals = self._plugin_scores(pod, feasible)
+            return feasible[0][0].node.name if feasible else None
+        totals = _plugin_scores(pod, feasible)
         if self._scorer is not None:
-            names = [place.node.name for place in feasible]
+            names = list(totals)
             scores = self._scorer.scores(pod, names)
             for name in names:  # nodes that were not asked about may be answered too
                 totals[name] += scores.get(name, 0) * EXTENDER_WEIGHT * POINTS_PER_SCORE
@@ -56,43 +62,59 @@ class Scheduler:
         winners = sorted(name for name, total in totals.items() if total == best)
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
-    def _feasible(self, pod: Pod) -> list[Place]:
+    def _feasible(self, pod: Pod) -> list[tuple[Place, Found]]:
         """Return the nodes that admit the pod; in large clusters a sample, round robin."""
         places = list(self._state.places.values())
         wanted = len(places)
         if wanted > SAMPLED_MIN:
             percent = max(50 - wanted // 125, 5)
             wanted = max(wanted * percent // 100, SAMPLED_MIN)
-        found: list[Place] = []
-        start = self._next
-        for step in range(len(places)):
-            place = places[(start + step) % len(places)]
-            if admits(place, pod):
-                found.append(place)
-                if len(found) == wanted < len(places):
-                    self._next = (start + step + 1) % len(places)
+        feasible: list[tuple[Place, Found]] = []
+        start, kind = self._next % max(len(places), 1), self._kind(pod)
+        for step, place in enumerate(chain(places[start:], places[:start]), 1):
+            if kind not in place.found:
+                place.found[kind] = self._find(place, pod)
+            found = place.found[kind]
+            if found is not None:
+                feasible.append((place, found))
+                if len(feasible) == wanted < len(places):
+                    self._next = (start + step) % len(places)
                     break
-        return found
+        return feasible
 
-    def _plugin_scores(self, pod: Pod, feasible: Sequence[Place]) -> dict[str, int]:
-        disliked = [_disliked_taints(place, pod) for place in feasible]
-        most = max(disliked)
-        totals = {}
-        apart = _apart(pod, feasible)
-        for place, count, far in zip(feasible, disliked, apart, strict=True):
-            liked = 100 - 100 * count // most if most else 100
-            wishes = TAINT_WEIGHT * liked + SPREAD_WEIGHT * far
-            totals[place.node.name] = self._weighed.score(place, pod) + wishes
-        return totals
+    def _kind(self, pod: Pod) -> object:
+        """Return what stands for its kind: for all that counts of a pod on a node by itself."""
+        kind = pod.requests, pod.placing
+        if kind not in self._kinds and len(self._kinds) == KINDS_MAX:
+            self._kinds.clear()
+            for place in self._state.places.values():
+                place.found.clear()
+        return self._kinds.setdefault(kind, object())
+
+    def _find(self, place: Place, pod: Pod) -> Found | None:
+        if not admits(place, pod):
+            return None
+        return Found(self._weighed.score(place, pod), _disliked_taints(place, pod))
+
+
+def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, Found]]) -> dict[str, int]:
+    most = max(found.disliked for _, found in feasible)
+    totals = {}
+    apart = _apart(pod, [place for place, _ in feasible])
+    for (place, found), far in zip(feasible, apart, strict=True):
+        liked = 100 - 100 * found.disliked // most if most else 100
+        totals[place.node.name] = found.score + TAINT_WEIGHT * liked + SPREAD_WEIGHT * far
+    return totals
 
 
 def admits(place: Place, pod: Pod) -> bool:
     """Filter one node: ready, room, cordon, taints, selectors."""
-    return (
-        place.node.ready
-        and pod.requests.fits_in(place.free)
-        and refusal(place.node, pod.placing) is None
-    )
+    return has_room(place, pod) and refusal(place.node, pod.placing) is None
+
+
+def has_room(place: Place, pod: Pod) -> bool:
+    """Say whether the node is ready and has what the pod asks for."""
+    return place.node.ready and pod.requests.fits_in(place.free)
 
 
 def _apart(pod: Pod, feasible: Sequence[Place]) -> list[int]:

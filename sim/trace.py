@@ -2,15 +2,21 @@
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from core.errors import InvalidInputError
 from core.model.resources import Resources
-from sim.workload import PODS_PER_NODE, amount
+from sim.statistics import WAVE_PERCENT
+from sim.workload import PODS_PER_NODE, Workload, amount, bootstrap
 
 NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
+PODS_AT_ONCE: Final = 5000
+"""On average, where nothing else is said: of its 1,523 nodes three quarters of the GPUs then."""
+TICK_MS: Final = 60_000
+"""How often the engine looks at so large a cluster in virtual time."""
 DIGITS_MAX: Final = 9
 """So that no product of two fields leaves the range of a Kubernetes quantity."""
 
@@ -49,6 +55,17 @@ def rows(folder: Path) -> list[Row]:
 def pods(folder: Path) -> list[tuple[str, Resources, int]]:
     """Return (name, requests, life in ms) of every pod; order and faults as of `rows`."""
     return [(row.name, row.requests, row.life_ms) for row in rows(folder)]
+
+
+def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
+    """Draw pods from the trace's, more or fewer by the hour of the day as in the embedded load.
+
+    Raises: InvalidInputError with file and line.
+    """
+    shapes = [shape for _, shape in nodes(folder)]
+    lives = [(requests, life) for _, requests, life in pods(folder)]
+    load = bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
+    return replace(load, tick_ms=TICK_MS)
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -38,6 +38,8 @@ class Arrival:
     owner_kind: str = "Job"
     owner_name: str = ""
     """Empty: as the pod."""
+    age_ms: int = 0
+    """How old it is when it comes: it was there before the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
         shape, at = chance.choices(shapes, weights)[0], round(now)
         left = _life(chance) + min(at, 0)
         if left > 0:
-            arrivals.append(Arrival(max(at, 0), f"pod-{len(arrivals):05}", shape, left))
+            name = f"pod-{len(arrivals):05}"
+            arrivals.append(Arrival(max(at, 0), name, shape, left, age_ms=max(-at, 0)))
     return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=60_000)
 
 
@@ -152,7 +155,8 @@ def bootstrap(
     arrivals: list[Arrival] = []
     for place in chance.choices(range(len(rows)), weights=lives, k=at_once):
         left = max(1000, round(lives[place] * chance.random()))
-        arrivals.append(Arrival(0, f"start-{len(arrivals):06}", rows[place][0], left))
+        name, age_ms = f"start-{len(arrivals):06}", lives[place] - left
+        arrivals.append(Arrival(0, name, rows[place][0], left, age_ms=age_ms))
     now, end, highest = 0.0, days * DAY_MS, max(wave)
     rate = at_once / mean_ms * (highest * len(wave) / sum(wave))
     while (now := now + chance.expovariate(rate)) < end:

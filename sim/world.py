@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from core.config.programs import WebhookConfig
+from core.fit.rules import refusal
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
 from core.model.node import Node
@@ -17,7 +18,8 @@ from sim.bound import Least
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
-from sim.scheduler import Scheduler, Scorer, admits
+from sim.foretold import EVERY_MS, Foretold, Onlooker
+from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
 from sim.workload import Arrival, Workload
 
@@ -105,6 +107,7 @@ class Result:
     marks: int = 0
     releases: int = 0
     pods: int = 0
+    foretold: Foretold = field(default_factory=Foretold)
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -146,6 +149,7 @@ class World:
         self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
         self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
+        self._onlooker = Onlooker()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
@@ -168,6 +172,7 @@ class World:
         self._deployments.begin(self._workload.deployments)
         self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
+        self._every(EVERY_MS, lambda: self._onlooker.look(self.state.pods, self._now))
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:
             self._every(self._tick_ms, self._tick)
@@ -181,6 +186,7 @@ class World:
             self._waited(since)
         self.result.nodes_end = len(self.state.places)
         self.result.scale_ups = self._autoscaler.scale_ups
+        self.result.foretold = self._onlooker.judged(self._workload.duration_ms)
         return self.result
 
     def _waited(self, since_ms: int) -> None:
@@ -310,12 +316,12 @@ class World:
             placing=arrival.placing,
         )
         self._lives[pod.key] = arrival.life_ms
-        self.create(pod)
+        self.create(pod, arrival.age_ms)
 
-    def create(self, pod: Pod) -> None:
-        """Take in a pod, and look for a node."""
+    def create(self, pod: Pod, age_ms: int = 0) -> None:
+        """Take in a pod that is that old, and look for a node."""
         self.result.pods += 1
-        pod = self.state.arrive(pod, self._now)
+        pod = self.state.arrive(pod, self._now, age_ms)
         if not self._schedule(pod):
             self._wait(pod)
 
@@ -328,9 +334,12 @@ class World:
 
     def _blame(self, pod: Pod) -> None:
         """Count a pod, once, that a marked node would take now, were it not for our taint."""
+        if pod.key in self._blamed:
+            return
         key = self._compactor.taint_key if self._compactor else ""
         if any(
-            admits(replace(place, node=without_our_taint(place.node, key)), pod)
+            has_room(place, pod)
+            and refusal(without_our_taint(place.node, key), pod.placing) is None
             for place in self.state.marked()
         ):
             self._blamed.add(pod.key)
@@ -358,6 +367,7 @@ class World:
         for key in keys:
             self._waited(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
+            self._onlooker.gone(pod, self._now)
             if self._compactor is not None:
                 self._compactor.pod_gone(pod)
         self.after(0, self._schedule_waiting)
@@ -368,6 +378,8 @@ class World:
             return
         del self._endings[key], self._lives[key]
         pod = self.state.finish(key)
+        self._onlooker.finished(pod, self._now)
+        self._onlooker.gone(pod, self._now)
         if self._compactor is not None:
             self._compactor.pod_gone(pod)
         self._schedule_waiting()
@@ -381,6 +393,7 @@ class World:
             return
         ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
         self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
+        self._onlooker.gone(self.state.pods[pod.key], self._now)
         waiting = self.state.evict(pod.key, self._now)
         if self._compactor is not None:
             self._compactor.pod_changed(waiting)

@@ -67,9 +67,10 @@ class _Webhook:
     def __init__(self, start: program.Start, client: Client) -> None:
         config = start.config
         self._config, self._config_path, self._client = config, start.config_path, client
-        self._clock, self._metrics, self._health = SystemClock(), Metrics(), http.Health()
-        self._view = ClusterView()
         self._namespace = os.environ.get("POD_NAMESPACE") or names.NAMESPACE
+        self._clock, self._health = SystemClock(), http.Health()
+        self._metrics = Metrics(self._namespace)
+        self._view = ClusterView()
         name = os.environ.get("POD_NAME") or socket.gethostname()
         self._serving = Serving()
         timing = Timing.of(config.webhook.lease_seconds)

@@ -12,6 +12,7 @@ from core.edge.kube.stores.evictions import Outcome
 from core.edge.metrics import Samples, Together, Told
 from core.engine.plan import ReachSums, tightest
 from core.engine.step import Pass
+from core.model.resources import Resources
 from core.policies.all import POLICIES
 
 
@@ -31,6 +32,42 @@ def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[Pass],
 def _shares(one: ReachSums) -> Iterable[float]:
     parts = zip(one.before.requests, one.before.usable, strict=True)
     return (used / whole if whole else 0 for used, whole in parts)
+
+
+def _reserved(found: Pass) -> Samples:
+    """Return what all reserved nodes offer: cores, bytes."""
+    names = {held.node for held in found.plan.reserve}
+    nodes = (node for node in found.survey.cluster.nodes if node.name in names)
+    offered = Resources.total(node.allocatable for node in nodes)
+    return {("cpu",): offered.cpu_millis / 1000, ("memory",): offered.memory_bytes}
+
+
+def _new_nodes(found: Pass) -> Samples:
+    seconds = found.memory.new_nodes.seconds
+    reaches = (one for one in tightest(found.plan.reaches) if one.key in seconds)
+    return {(one.name,): seconds[one.key] for one in reaches}
+
+
+def _buffered(found: Pass) -> Samples:
+    buffers = found.plan.buffers
+    return {
+        ("asked",): sum(one.asked for one in buffers),
+        ("allowed",): sum(one.allowed for one in buffers),
+        ("kept",): sum(one.placed for one in buffers),
+    }
+
+
+def _published(namespace: str) -> Callable[[Pass], Samples]:
+    """Return what tells of Ebb's buffers: others may bear its label, in other namespaces."""
+
+    def told(found: Pass) -> Samples:
+        ours = [one for one in found.survey.cluster.buffers if one.namespace == namespace]
+        return {
+            ("asked",): sum(one.published or 0 for one in ours),
+            ("accepted",): sum(one.accepted for one in ours),
+        }
+
+    return told
 
 
 def _figures(gauge: str) -> Callable[[Pass], Samples]:
@@ -71,6 +108,30 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
         (),
         lambda found: {(): len(found.plan.held)},
     ),
+    Told(
+        "ebb_engine_reserved_allocatable",
+        "What these nodes offer together: cores, bytes.",
+        ("resource",),  # cpu | memory
+        _reserved,
+    ),
+    Told(
+        "ebb_engine_new_node_seconds",
+        "How long pods of a reach have waited for nodes that came, as the reserve counts it.",
+        ("reach",),
+        _new_nodes,
+    ),
+    Told(
+        "ebb_engine_buffer_pods",
+        "Pods of others' CapacityBuffers: asked for, allowed of these, and kept room for.",
+        ("state",),  # asked | allowed | kept
+        _buffered,
+    ),
+    Told(
+        "ebb_engine_buffers_ignored",
+        "CapacityBuffers of others that count for nothing, as `ebb status` says why.",
+        (),
+        lambda found: {(): sum(bool(one.fault) for one in found.plan.buffers)},
+    ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
     Told(
@@ -103,9 +164,16 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
 class Metrics(metrics.Metrics):
     """The webhook's series."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "") -> None:
+        """*namespace*: where the buffers are that Ebb writes; empty: nowhere."""
         super().__init__()
-        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS)
+        published = Told(
+            "ebb_published_pods",
+            "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
+            ("state",),  # asked | accepted
+            _published(namespace),
+        )
+        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS, published)
         self.registry.register(self.of_a_pass)
         self.reviews = self._counter(
             "ebb_webhook_reviews_total",

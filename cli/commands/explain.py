@@ -38,7 +38,13 @@ def node(found: Found, /, name: str, form: str) -> None:
         raise _unknown("node", name, [node.name for node in found.cluster.nodes])
     every = standings(found.cluster, found.config.taint_key, now)
     (standing,) = (one for one in every if one.node == name)
-    explained = NodeExplained(answer=answer, standing=standing, found=found, now_seconds=now)
+    explained = NodeExplained(
+        answer=answer,
+        standing=standing,
+        emptying=found.emptying([name], now)[name],
+        found=found,
+        now_seconds=now,
+    )
     output.put(explained, form)
 
 

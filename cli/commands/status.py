@@ -15,7 +15,7 @@ from webhook import names
     "--namespace",
     default=names.NAMESPACE,
     metavar="NAME",
-    help=f"where the leader's Lease stands (live only); default {names.NAMESPACE}",
+    help=f"where Ebb is installed; default {names.NAMESPACE}",
 )
 @output.option(overview.Status)
 def command(found: Found, /, form: str) -> None:

@@ -1,11 +1,14 @@
 """What a command has before it: a cluster, and how it was come by."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from core.config.settings import Config
+from core.edge.decode.aside import Aside
 from core.model.cluster import Cluster
+from core.survival.look import Emptying, emptying
+from webhook.names import NAMESPACE
 
 REFUSED_SHOWN_MAX: Final = 5
 """Objects that cannot be read and are named; the others are counted."""
@@ -40,6 +43,16 @@ class Found:
     """The kinds of objects that a dump holds; None: a live cluster, that was asked for all."""
     leader: Leader | None = None
     """None: it was not asked for, or there is nobody to ask."""
+    namespace: str = NAMESPACE
+    """Where Ebb is installed."""
+    aside: Aside = field(default_factory=Aside)
+    """What was seen beside the cluster."""
+
+    def emptying(self, names: Iterable[str], now_seconds: int) -> Mapping[str, Emptying]:
+        """Return when nodes are expected to be empty, counted from the look."""
+        pods = self.cluster.pods
+        at = now_seconds if self.kinds is None else self.aside.moment(pods, now_seconds)
+        return emptying(names, pods, self.aside.ends, at)
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:

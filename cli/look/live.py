@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from cli.look.found import Leader, tell_refused
+from core.edge.decode.aside import Aside
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import KINDS, PODS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
@@ -31,14 +32,19 @@ Lists = dict[AnyKind, Listed]
 
 
 async def read(
-    kubeconfig: str | None, context: str | None, lease: tuple[str, str] | None, progress: TextIO
+    kubeconfig: str | None,
+    context: str | None,
+    lease: tuple[str, str] | None,
+    progress: TextIO,
+    aside: Aside,
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
+    *aside* takes what no cluster has.
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
-    lists: Lists = {kind: Listed() for kind in KINDS}
+    lists: Lists = {kind: Listed(aside=aside if kind is PODS else None) for kind in KINDS}
     async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
         cluster = await listed(client, lists)
         leader = await _leader(client, *lease) if lease else None

@@ -1,7 +1,9 @@
 """All that `ebb status` says, before it is written."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cli.look.found import Found
 from cli.look.standing import Guard, Standing, standings
@@ -9,6 +11,20 @@ from core.engine import step
 from core.engine.plan import Plan
 from core.engine.reserve import RESERVE
 from core.explain.caveats import Caveat, caveats
+from core.survival.look import Emptying
+
+
+class Published(NamedTuple):
+    """A CapacityBuffer by which Ebb tells autoscalers what is to be expected."""
+
+    buffer: str
+    """namespace/name."""
+    asked: int
+    """Pods."""
+    accepted: int
+    """So many of them an autoscaler keeps room for, as it says."""
+    why: str
+    """Why not for all; empty: for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +35,8 @@ class Status:
     plan: Plan
     marked: tuple[Standing, ...]
     """Nodes with a mark that are not leaving yet, the oldest mark first."""
+    emptying: Mapping[str, Emptying]
+    """Of these."""
     going: int
     """Nodes that are leaving (core.leaving)."""
     reasons: tuple[tuple[str, int], ...]
@@ -29,6 +47,8 @@ class Status:
     """Nodes without a mark that no autoscaler is to take before Ebb hands them over."""
     reserved: int
     """Nodes that are kept for pods to be expected, as the engine that leads has said on them."""
+    published: tuple[Published, ...]
+    """By name; what bears Ebb's label elsewhere than where Ebb is, too."""
     waiting: int
     """Pods that wait for a node."""
     stuck: int
@@ -76,13 +96,27 @@ def look(found: Found, now_seconds: int) -> Status:
         found=found,
         plan=plan,
         marked=tuple(sorted(marked, key=lambda one: (one.since or 0, one.node))),
+        emptying=found.emptying((one.node for one in marked), now_seconds),
         going=sum(one.going for one in every),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
         held=sum(one.mark is None and one.guard is Guard.HELD for one in every),
         reserved=reserved,
+        published=tuple(_published(found)),
         waiting=len(waiting),
         stuck=len(waiting - {pod for pod, _ in plan.pending}),
         minded=caveats(found.cluster, found.kinds, found.config),
         now_seconds=now_seconds,
     )
+
+
+def _published(found: Found) -> Iterator[Published]:
+    for one in found.cluster.buffers:
+        if one.published is None:
+            continue
+        if one.namespace != found.namespace:
+            why = f"it bears Ebb's label, but is not in {found.namespace}, where Ebb is"
+            yield Published(one.key, one.published, 0, why)
+            continue
+        few = "its autoscaler keeps room for no more" if one.accepted < one.published else ""
+        yield Published(one.key, one.published, one.accepted, one.fault or few)

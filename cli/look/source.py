@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -11,9 +12,10 @@ import click
 from cli.look.found import Found, tell_refused
 from core.config.settings import Config
 from core.edge import files
+from core.edge.decode.aside import Aside
 from core.edge.decode.dump import COMMAND, from_dumps
 from core.errors import InvalidInputError
-from webhook.names import LEASE
+from webhook.names import LEASE, NAMESPACE
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
@@ -76,8 +78,9 @@ def read(
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
     judged_by = files.read_config(config)
+    installed = namespace or NAMESPACE
     if from_file:
-        return _dumped(from_file, judged_by, config)
+        return replace(_dumped(from_file, judged_by, config), namespace=installed)
     path = kubeconfig_of(kubeconfig, environment)
     # The client's packages take longer than a whole plan.
     import asyncio  # noqa: PLC0415
@@ -85,7 +88,8 @@ def read(
     from cli.look import live  # noqa: PLC0415
 
     lease = None if namespace is None else (namespace, LEASE)
-    cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr))
+    aside = Aside()
+    cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr, aside))
     return Found(
         cluster=cluster,
         config=judged_by,
@@ -93,16 +97,26 @@ def read(
         + (f", context {context}" if context else ""),
         config_from=config,
         leader=leader,
+        namespace=installed,
+        aside=aside,
     )
 
 
 def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Found:
     dumps = [(files.named(path), files.read_dump(path)) for path in paths]
     refused: list[str] = []
-    cluster, kinds = from_dumps(dumps, refused)
+    aside = Aside()
+    cluster, kinds = from_dumps(dumps, refused, aside)
     tell_refused(refused, sys.stderr)
     where = ", ".join(name for name, _ in dumps)
-    return Found(cluster=cluster, config=config, where=where, config_from=config_from, kinds=kinds)
+    return Found(
+        cluster=cluster,
+        config=config,
+        where=where,
+        config_from=config_from,
+        kinds=kinds,
+        aside=aside,
+    )
 
 
 def kubeconfig_of(given: str | None, environment: Environment) -> str | None:

@@ -95,7 +95,7 @@ class Budget:
 
 
 CLUSTER: Final = Budget(
-    max_marked=Limit(None, Fraction(1, 5)), max_in_window=Limit(None, Fraction(1, 10)), min_nodes=1
+    max_marked=Limit(None, Fraction(1, 2)), max_in_window=Limit(None, Fraction(1, 10)), min_nodes=1
 )
 
 
@@ -156,7 +156,8 @@ class Reserve:
     """Room that is kept for pods like those that have come."""
 
     length_seconds: Annotated[int, duration(1)] = 300
-    """Room for so long a time of arrivals: at least what a new node takes to come."""
+    """Room for so long a time of arrivals; for longer where pods were seen to wait longer for new
+    nodes, up to 15m."""
     over_seconds: Annotated[int, duration()] = 3600
     """How far back the busiest such time is looked for; of 0s no room is kept but `headroom`."""
     buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)

@@ -3,14 +3,16 @@
 A pod has come when a look sees it that the last one did not, whatever its creationTimestamp says:
 one clock counts, and what a leader has not seen it does not guess from the pods that happen to be
 left. A pod whose controller keeps a number of pods, and of which one has left a short time ago,
-takes that one's place: a rollout or an eviction asks for no more room than its surge. Pods of Jobs
-and bare ones count each: where one ends another need not begin.
+takes that one's place: a rollout or an eviction asks for no more room than its surge. So does a
+Job's pod that asks for the same as one of its namespace which ended a short time ago: a stream of
+Jobs that begin as others end needs the room of those that run. Bare pods count each.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from core.capacity.reaches import plain
@@ -35,6 +37,7 @@ DAY_SLOT_SECONDS: Final = 300
 KINDS_MAX: Final = 64
 """Different pods that a slot tells apart; every namespace's first comes before any's second."""
 ONE: Final = "node: "
+JOB: Final = "Job"
 WORKLOADS_MAX: Final = 4096
 """Workloads of which it is remembered that pods have left; those that lost one last."""
 
@@ -163,6 +166,9 @@ def _asks_for_room(pod: Pod) -> bool:
 
 
 def _workload(pod: Pod) -> Workload | None:
+    """Return whose pods take each other's places; of Jobs, those that ask for the same."""
+    if pod.owner_kind == JOB:
+        return Workload(pod.namespace, JOB, repr((pod.requests, plain(pod.placing))))
     return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
@@ -223,18 +229,21 @@ def _counted(slots: Slots, slot: int, kinds: Iterable[Kind]) -> Slots:
     return {**slots, slot: counts} if counts else slots
 
 
-def expected(arrivals: Arrivals, whole: Resources, now_seconds: int) -> Counts:
+def expected(
+    arrivals: Arrivals, whole: Resources, now_seconds: int, at_least: Mapping[str, int]
+) -> Counts:
     """Return the pods that room is kept for: of each reach those of its busiest length.
 
     That asks for most, by dominant share of *whole*, then has most pods, then came last; the
-    same time of the days before counts like the time that has passed.
+    same time of the days before counts like the time that has passed. *at_least*: so many seconds
+    is the length of a reach, where that is more than the setting.
     """
     grain = arrivals.grain
     if grain is None:
         return {}
     shares = _Shares(whole)
     best: dict[str, tuple[tuple[int, int], Counts]] = {}
-    for reach, counts in _windows(arrivals, grain, now_seconds):
+    for reach, counts in _windows(arrivals, grain, now_seconds, at_least):
         asked = shares.of(counts)
         if reach not in best or asked >= best[reach][0]:
             best[reach] = asked, counts
@@ -260,24 +269,35 @@ class _Shares:
 
 
 def _windows(
-    arrivals: Arrivals, grain: Grain, now_seconds: int
+    arrivals: Arrivals, grain: Grain, now_seconds: int, at_least: Mapping[str, int]
 ) -> Iterable[tuple[str, Counter[Kind]]]:
     """Yield what came to each reach in each stretch of one length; the days before first."""
     for day in grain.days_before(now_seconds):
-        for slot in day:
-            yield from _by_reach([arrivals.days.get(slot, {})])
-    slots = {n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)}
-    for last in sorted(slots):
-        near = range(last - grain.length + 1, last + 1)
-        yield from _by_reach([slots[slot] for slot in near if slot in slots])
+        days = _by_reach({slot: arrivals.days[slot] for slot in day if slot in arrivals.days})
+        for reach, slots in days.items():
+            many = -(-at_least.get(reach, 0) // grain.day) or 1
+            yield from ((reach, _sum(slots, range(first, first + many))) for first in day)
+    near = {n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)}
+    for reach, slots in _by_reach(near).items():
+        many = max(grain.length, -(-at_least.get(reach, 0) // grain.slot))
+        for last in slots:
+            yield reach, _sum(slots, range(last - many + 1, last + 1))
 
 
-def _by_reach(slots: Iterable[Counts]) -> Iterable[tuple[str, Counter[Kind]]]:
-    found: dict[str, Counter[Kind]] = {}
-    for counts in slots:
+def _by_reach(slots: Slots) -> dict[str, dict[int, Counter[Kind]]]:
+    """Return what came to each reach in each slot, those in order."""
+    found: dict[str, dict[int, Counter[Kind]]] = {}
+    for slot, counts in sorted(slots.items(), key=itemgetter(0)):
         for kind, many in counts.items():
-            found.setdefault(kind.reach, Counter())[kind] += many
-    return found.items()
+            found.setdefault(kind.reach, {}).setdefault(slot, Counter())[kind] += many
+    return found
+
+
+def _sum(slots: Slots, asked: range) -> Counter[Kind]:
+    total: Counter[Kind] = Counter()
+    for slot in asked:
+        total.update(slots.get(slot, {}))
+    return total
 
 
 def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from core.capacity.usable import Amount
-from core.engine.arrivals import Arrivals, follow
+from core.engine import arrivals, new_nodes
+from core.engine.arrivals import Arrivals, Counts
 from core.engine.harden import Spoken
+from core.engine.new_nodes import NewNodes
 from core.engine.places import Places
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
 from core.marks.mark import backoff_of
 from core.model.cluster import Cluster
+from core.model.resources import Resources
 
 
 class Marking(NamedTuple):
@@ -59,6 +62,12 @@ class Memory:
     spoken: Spoken = field(default_factory=dict)
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Which pods have come, and when."""
+    new_nodes: NewNodes = field(default_factory=NewNodes)
+    """How long they take."""
+
+    def expected(self, whole: Resources, now_seconds: int) -> Counts:
+        """Return the pods that room is kept for; *whole*: what all nodes offer."""
+        return arrivals.expected(self.arrivals, whole, now_seconds, self.new_nodes.seconds)
 
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
@@ -119,7 +128,8 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
             key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
             for key, now in survey.demand().items()
         },
-        arrivals=follow(memory.arrivals, survey, now_seconds),
+        arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
+        new_nodes=new_nodes.follow(memory.new_nodes, survey, memory.nodes, now_seconds),
     )
 
 
@@ -201,8 +211,12 @@ def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
 
 
 def unseen_seconds(memory: Memory, length_seconds: int, now_seconds: int) -> int:
-    """Return for how long the leader must look on until it has seen so long a time."""
-    return _left(memory.first, length_seconds, now_seconds)
+    """Return for how long the leader must look on until it has seen so long a time.
+
+    And as long as new nodes take, once it knows.
+    """
+    longest = max((length_seconds, *memory.new_nodes.seconds.values()))
+    return _left(memory.first, longest, now_seconds)
 
 
 def _left(since: int | None, seconds: int, now_seconds: int) -> int:

@@ -101,7 +101,7 @@ class Plan:
     """Empty nodes that are kept for pods to be expected, marked ones among them, by name; nothing
     but what a running engine has seen makes it."""
     buffers: tuple[Buffered, ...] = ()
-    """The CapacityBuffers of the cluster, by name."""
+    """The CapacityBuffers of others, by name."""
     held: frozenset[str] = frozenset()
     """Nodes without a mark that no autoscaler is to take (core.engine.held)."""
     complete: bool = True

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
-from core.engine.arrivals import Counts, Kind, expected
+from core.config.budgets import Publish
+from core.engine.arrivals import Counts, Kind
 from core.engine.buffers import buffer_of
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
@@ -24,12 +25,17 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
+from core.packing.ground import dominant_share
 from core.packing.packer import Packer
 from core.reason import Blocker, Reason
 
 PODS_MAX: Final = 10_000
 """Pods that room is kept for; every reach has an equal part."""
 KINDS_SHOWN: Final = 3
+SHORT: Final = Fraction(1, 4)
+"""A reach is short of room when more than this of what its expected pods ask for finds none."""
+EXPECTED: Final = "Reserve"
+"""Whose the expected pods are, of the reach as its name."""
 DEVICE_MILLIS: Final = 11_000
 """What one unit of an extended resource counts like, of CPU, where no price is known."""
 GIB: Final = 2**30
@@ -45,17 +51,26 @@ RESERVE: Final = Reason(
 )
 
 
-def reserve(memory: Memory, survey: Survey, now_seconds: int) -> tuple[Held, ...]:
-    """Return the empty nodes that are kept now; *memory* has seen the cluster last.
+class Reserved(NamedTuple):
+    """What follows from what is expected."""
+
+    held: tuple[Held, ...] = ()
+    """The empty nodes that are kept, by name."""
+    short: frozenset[str] = frozenset()
+    """The reaches of which too few of the expected pods would find room, by key."""
+
+
+def reserve(memory: Memory, survey: Survey, now_seconds: int) -> Reserved:
+    """Return what is kept now; *memory* has seen the cluster last.
 
     A leader that has not looked on for one length does not know what comes: it keeps all.
     """
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
-        return Reserve(survey, None).held() if survey.buffered else ()
-    if left := unseen_seconds(memory, settings.length_seconds, now_seconds):
-        return Reserve(survey, {}).unseen(left)
-    return Reserve(survey, expected(memory.arrivals, survey.whole, now_seconds)).held()
+        return Reserve(survey, None).reserved() if survey.buffered else Reserved()
+    found = Reserve(survey, memory.expected(survey.whole, now_seconds))
+    left = unseen_seconds(memory, settings.length_seconds, now_seconds)
+    return found.unseen(left) if left else found.reserved()
 
 
 class Reserve:
@@ -71,15 +86,16 @@ class Reserve:
         if expected is not None:
             self._expected += [*_bounded(expected), *self._headroom(expected)]
 
-    def held(self) -> tuple[Held, ...]:
-        """Return the empty nodes that are kept, by name."""
-        if not (self.empties and (self._expected or self._waiting)):
-            return ()
+    def reserved(self) -> Reserved:
+        """Return the empty nodes that are kept, and what finds no room on them either."""
+        if not ((self.empties or self._published) and (self._expected or self._waiting)):
+            return Reserved()
         packer, empties = self._packer(self.empties), frozenset(self.empties)
         apart = packer.spare
         waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
         found: dict[str, Counter[Resources | str]] = {}
         waited: Counter[str] = Counter()
+        homeless: list[Pod] = []
         for pods in (sorted(waiting), sorted(apart)):
             attempt = packer.attempt(pods)
             packer.commit(attempt)
@@ -89,13 +105,34 @@ class Reserve:
                     found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
                 elif name in empties:
                     waited[name] += 1
+            homeless += (packer.pods[pod] for pod in attempt.unplaced)
         names = sorted({*found, *waited})
-        return tuple(Held(one, _why(found.get(one, Counter()), waited[one])) for one in names)
+        held = tuple(Held(one, _why(found.get(one, Counter()), waited[one])) for one in names)
+        return Reserved(held, self._short(homeless))
 
-    def unseen(self, seconds: int) -> tuple[Held, ...]:
+    def _short(self, homeless: Iterable[Pod]) -> frozenset[str]:
+        """Return the reaches of which too many of the expected pods have found no room."""
+        if not self._published:
+            return frozenset()
+        without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
+        asked, lacking = Counter[str](), Counter[str]()
+        for pod, many in self._expected:
+            if pod.owner_kind == EXPECTED:
+                share = max(dominant_share(pod.requests, self._survey.whole), 1)
+                asked[pod.owner_name] += share * many
+                lacking[pod.owner_name] += share * without[pod.name]
+        return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
+
+    @property
+    def _published(self) -> bool:
+        """Say whether autoscalers are told what is expected."""
+        return self._survey.config.budgets.reserve.publish is not Publish.NONE
+
+    def unseen(self, seconds: int) -> Reserved:
         """Return all of them: the leader has looked on for too short a time, so long still."""
         message = f"what comes is watched for {seconds} s more before an empty node is let go"
-        return tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
+        held = tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
+        return Reserved(held, self.reserved().short if self._published else frozenset())
 
     @cached_property
     def empties(self) -> Sequence[str]:
@@ -197,6 +234,8 @@ def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
             name=f"reserve-{number}",
             requests=kind.requests,
             placing=kind.placing,
+            owner_kind=EXPECTED,
+            owner_name=kind.reach,
         )
         found += [(pod, many)] if many else []
     return found

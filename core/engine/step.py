@@ -38,6 +38,8 @@ class Pass:
     """Unix seconds."""
     again: int | None
     """When time alone may change something, unix seconds; None: never."""
+    short: frozenset[str]
+    """Reaches in which too few of the pods that are to be expected would find room, by key."""
     skipped: bool = False
     """Nothing had changed since the last one, whose answer this is."""
 
@@ -84,7 +86,7 @@ def step(
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    kept = reserve(seen, survey, now_seconds)
+    kept, short = reserve(seen, survey, now_seconds)
     found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
     against = against_hard(survey, placed, now_seconds, kept) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
@@ -96,6 +98,7 @@ def step(
         pace=held,
         against_hard=harden.with_pause(against, spoken, now_seconds),
         at=now_seconds,
+        short=short,
         again=idle_until(seen, survey, held, now_seconds) if found.complete else now_seconds,
     )
 

@@ -178,6 +178,7 @@ class Work:
         return tuple(
             Buffered(one.key, one.replicas, kept.get(one.key, 0), placed[one.key], one.fault)
             for one in self.survey.cluster.buffers
+            if one.published is None
         )
 
     def _settle(self, pods: list[int]) -> Attempt:

@@ -31,11 +31,19 @@ class Buffer:
     """Why no room is kept for it; empty: room is kept."""
     pod: Pod | None = None
     """One of them, once it has been looked up; what it asks of other pods is left out."""
+    published: int | None = None
+    """For how many pods Ebb asks in it; None: it does not bear Ebb's label. Nobody keeps room for
+    one that does: what it tells others, Ebb has from itself."""
 
     @property
     def key(self) -> str:
         """Return namespace/name, unique in a cluster."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def accepted(self) -> int:
+        """Return for how many of the pods that Ebb asks for an autoscaler keeps room."""
+        return 0 if self.fault or self.published is None else min(self.replicas, self.published)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ Workload = tuple[str, str, str]
 def _looked_up(
     buffer: Buffer, templates: Mapping[str, Pod], likes: Mapping[Workload, Pod]
 ) -> Buffer:
-    if buffer.fault:
+    if buffer.fault or buffer.published is not None:
         return buffer
     if buffer.template:
         found = templates.get(f"{buffer.namespace}/{buffer.template}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.resources import Resources
+from core.model.resources import KNOWN, Resources
 
 Amounts = Mapping[str, int]
 """By resource: CPU in millicores, everything else in ones."""
@@ -80,8 +80,7 @@ def _containers(asking: Asking) -> dict[str, int]:
 
 def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
     """Make Resources of whole units by name: cpu in millicores, everything else in ones."""
-    known = ("cpu", "memory", "ephemeral-storage", "pods")
-    extended = tuple(sorted((n, a) for n, a in amounts.items() if a and n not in known))
+    extended = tuple(sorted((n, a) for n, a in amounts.items() if a and n not in KNOWN))
     return Resources(
         amounts.get("cpu", 0),
         amounts.get("memory", 0),

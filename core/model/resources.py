@@ -1,7 +1,13 @@
 """Amounts of what pods ask for and nodes offer: CPU in millicores, memory and storage in bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+KNOWN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
+"""What has a field of its own."""
+NO_DEVICES: Final = ("hugepages-", "attachable-volumes-")
+"""How names begin that stand beside those of devices, but are of what every node has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,11 @@ class Resources:
             and all(amount <= have.get(name, 0) for name, amount in self.extended)
         )
 
+    @property
+    def devices(self) -> Mapping[str, int]:
+        """Return those of the extended resources that are devices."""
+        return {name: many for name, many in self.extended if is_device(name)}
+
     @staticmethod
     def total(amounts: Iterable["Resources"]) -> "Resources":
         """Add up many amounts at once; `a + b + ...` would make an object for every step."""
@@ -61,3 +72,8 @@ class Resources:
             self.pods + sign * other.pods,
             extended,
         )
+
+
+def is_device(name: str) -> bool:
+    """Say of a resource whether it is one that some nodes have and others do not, as GPUs are."""
+    return name not in KNOWN and not name.startswith(NO_DEVICES)

@@ -2,23 +2,24 @@
 
 Of each step it counts who ended in it and how long all were seen in it; a pod that is seen late
 (it was there before the program) counts from the age on at which it was seen first, and one that
-lives counts up to its age now. The pod that is asked about is at risk as well, so each step is
-divided by one pod more than was seen: then a share says how often the next one lives as long, and
-n lives without any end say nothing beyond 1 / (n + 1).
+lives counts up to its age now. The pod that is asked about is at risk as well, so each step counts
+one pod more than was seen there; it ends as often as those that were seen within a doubling of its
+age. If it always lived on, steps with few pods would make pods live longer than they do, and more
+so for several pods together; if it were left out, one early end would say that nobody gets older.
 Source: Kaplan and Meier, Journal of the American Statistical Association 53 (1958).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Final
 
-from core.survival.ages import BOUNDS, WIDTHS, step_of
+from core.survival.ages import BOUNDS, STEPS, WIDTHS, step_of
 
 WHOLE: Final = 1 << 128
 """All, in the unit of `Curve.alive`; fine enough for a small share of a small share."""
-ENDED_MAX: Final = 1024
-"""Ends of one workload; then all that was counted is halved, so that what is new counts more."""
+ONE: Final = 1 << 20
+"""A pod that is at risk for all of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,6 @@ class Lives:
         self.ended[step] += 1
         self.lives(min(first, BOUNDS[step]), BOUNDS[step + 1])
 
-    def halve(self) -> None:
-        """Let all that was counted count half."""
-        seen = self._seconds()
-        upto = [0, *(many // 2 for many in accumulate(self.ended))]
-        self.ended = [after - before for before, after in pairwise(upto)]  # odd ones by turns
-        self.partly = [-(-one // 2) for one in seen] + [0]
-        self.through = [0] * len(self.through)
-
     def _seconds(self) -> list[int]:
         """Return for how long pods were seen in each step, all together."""
         whole = accumulate(self.through)
@@ -94,12 +87,26 @@ class Lives:
         return Lives(*(_sums(getattr(self, one), getattr(others, one)) for one in self.__slots__))
 
     def curve(self) -> Curve:
-        """Return how many reach which age."""
+        """Return how many reach which age.
+
+        With d that ended of n in a step, and D of N within a doubling, d + D / N of n + 1 end
+        there; where less than one was seen, as much less. So where nobody was seen nobody ends.
+        """
+        risks = [ONE * seen // width for seen, width in zip(self._seconds(), WIDTHS, strict=True)]
+        steps = zip(self.ended, risks, _around(self.ended), _around(risks), strict=True)
         alive = [WHOLE]
-        for ended, seen, width in zip(self.ended, self._seconds(), WIDTHS, strict=True):
-            risk = seen + width
-            alive.append(max(alive[-1] * (risk - ended * width) // risk, 1))
+        for ended, risk, ended_near, risk_near in steps:
+            gone = ONE * (ended * risk_near + min(risk, ONE) * ended_near)
+            whole = max(risk_near, 1) * (risk + ONE)
+            alive.append(max(alive[-1] * (whole - gone) // whole, 1))
         return Curve(tuple(alive), self.ends)
+
+
+def _around(values: Sequence[int]) -> list[int]:
+    """Return for each step the sum over those within a doubling."""
+    upto = [*(0,) * (STEPS + 1), *accumulate(values)]
+    upto += upto[-1:] * STEPS
+    return [after - before for before, after in zip(upto, upto[2 * STEPS + 1 :], strict=False)]
 
 
 def _sums(ones: Sequence[int], others: Sequence[int]) -> list[int]:

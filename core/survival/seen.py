@@ -13,14 +13,18 @@ from typing import Final
 from core.model.pod import Pod
 from core.model.workload import Workload, workload_of
 from core.survival.ages import BOUNDS, age, step_of
-from core.survival.curve import ENDED_MAX, Curve, Lives
+from core.survival.curve import Curve, Lives
 from core.survival.left import EXPECTED, Aged, within
 from core.survival.spans import FAR, span
 
 ENDED_MIN: Final = 9
 """With fewer ends, what happens to one pod of ten is not known (core.survival.curve)."""
+ENDED_MAX: Final = 1024
+"""Ends of one workload; then those of the time before the last half of them are forgotten."""
+HALF: Final = ENDED_MAX // 2
 WORKLOADS_MAX: Final = 4096
-"""About 5 kB each. Beyond, the namespace with most of them gives the one that ended first."""
+"""About 5 kB each, those with many ends twice as much. Beyond, the namespace with most of them
+gives the one that ended first."""
 
 
 @dataclass(slots=True)
@@ -28,17 +32,28 @@ class _Record:
     since_seconds: int
     """From when on all ends were seen."""
     lives: Lives = field(default_factory=Lives)
+    later: "_Record | None" = None
+    """The same from a later time on; it takes the place of this one when it has enough."""
 
     def first(self, created_seconds: int) -> int:
         """Return the age from which on a pod was seen."""
         return age(created_seconds, self.since_seconds)
 
     def ends(self, created_seconds: int, now_seconds: int) -> None:
-        """Count an end; when there are many, what was before half of the time counts half."""
+        """Count an end. When there are many, the time of the first half is forgotten as a whole.
+
+        If its ends alone counted less, those who lived through it would seem to live longer.
+        """
+        if now_seconds <= self.since_seconds:
+            return
         self.lives.ends_at(self.first(created_seconds), age(created_seconds, now_seconds))
-        if self.lives.ends >= ENDED_MAX:
-            self.lives.halve()
-            self.since_seconds += (now_seconds - self.since_seconds) // 2
+        if self.later is not None:
+            self.later.ends(created_seconds, now_seconds)
+            if self.later.lives.ends == HALF:
+                self.since_seconds, self.lives = self.later.since_seconds, self.later.lives
+                self.later = _Record(now_seconds)
+        elif self.lives.ends == HALF:
+            self.later = _Record(now_seconds)
 
 
 class Curves:
@@ -99,8 +114,7 @@ class Seen:
         own = workload_of(pod)
         for workload in {own: None, _kind(own): None}:
             record = self._record(workload, now_seconds)
-            if record.since_seconds < now_seconds:
-                record.ends(pod.created_seconds, now_seconds)
+            record.ends(pod.created_seconds, now_seconds)
 
     def _record(self, workload: Workload, now_seconds: int) -> _Record:
         """Return the workload's record, which is the one of its namespace that ended last now."""

@@ -172,6 +172,8 @@ def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str
         pod = pod_as_it_was(raw, where)
         begins_ms = _begun(reading, at_ms, found)
         track = reading.pods[found.key] = _Pod(pod, begins_ms, found)
+    elif track.pod.node is None:
+        track.pod = pod_as_it_was(raw, where)  # it waited when it was seen first
     track.times = found
     if found.over:
         reading.over.add(found.key)

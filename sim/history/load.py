@@ -16,12 +16,16 @@ from core.model.pod import Pod
 from sim.costs import price_of
 from sim.history.groups import Groups, Spent, anywhere, offered, pinned
 from sim.history.past import Life, Past
-from sim.workload import DAY_MS, Arrival, Deployment, Workload
+from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
 """A pod that comes so soon after another of its ReplicaSet has gone takes its place."""
 REPLICA_SET: Final = "ReplicaSet"
+SHORT: Final = (
+    "shorter than an hour: an autoscaler waits ten minutes before it takes a node, so there is "
+    "little to compare"
+)
 
 
 class Played(NamedTuple):
@@ -56,8 +60,9 @@ def played(past: Past, config: Config) -> Played:
         (named, "pods ask for a node by its name: they are played as if one like it would do"),
         (social, "pods ask to be near or apart from others: that is not played"),
     )
+    short = (SHORT,) if past.duration_ms < HOUR_MS else ()
     told = (f"{count:,} {what}" for count, what in counted if count)
-    return Played(whole, (*past.notes, *told), groups.spent(price_of(config)))
+    return Played(whole, (*short, *past.notes, *told), groups.spent(price_of(config)))
 
 
 def _counts(life: Life, past: Past) -> bool:
@@ -107,6 +112,7 @@ def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
             pod.placing,
             pod.owner_kind,
             f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
+            age_ms=max(past.begins_ms - life.begins_ms, 0),
         )
 
 

@@ -13,6 +13,7 @@ from core.engine.zones import ZONE_LABEL
 from core.guards.nodes import CONTROL_PLANE_LABELS
 from core.model.constraints import Toleration
 from core.model.node import Taint
+from sim.history.groups import HOST_LABEL
 
 REQUESTS: Final = "kube_pod_container_resource_requests"
 INFO: Final = "kube_pod_info"
@@ -20,7 +21,14 @@ ALLOCATABLE: Final = "kube_node_status_allocatable"
 PHASE: Final = "kube_pod_status_phase"
 LIVE_PHASES: Final = ("Pending", "Running")
 ROLE_LABEL: Final = "node-role.kubernetes.io/"
-KNOWN_LABELS: Final = (ZONE_LABEL, "node.kubernetes.io/instance-type", *CONTROL_PLANE_LABELS)
+KNOWN_LABELS: Final = (
+    ZONE_LABEL,
+    HOST_LABEL,
+    "node.kubernetes.io/instance-type",
+    *CONTROL_PLANE_LABELS,
+)
+ASIDE: Final = "exported_"
+"""What Prometheus puts before an exporter's labels of which it has one of that name itself."""
 NOT_ASKED: Final = "attachable_volumes"
 """Resources that count volumes."""
 NONE: Final = ("", "<none>", "<nil>")
@@ -48,7 +56,7 @@ class Run(NamedTuple):
 
     def of(self, name: str) -> str:
         """Return a label; where Prometheus has one of that name itself, the exporter's."""
-        return self.labels.get(f"exported_{name}") or self.labels.get(name, "")
+        return self.labels.get(ASIDE + name) or self.labels.get(name, "")
 
 
 @dataclass(slots=True)
@@ -59,6 +67,8 @@ class ToldOfPod:
     last_ms: int = 0
     """When it was seen alive, first and last."""
     info: Labels = field(default_factory=dict)
+    """As it was told last: by then a pod has its node, if it ever had one."""
+    info_ms: int = 0
     owner: tuple[str, str] = ("", "")
     times: dict[str, int] = field(default_factory=dict)
     requests: dict[tuple[bool, str], dict[str, str]] = field(default_factory=dict)
@@ -76,8 +86,8 @@ class ToldOfPod:
 class ToldOfNode:
     """What is known of a node."""
 
-    first_ms: int
-    last_ms: int
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    """From when until when there were samples of what it has."""
     amounts: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     taints: set[Taint] = field(default_factory=set)
@@ -92,6 +102,8 @@ class Reading:
         self.pods: dict[tuple[str, str, str], ToldOfPod] = {}
         self.nodes: dict[str, ToldOfNode] = {}
         self.metrics: set[str] = set()
+        self.moments: set[int] = set()
+        """When there was a sample of any node."""
         self.infos: list[Run] = []
         self.step_ms = self.series = 0
 
@@ -101,10 +113,7 @@ class Reading:
 
     def node(self, run: Run) -> ToldOfNode:
         """Return whose series it is."""
-        found = self.nodes.setdefault(run.of("node"), ToldOfNode(run.first_ms, run.last_ms))
-        found.first_ms = min(found.first_ms, run.first_ms)
-        found.last_ms = max(found.last_ms, run.last_ms)
-        return found
+        return self.nodes.setdefault(run.of("node"), ToldOfNode())
 
     def label(self, written: str, prefix: str) -> str:
         """Return a label's own name, where it is known; else as the metrics write it."""
@@ -120,6 +129,7 @@ def _as_exported(key: str) -> str:
 def _allocatable(reading: Reading, run: Run) -> None:
     resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
     node = reading.node(run)
+    node.runs.append((run.first_ms, run.last_ms))
     if not resource.startswith(NOT_ASKED):
         node.amounts.setdefault(resource, run.value)
 
@@ -142,9 +152,19 @@ def _role(reading: Reading, run: Run) -> None:
 
 def _info(reading: Reading, run: Run) -> None:
     pod = reading.pod(run)
-    if run.labels.get("node", "") not in NONE or not pod.info:
-        pod.info = run.labels
+    if run.last_ms >= pod.info_ms:
+        pod.info, pod.info_ms = run.labels, run.last_ms
     reading.infos.append(run)
+
+
+def node_of(info: Labels, *, aside: bool) -> str | None:
+    """Return the name of a pod's node. *aside*: Prometheus has a label `node` of its own.
+
+    Labels without a value are none: there, one that waits has no `exported_node`.
+    """
+    own = aside and any(name.startswith(ASIDE) for name in info)
+    node = info.get(f"{ASIDE}node" if own else "node", "")
+    return None if node in NONE else node
 
 
 def _phase(reading: Reading, run: Run) -> None:

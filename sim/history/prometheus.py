@@ -5,7 +5,8 @@ may be cut into several files.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -21,6 +22,7 @@ from core.model.requests import Asking, Container, pod_requests, resources
 from sim.history.dumps import Tell, listed
 from sim.history.metrics import (
     ALLOCATABLE,
+    ASIDE,
     COMPLETED,
     CREATED,
     INFO,
@@ -32,6 +34,7 @@ from sim.history.metrics import (
     Reading,
     Run,
     ToldOfPod,
+    node_of,
 )
 from sim.history.past import Life, Past, Stay, check, check_sizes
 
@@ -115,12 +118,24 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> No
         samples = [one for one in samples if one[1] == "1"]
     if not samples:
         return
-    steps = [after - before for (before, _), (after, _) in pairwise(samples)]
-    reading.step_ms = max(reading.step_ms, round(1000 * min(steps, default=0)))
-    run = Run(
-        series.metric, round(1000 * samples[0][0]), round(1000 * samples[-1][0]), samples[0][1]
-    )
-    take(reading, run)
+    times = [round(1000 * at) for at, _ in samples]
+    step_ms = min((after - before for before, after in pairwise(times)), default=0)
+    reading.step_ms = max(reading.step_ms, step_ms)
+    if name == ALLOCATABLE:
+        reading.moments.update(times)
+    runs = _parts(times, step_ms) if name == ALLOCATABLE else [(times[0], times[-1])]
+    for first_ms, last_ms in runs:
+        take(reading, Run(series.metric, first_ms, last_ms, samples[0][1]))
+
+
+def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
+    """Yield from when until when there is a sample at every step."""
+    first = times[0]
+    for before, after in pairwise(times):
+        if 2 * (after - before) > 3 * step_ms:
+            yield first, before
+            first = after
+    yield first, times[-1]
 
 
 # All of it
@@ -130,9 +145,7 @@ def _whole(reading: Reading) -> Past:
     if PHASE not in reading.metrics:
         for run in reading.infos:
             reading.pod(run).seen(run)
-    nodes = reading.nodes.values()
-    begins_ms = min((node.first_ms for node in nodes), default=0)
-    ends_ms = max((node.last_ms for node in nodes), default=0)
+    begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
     note = f"a sample every {step}: what came and went between two of them is unknown"
     return Past(
@@ -146,7 +159,7 @@ def _whole(reading: Reading) -> Past:
 
 
 def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
-    half_ms = reading.step_ms // 2
+    half_ms, moments = reading.step_ms // 2, sorted(reading.moments)
     for name, found in sorted(reading.nodes.items()):
         try:
             amounts = read_amounts(found.amounts, ALLOCATABLE)
@@ -161,21 +174,35 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
             taints=tuple(sorted(found.taints, key=lambda one: (one.key, one.effect, one.value))),
             allocatable=resources(amounts, pods=amounts.get("pods", 0)),
         )
-        last_ms = found.last_ms + half_ms
-        yield Stay(
-            node=node,
-            begins_ms=max(found.first_ms - half_ms, begins_ms),
-            ends_ms=min(last_ms, ends_ms),
-        )
+        for first_ms, last_ms in _stood(found.runs, moments):
+            yield Stay(
+                node=node,
+                begins_ms=max(first_ms - half_ms, begins_ms),
+                ends_ms=min(last_ms + half_ms, ends_ms),
+            )
+
+
+def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the times between which a node was away: others had samples then, and it had none."""
+    first_ms, last_ms = min(runs)
+    for begins_ms, ends_ms in sorted(runs):
+        if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
+            moments, begins_ms
+        ):
+            yield first_ms, last_ms
+            first_ms = begins_ms
+        last_ms = max(last_ms, ends_ms)
+    yield first_ms, last_ms
 
 
 def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Life]:
     half_ms = reading.step_ms // 2
+    aside = any(f"{ASIDE}node" in run.labels for run in reading.infos)
     for key, found in sorted(reading.pods.items()):
         if found.first_ms is None:
             continue  # it had finished
         try:
-            pod = _pod(key, found)
+            pod = _pod(key, found, aside=aside)
         except InvalidInputError as fault:
             reading.refused.append(f"{reading.source}: Pod {key[0]}/{key[1]:.80}: {fault}")
             continue
@@ -198,13 +225,12 @@ def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Life]:
         )
 
 
-def _pod(key: tuple[str, str, str], found: ToldOfPod) -> Pod:
+def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
     """Make the pod. Raises: InvalidInputError with the metric."""
     kind, owner = found.owner
     if kind in NONE:
         kind, owner = (found.info.get(name, "") for name in ("created_by_kind", "created_by_name"))
     kind, owner = ("", "") if kind in NONE else (kind, owner)
-    node = found.info.get("exported_node") or found.info.get("node", "")
     parts = {True: [], False: []}  # type: dict[bool, list[Container]]
     for (init, _), amounts in sorted(found.requests.items()):
         parts[init].append(Container(read_amounts(amounts, REQUESTS)))
@@ -215,7 +241,7 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod) -> Pod:
         namespace=key[0],
         name=key[1],
         uid=key[2],
-        node=None if node in NONE else node,
+        node=node_of(found.info, aside=aside),
         requests=pod_requests(Asking(containers=parts[False], init_containers=parts[True])),
         placing=Placing(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,

@@ -71,7 +71,10 @@ RUNS: Final = {
         "Ebb, publishing its reserve",
         profile=shipped_profile(),
         score="pack",
-        settings={"reserve": {**RESERVE, "publish": "CapacityBuffer"}},
+        settings={
+            "reserve": {**RESERVE, "publish": "CapacityBuffer"},
+            "thresholds": {"cpu": "98%", "memory": "98%"},  # nodes come before there is no room
+        },
     ),
     "karpenter": Run("Karpenter, MostAllocated", profile=most_allocated(), karpenter=True),
     "ebb-karpenter": Run(

@@ -1,21 +1,27 @@
 """Ebb against what it is measured by, seed by seed: cost, pending pod-seconds and scale-ups.
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
-[--order NAME]`: the demo's load, each seed with the three columns, and the worst ratio of all.
+[--order NAME] [--publish HOW] [--length SECONDS] [--over SECONDS] [--thresholds PERCENT]
+[--trace DIR]`: the demo's load, or what `ebb demo --trace DIR` plays, each seed with the three
+columns, and the worst ratio of all.
+`--publish` and the two after it set the reserve of Ebb's column.
 """
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Final
 
+from core.config.budgets import Publish
 from core.config.programs import ExtenderConfig
-from core.config.settings import Config, ScaleInOrder
+from core.config.settings import ScaleInOrder
 from core.config.thresholds import Thresholds
 from core.scores import SCORES
-from sim import scenario, waves
-from sim.scenario import MOST_ALLOCATED, SCENARIOS, SHARE, WHOLE
+from sim import scenario, trace, waves
+from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.workload import Workload
 from sim.world import Result
 
 AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
@@ -38,6 +44,10 @@ def line(cells: Iterable[Fraction]) -> str:
     return " ".join(f"{float(cell):>10.2f}" for cell in cells)
 
 
+def _load(folder: Path | None, seed: int, days: int) -> Workload:
+    return waves.mixed(seed, days) if folder is None else trace.drawn(folder, seed=seed, days=days)
+
+
 def main() -> None:
     """Play each seed and print its ratios, then the worst of all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -46,9 +56,24 @@ def main() -> None:
     parser.add_argument("--tick", type=int, default=10, help="seconds between passes")
     parser.add_argument("--score", choices=list(SCORES), default=next(iter(SCORES)))
     parser.add_argument("--order", choices=list(ScaleInOrder), default=ScaleInOrder.AUTO)
+    default = OWN.budgets.reserve
+    parser.add_argument("--publish", choices=list(Publish), default=default.publish)
+    parser.add_argument("--length", type=int, default=default.length_seconds)
+    parser.add_argument("--over", type=int, default=default.over_seconds)
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="as of `ebb demo`")
+    parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
     asked = parser.parse_args()
-    given = Config(
-        thresholds=Thresholds(cpu=SHARE, memory=SHARE),
+    share = Fraction(asked.thresholds, 100)
+    reserve = replace(
+        default,
+        length_seconds=asked.length,
+        over_seconds=asked.over,
+        publish=Publish(asked.publish),
+    )
+    given = replace(
+        OWN,
+        budgets=replace(OWN.budgets, reserve=reserve),
+        thresholds=Thresholds(cpu=share, memory=share),
         scale_in_order=ScaleInOrder(asked.order),
         extender=ExtenderConfig(score=asked.score),
     )
@@ -57,7 +82,7 @@ def main() -> None:
     print(f"{'':<6} {head} | {head} | evicted, pending by a mark", flush=True)
     rows = []
     for seed in asked.seeds:
-        load = replace(waves.mixed(seed, asked.days), tick_ms=1000 * asked.tick)
+        load = replace(_load(asked.trace, seed, asked.days), tick_ms=1000 * asked.tick)
         found = {
             one.name: scenario.run(one, load, seed=seed, wire=False, given=given)
             for one in COLUMNS

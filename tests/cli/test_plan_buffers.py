@@ -1,12 +1,14 @@
-"""`ebb plan` and `ebb explain` where CapacityBuffers ask for room: what people are told."""
+"""`ebb plan`, `explain` and `status` where CapacityBuffers ask for room: what people are told."""
 
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.forms.text.plan import BUFFERS_SHOWN
+from cli.forms.text.buffers import BUFFERS_SHOWN
+from core.marks.keys import BUFFER_OURS_LABEL
 from tests.core.test_buffers import TEMPLATE, written
 from tests.support.plan_cli import dump, node, plan_of, pod
 
@@ -72,3 +74,67 @@ def test_many_buffers_are_counted_not_listed(
     told = capsys.readouterr().out
     assert "3 more" in told
     assert f"b{BUFFERS_SHOWN:02}" not in told
+
+
+def own(namespace: str, name: str, spec: int, **status: Any) -> Any:
+    labels = {BUFFER_OURS_LABEL: ""}
+    asked = {"podTemplateRef": {"name": "t"}, "replicas": spec}
+    return written(status, asked, namespace=namespace, name=name, labels=labels)
+
+
+@pytest.fixture
+def published(folder: Path) -> list[str]:
+    """Return the options that read the cluster, others' buffers, and some with Ebb's label."""
+    (folder / "own.json").write_bytes(
+        dump(
+            own("ebb-system", "ebb-reserve-a", 4, replicas=4),
+            own("ebb-system", "ebb-reserve-b", 4, replicas=3),
+            own("ebb-system", "ebb-reserve-c", 4, conditions=[]),
+            own("shop", "ebb-reserve-d", 9, replicas=9),
+        )
+    )
+    return from_files(folder, "cluster.json", "buffers.json", "own.json")
+
+
+def test_the_status_has_others_buffers_as_the_plan_has_them_and_ebbs_own_beside_them(
+    published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of(capsys, *published)
+    assert len(plan["buffers"]) == 3, "for what Ebb itself asks it keeps no room"
+    assert main(["status", *published, "-o", "json"]) == 0
+    status = orjson.loads(capsys.readouterr().out)
+    assert status["buffers"] == plan["buffers"]
+    told = [(one["buffer"], one["pods"], one["accepted"]) for one in status["published"]]
+    assert told == [
+        ("ebb-system/ebb-reserve-a", 4, 4),
+        ("ebb-system/ebb-reserve-b", 4, 3),
+        ("ebb-system/ebb-reserve-c", 4, 0),
+        ("shop/ebb-reserve-d", 9, 0),
+    ]
+    assert [one["fault"] for one in status["published"]] == [
+        "",
+        "its autoscaler keeps room for no more",
+        "no autoscaler has accepted it",
+        "it bears Ebb's label, but is not in ebb-system, where Ebb is",
+    ]
+
+
+def test_where_ebb_is_can_be_said(
+    published: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", *published, "-o", "json", "--namespace", "shop"]) == 0
+    status = orjson.loads(capsys.readouterr().out)
+    assert [one["accepted"] for one in status["published"]] == [0, 0, 0, 9]
+
+
+def test_people_see_in_the_status_who_asks_for_room_and_whether_there_is_any(
+    published: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", *published]) == 0
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "room for CapacityBuffer asked allowed kept why not all" in told
+    assert "shop/small 1 1 1" in told
+    assert "asked for by Ebb pods accepted why not all" in told
+    assert "ebb-system/ebb-reserve-b 4 3 its autoscaler keeps room for no more" in told
+    assert main(["status", *from_files(folder, "cluster.json")]) == 0
+    assert "CapacityBuffer" not in capsys.readouterr().out

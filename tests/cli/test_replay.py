@@ -42,7 +42,7 @@ def test_a_replay_tells_compares_and_recommends(
     told, progress = capsys.readouterr()
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
     assert set(rows["pods evicted"][2:]) == {"0"}
-    assert "0.1 days, 4 nodes at the beginning, 6 pods and 0 ReplicaSets" in told
+    assert "2.0 hours, 4 nodes at the beginning, 6 pods and 0 ReplicaSets" in told
     assert "3 dumps, up to 3,600 s apart" in told
     assert "the nodes as they stood: cost " in told
     assert re.search(r"^. +70% ", told, re.MULTILINE)

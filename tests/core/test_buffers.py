@@ -138,8 +138,24 @@ class TestRead:
         assert found.pod.requests.cpu_millis == 250
         assert read(asked).fault == f"a pod of {kind} web is not known"
 
-    def test_one_that_ebb_has_written_is_nobody_elses(self) -> None:
-        assert BUFFERS.read(orjson.dumps(written(labels={BUFFER_OURS_LABEL: ""}))) is None
+    def test_of_one_that_ebb_has_written_it_is_known_whether_it_is_accepted(self) -> None:
+        ours, asked = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
+        found = read(written(spec=asked, labels=ours), TEMPLATE)
+        assert (found.published, found.accepted, found.fault) == (5, 3, "")
+        assert found.pod is None, "nobody keeps room for it"
+        waits = read(written({"conditions": None}, asked, labels=ours), TEMPLATE)
+        assert (waits.published, waits.accepted) == (5, 0)
+        more = read(written({"replicas": 9}, asked, labels=ours), TEMPLATE)
+        assert more.accepted == 5, "of what is not asked for nothing is accepted"
+        assert read(written(), TEMPLATE).published is None
+
+    @pytest.mark.parametrize(("asked", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
+    def test_what_anybody_may_write_into_it_is_a_number_of_the_api(
+        self, asked: int | None, counts: int
+    ) -> None:
+        spec = {"replicas": asked, "scalableRef": {"kind": "Deployment", "name": "web"}}
+        found = read(written({"podTemplateRef": None}, spec, labels={BUFFER_OURS_LABEL: ""}))
+        assert (found.published, found.scalable) == (counts, None)
 
     @pytest.mark.parametrize("many", [None, 0, -1, -(2**31)])
     def test_of_no_pods_there_is_no_room_and_no_fault(self, many: int | None) -> None:
@@ -250,6 +266,10 @@ class TestKept:
             cluster(replace(asked, pod=replace(asked.pod, requests=wants)), nodes=nodes)
         )
         assert gone(plan) == {"n0", "n2", "n3"}
+
+    def test_for_what_ebb_itself_asks_no_room_is_kept(self) -> None:
+        ours = replace(buffer(7), published=7, pod=None)
+        assert planned(cluster(ours)) == planned(cluster())
 
     def test_a_marked_node_that_its_room_needs_cannot_go_any_more(self) -> None:
         nodes = (NODES[0], marked(NODES[1], "soft", 1))

@@ -9,7 +9,7 @@ import pytest
 
 from core.config.budgets import Reserve
 from core.config.settings import Config, Price
-from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, expected
+from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.step import Pass, step
@@ -48,7 +48,7 @@ def looks(
 
 def came(found: Pass, now: int | None = None) -> dict[int, int]:
     """Return by millicores how many pods room is kept for."""
-    counts = expected(found.memory.arrivals, WHOLE, found.at if now is None else START + now)
+    counts = found.memory.expected(WHOLE, found.at if now is None else START + now)
     return {kind.requests.cpu_millis: many for kind, many in counts.items()}
 
 
@@ -82,7 +82,7 @@ class TestArrivals:
         assert came(looks(self.NODES, (0, []), (10, [replace(job("a", "n0"), **changes)]))) == {}
 
     def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
-        one = job("a", None)
+        one = job("a", None, owner_kind="")
         bound = replace(one, node="n0", labels={"x": "y"})
         assert came(looks(self.NODES, (0, [one]), (10, [bound]))) == {}
         assert came(looks(self.NODES, (0, [one]), (10, [replace(bound, uid="b")]))) == {1000: 1}
@@ -93,7 +93,7 @@ class TestArrivals:
 
     @pytest.mark.parametrize(
         ("kind", "counted"),
-        [("ReplicaSet", 0), ("StatefulSet", 0), ("ReplicationController", 0), ("Job", 1), ("", 1)],
+        [("ReplicaSet", 0), ("StatefulSet", 0), ("ReplicationController", 0), ("Job", 0), ("", 1)],
     )
     @pytest.mark.parametrize("terminating", [True, False])
     def test_who_takes_the_place_of_one_that_left_asks_for_no_more(
@@ -105,6 +105,22 @@ class TestArrivals:
         assert came(looks(self.NODES, (0, [one]), (10, then), (20, [two]))) == (
             {1000: counted} if counted else {}
         )
+
+    @pytest.mark.parametrize(
+        ("next_one", "counted"),
+        [
+            (job("b", "n0"), {}),
+            (job("b", "n0", 900), {900: 1}),
+            (job("b", "n0", namespace="other"), {1000: 1}),
+            (job("b", "n0", placing=Placing(node_selector=(("disk", "ssd"),))), {1000: 1}),
+            (job("b", "n0", owner_kind="Workflow"), {1000: 1}),
+        ],
+    )
+    def test_a_job_takes_the_place_of_one_that_asked_for_the_same(
+        self, next_one: Pod, counted: dict[int, int]
+    ) -> None:
+        nodes = [replace(one, labels={**one.labels, "disk": "ssd"}) for one in self.NODES]
+        assert came(looks(nodes, (0, [job("a", "n0")]), (10, []), (20, [next_one]))) == counted
 
     def test_a_rollout_asks_for_its_surge(self) -> None:
         def of(template: str, *numbers: int) -> list[Pod]:
@@ -145,7 +161,7 @@ class TestArrivals:
     def test_of_lengths_that_ask_for_as_much_the_last_counts(self) -> None:
         first, second = job("a", "n0"), replace(job("b", "n0"), requests=Resources(1000, 7, 0, 1))
         found = looks(self.NODES, (0, []), (10, [first]), (1000, [second]))
-        counts = expected(found.memory.arrivals, WHOLE, found.at)
+        counts = found.memory.expected(WHOLE, found.at)
         assert [kind.requests.memory_bytes for kind in counts] == [7]
 
     def test_the_busiest_length_counts_and_not_the_last(self) -> None:

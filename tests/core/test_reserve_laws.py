@@ -1,26 +1,29 @@
 """The reserve is what a plain one finds that is told all looks from the start."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from core.config.budgets import Reserve
+from core.config.budgets import Publish, Reserve
 from core.config.settings import Config
-from core.engine.arrivals import KINDS_MAX, Arrivals
+from core.engine.arrivals import KINDS_MAX, ONE, Arrivals
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.model.cluster import Cluster
+from core.model.node import Node
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
-from tests.support.reference_reserve import held
+from tests.support.reference_reserve import held, lacking
 
 LOOKS = 10
 SECONDS = (1, 7, 20, 60, 100, 299, 300, 1000, 3000, 43_200, 86_400 - 300)
 EPOCH = 1_000_000 * 300
 MUTANTS = (
     "all come",
+    "at once",
     "today alone",
     "dearest first",
     "marked or not",
@@ -29,9 +32,11 @@ MUTANTS = (
 )
 
 
-def config(chance: random.Random) -> Config:
+def config(chance: random.Random, lengths: Sequence[int]) -> Config:
     reserve = Reserve(
-        length_seconds=chance.choice((1, 7, 100, 300)), over_seconds=chance.choice((50, 300, 3600))
+        length_seconds=chance.choice(lengths),
+        over_seconds=chance.choice((50, 300, 3600)),
+        publish=chance.choice(list(Publish)),
     )
     prices = mixed_config.config(chance).prices
     budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
@@ -47,16 +52,46 @@ def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
     first = mixed.cluster(chance, 8, social=chance.random() < 0.3)
     left = [p for p in first.pods if p.stays_with_node or chance.random() < 0.3]
     first = replace(first, pods=tuple(left))
+    new = twins(chance, first) if chance.random() < 0.3 else []
+    first = with_twin(first, new) if new else first
     second, found, extra = EPOCH, [(EPOCH, first)], list[Pod]()
     for number in range(chance.randrange(2, LOOKS)):
-        second += chance.choice(SECONDS)
+        second += chance.choice(SECONDS[:5] if new else SECONDS)
         extra = [one for one in extra if chance.random() < 0.5]
         extra = [replace(p, terminating=True) if chance.random() < 0.1 else p for p in extra]
         for place in range(chance.randrange(4)):
             extra += come(chance, first, f"x{number}-{place}")
-        cluster = replace(Cluster.of(first.nodes, [*first.pods, *extra], first.budgets))
+        there = new[1 : 1 + number]
+        extra = [wait_or_go(chance, one, there) if new else one for one in extra]
+        nodes = [*first.nodes, *there]
+        cluster = replace(Cluster.of(nodes, [*first.pods, *extra], first.budgets))
         found.append((second, replace(cluster, attach_limits=first.attach_limits)))
-    return config(chance), found
+    return config(chance, (1, 7, 100) if new else (1, 7, 100, 300)), found
+
+
+def twins(chance: random.Random, first: Cluster) -> list[Node]:
+    """Return nodes like one of these, which are to come; of that there are two from the start."""
+    like = chance.choice(first.nodes)
+    return [replace(like, name=f"t{number}") for number in range(LOOKS)]
+
+
+def with_twin(first: Cluster, new: Sequence[Node]) -> Cluster:
+    """Return the cluster with one of them, and without pods that ask for nodes by their name.
+
+    So the nodes that come are in sets of several as they are, and in no others.
+    """
+    pods = [p for p in first.pods if not any(term.fields for term in p.placing.affinity or ())]
+    cluster = Cluster.of([*first.nodes, new[0]], pods, first.budgets)
+    return replace(cluster, attach_limits=first.attach_limits)
+
+
+def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
+    """Let a pod without a node wait for one, and one that waits go to one that has come."""
+    if pod.node is not None or pod.terminating:
+        return pod
+    if pod.unschedulable and there and chance.random() < 0.7:
+        return replace(pod, node=chance.choice(there[-2:]).name, unschedulable=False)
+    return replace(pod, unschedulable=True)
 
 
 def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
@@ -83,11 +118,22 @@ def names(found: Pass) -> set[str]:
     return {one.node for one in found.plan.reserve}
 
 
+def short(found: Pass) -> set[frozenset[str]]:
+    """Return the reaches that autoscalers are told of, by the names of their nodes."""
+    nodes = found.survey.ground.nodes
+    members = {
+        one.key: frozenset(nodes[n].name for n in one.nodes) for one in found.survey.reaches.all
+    }
+    members |= {f"{ONE}{one.name}": frozenset({one.name}) for one in nodes}
+    return {members[key] for key in found.short}
+
+
 def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
     kept = 0
     for seed in seeds:
         asked, looks, found = played(seed)
         assert names(found) == held(looks, asked), seed
+        assert short(found) == lacking(looks, asked), seed
         kept += bool(names(found)) and found.memory.arrivals.slots != {}
     assert kept > len(seeds) // 10
 
@@ -96,6 +142,12 @@ def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
 def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> None:
     assert any(
         names(found) != held(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+    )
+
+
+def test_what_is_told_of_a_reach_is_noticed(seeds: range) -> None:
+    assert any(
+        short(found) != lacking(looks, asked, "half") for asked, looks, found in map(played, seeds)
     )
 
 

@@ -13,7 +13,8 @@ from core.scores import (
     SCORE_MAX,
     SCORES,
     Score,
-    score_apart,
+    score_beside,
+    score_full,
     score_lifetime,
     score_marked,
 )
@@ -51,7 +52,6 @@ def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int
     ("name", "found"),
     [
         ("marks", {0: 10, 50: 10, 100: 10, 150: 10}),
-        ("apart", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("lifetime", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
     ],
@@ -61,15 +61,41 @@ def test_what_each_gives(name: str, found: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alike", "found"),
+    ("used", "found"),
     [
-        pytest.param(True, [7, 7, 7, 8, 8, 9, 9, 10, 10], id="alike"),
-        pytest.param(False, [3, 3, 3, 4, 4, 5, 5, 6, 6], id="of the other sort"),
-        pytest.param(None, [2] * 9, id="none there"),
+        ({"cpu": 50, "gpu": 0}, 6),
+        ({"cpu": 0, "gpu": 8}, 10),
+        ({"cpu": 50, "gpu": 2}, 6),
+        ({"cpu": 50, "gpu": 6}, 8),
+        pytest.param({"cpu": 0, "hugepages-2Mi": 4}, 2, id="what every node has is no device"),
+        pytest.param({"cpu": 50, "fpga": 3}, 6, id="none there"),
     ],
 )
-def test_what_apart_gives_the_fuller_a_node_is(alike: bool | None, found: list[int]) -> None:
-    assert [score_apart(full, alike=alike) for full in range(2, 11)] == found
+def test_a_node_is_as_full_as_the_scarcest_of_what_it_has(
+    used: dict[str, int], found: int
+) -> None:
+    have = Resources(100, 100, extended=(("gpu", 8), ("hugepages-2Mi", 4)))
+    devices = tuple((name, many) for name, many in used.items() if name != "cpu" and many)
+    assert score_full(Resources(used["cpu"], 0, extended=devices), have) == found
+
+
+@pytest.mark.parametrize(
+    ("idle", "alike", "found"),
+    [
+        pytest.param(True, None, [2] * 9, id="empty, devices idle"),
+        pytest.param(True, False, [3] * 9, id="devices idle, of the other sort"),
+        pytest.param(False, None, [4] * 9, id="empty"),
+        pytest.param(True, True, [5] * 9, id="devices idle, alike"),
+        pytest.param(False, False, [6, 6, 6, 6, 6, 7, 7, 7, 7], id="of the other sort"),
+        pytest.param(False, True, [8, 8, 8, 9, 9, 9, 10, 10, 10], id="alike"),
+    ],
+)
+def test_what_pack_gives_the_fuller_a_node_is(
+    idle: bool,
+    alike: bool | None,
+    found: list[int],
+) -> None:
+    assert [score_beside(full, alike=alike, idle=idle) for full in range(2, 11)] == found
 
 
 SPANS = range(EMPTY, FAR + 1)

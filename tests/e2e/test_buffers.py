@@ -8,6 +8,7 @@ import pytest
 
 from core.config.settings import Mode
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
+from core.edge.kube.watch import ABSENT_SECONDS
 from core.marks.keys import BUFFER_OURS_LABEL, MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.buffers import DEFINITIONS, GROUP, NAME, define
@@ -20,6 +21,8 @@ THEIRS = f"/apis/{GROUP}/v1beta1/namespaces/default/{BUFFERS.resource}"
 OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/{TEMPLATES.resource}"
 THEIR_TEMPLATES = f"/api/v1/namespaces/default/{TEMPLATES.resource}"
 READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}
+SEEN_SECONDS = 3 * ABSENT_SECONDS
+"""A kind that comes later is seen within two of them."""
 SETTINGS: Mapping[str, Any] = {"mode": Mode.ENFORCE, "usability": "none"}
 
 
@@ -71,22 +74,21 @@ def ask(api: Api, replicas: int) -> None:
     api.merge(f"{THEIRS}/room/status", {"status": status})
 
 
-def test_without_the_kind_the_engine_leads_and_marks(start: Start, api: Api) -> None:
-    start()
-    add_nodes(api, "a", "b", "c", "d")
-    api.create(PODS, pod("one", cpu="500m", node_name="a"))
-    api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
+def test_room_is_left_once_there_is_the_kind_and_given_back(
+    start: Start, plane: Plane, api: Api
+) -> None:
+    """Two pods of 3 cores beside one of 500m on nodes of 4: two nodes have to stay.
 
-
-@pytest.mark.usefixtures("kind")
-def test_room_that_others_ask_for_is_left_and_given_back(start: Start, api: Api) -> None:
-    """Two pods of 3 cores beside one of 500m on nodes of 4: two nodes have to stay."""
+    The engine leads and marks before anybody has installed the kind.
+    """
     ebb = start()
     add_nodes(api, "a", "b", "c", "d")
     api.create(PODS, pod("one", cpu="500m", node_name="a"))
     api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
+    define(plane)
     ask(api, 2)
-    api.wait(NODES, lambda nodes: len(marked(nodes)) == 2)
+    api.wait(NODES, lambda nodes: len(marked(nodes)) == 2, SEEN_SECONDS)
+    until(lambda: ebb.metric('ebb_engine_buffer_pods{state="kept"}') == 2, "it is told")
     api.delete(f"{THEIRS}/room")
     api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
     assert ebb.program.running
@@ -99,20 +101,23 @@ def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
     start: Start, api: Api
 ) -> None:
     reserve = {"length": "60s", "over": "1h", "publish": "CapacityBuffer"}
-    ebb = start(reserve=reserve)
     add_nodes(api, "a", "b")
+    api.create(PODS, pod("full", cpu="3500m", node_name="b"))
+    ebb = start(reserve=reserve)
     until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
     api.wait(NODES, lambda nodes: len(nodes) == 2)
     until(lambda: ebb.metric('ebb_engine_passes_total{result="judged"}') > 1, "it has looked")
     for number in range(3):
-        api.create(PODS, pod(f"job-{number}", cpu="500m", node_name="a"))
+        api.create(PODS, pod(f"job-{number}", cpu="1300m", node_name="a"))
     (told,) = api.wait(OURS, lambda found: len(found) == 1).values()
     assert told["spec"]["replicas"] >= 1
     api.wait(OURS, lambda found: [one["spec"]["replicas"] for one in found.values()] == [3])
     assert BUFFER_OURS_LABEL in told["metadata"]["labels"]
     (template,) = api.wait(OUR_TEMPLATES, lambda found: len(found) == 1).values()
     (container,) = template["template"]["spec"]["containers"]
-    assert container["resources"]["requests"] == {"cpu": "500m"}
+    assert container["resources"]["requests"] == {"cpu": "1300m"}
+    until(lambda: ebb.metric('ebb_published_pods{state="asked"}') == 3, "it is told")
+    assert ebb.metric('ebb_published_pods{state="accepted"}') == 0
     ebb.configure(reserve={**reserve, "publish": "none"})
     api.wait(OURS, lambda found: not found)
     api.wait(OUR_TEMPLATES, lambda found: not found)

@@ -8,11 +8,12 @@ from core.config.settings import Mode
 from core.marks.keys import COST_ANNOTATION, KARPENTER_KEEP_ANNOTATION, TAINT_KEY
 from core.writes.costs import cost_of
 from tests.e2e.api import Api, Json
-from tests.e2e.install import installed
+from tests.e2e.install import NAMESPACE, installed, overlay
 from tests.e2e.karpenter import FINALIZER, TAKEN_SECONDS, add_empty, drop_pool, karpenter, set_pool
 from tests.e2e.objects import NODES, PODS, pod
 from tests.e2e.observer import evictions
-from tests.e2e.plane import Plane
+from tests.e2e.plane import Plane, until
+from tests.e2e.scheduling import scheduling
 from tests.e2e.test_engine import is_marked
 from tests.support.builders import node
 
@@ -21,6 +22,8 @@ COST = str(cost_of(node("any"), TAINT_KEY))
 """As pods on marked nodes have it; Karpenter reads it as what it costs to move them."""
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
+OURS = f"/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{NAMESPACE}/capacitybuffers"
+OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
 BUFFER = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
 
 
@@ -52,6 +55,11 @@ def taken(api: Api, *names: str) -> list[Json]:
     return going
 
 
+def told_of(events: Mapping[str, Json], reason: str) -> set[str]:
+    """Return the uids of the objects that Events with a reason are about."""
+    return {one["involvedObject"]["uid"] for one in events.values() if one["reason"] == reason}
+
+
 def stays(found: Json) -> bool:
     return "deletionTimestamp" not in found["metadata"] and not any(
         taint["key"] == "karpenter.sh/disrupted" for taint in found["spec"].get("taints") or ()
@@ -69,6 +77,19 @@ def blocked(events: Mapping[str, Json]) -> set[str]:
 
 def guarded(found: Json) -> bool:
     return KARPENTER_KEEP_ANNOTATION in found["metadata"]["annotations"]
+
+
+def handed_over(found: Json) -> bool:
+    return is_marked(found) and not guarded(found)
+
+
+def initialized(found: Json) -> bool:
+    return bool(found["metadata"]["labels"].get("karpenter.sh/initialized") == "true")
+
+
+def on(pods: Mapping[str, Json]) -> list[str]:
+    """Return where the pods are, those by name that came first."""
+    return [pods[name]["spec"].get("nodeName", "") for name in sorted(pods)]
 
 
 def accepted(buffer: Json) -> bool:
@@ -99,8 +120,8 @@ def test_of_all_nodes_only_those_that_are_handed_over_go(plane: Plane, pool: Api
     assert evictions(pool) == before
 
 
-def test_a_node_that_a_buffer_asks_for_is_not_handed_over(plane: Plane, pool: Api) -> None:
-    full, empty = add_empty(pool, 2)
+def test_of_two_empty_nodes_a_buffer_keeps_the_one_that_it_needs(plane: Plane, pool: Api) -> None:
+    full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     web = {"metadata": {"name": "web"}}
     pool.create(TEMPLATES, {**web, "template": {"spec": pod("web", cpu="3")["spec"]}})
@@ -108,10 +129,50 @@ def test_a_node_that_a_buffer_asks_for_is_not_handed_over(plane: Plane, pool: Ap
     pool.create(BUFFERS, {**BUFFER, **web, "spec": spec})
     pool.wait(BUFFERS, lambda found: accepted(found["web"]))
     with installed(plane, mode=Mode.ENFORCE, usability="none"):
-        found = pool.wait(NODES, lambda found: guarded(found[empty]))
-        assert not is_marked(found[empty])
+        found = pool.wait(NODES, lambda found: sum(map(handed_over, found.values())) == 1)
+        (gone,) = [name for name in empty if handed_over(found[name])]
+        (kept,) = {*empty} - {gone}
+        set_pool(pool, "0s")
+        taken(pool, gone)
+        found = pool.wait(NODES, lambda found: guarded(found[kept]))
+        assert not is_marked(found[kept])
+        assert stays(found[kept])
+        set_pool(pool)
         pool.delete(f"{BUFFERS}/web")
-        pool.wait(NODES, lambda found: is_marked(found[empty]) and not guarded(found[empty]))
+        pool.wait(NODES, lambda found: handed_over(found[kept]))
+
+
+def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
+    plane: Plane, pool: Api
+) -> None:
+    """Three pods of a core fill a node of four; for three more Karpenter is told to have room."""
+    (first,) = add_empty(pool, 1)
+    folder = plane.folder / "publishing"
+    overlay(folder, "components/capacity-buffers")
+    reserve = {"length": "60s", "over": "1h", "buffers": "100%", "publish": "CapacityBuffer"}
+    how = {"mode": Mode.ENFORCE, "usability": "none", "reserve": reserve}
+    with installed(plane, str(folder), **how) as webhook, scheduling(plane):
+        until(
+            lambda: webhook.metric('ebb_engine_passes_total{result="judged"}') > 0, "it has looked"
+        )
+        for number in range(3):
+            pool.create(PODS, pod(f"came-{number}"))
+        pool.wait(PODS, lambda found: on(found) == [first] * 3)
+        found = pool.wait(
+            NODES, lambda found: len(found) == 2 and all(map(initialized, found.values()))
+        )
+        (second,) = found.keys() - {first}
+        until(lambda: webhook.metric('ebb_published_pods{state="accepted"}') == 3, "it is told")
+        for number in range(2):
+            pool.create(PODS, pod(f"comes-{number}", cpu="2"))
+        pool.wait(PODS, lambda found: len(found) == 5 and on(found)[3:] == [second] * 2)
+        ours = {one["metadata"]["uid"] for one in pool.get(PODS)["items"]}
+        events = pool.wait(EVENTS, lambda found: told_of(found, "Scheduled") >= ours)
+        assert not told_of(events, "FailedScheduling") & ours
+        webhook.configure(reserve={**reserve, "publish": "none"})
+        for path in (OURS, OUR_TEMPLATES):
+            pool.wait(path, lambda found: not found)
+    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-webhook-buffers")
 
 
 def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, pool: Api) -> None:

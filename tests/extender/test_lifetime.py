@@ -68,6 +68,11 @@ def full(program: Program) -> Program:
     return program
 
 
+def by_fullness(program: Program) -> Scores:
+    """Return what a pod gets that cannot be read, of a score that knows nothing of time."""
+    return wire.scores(program.view.answer(wire.names_body(NAMES, b"{}"), NOW)[0])
+
+
 def asked(owner: str, namespace: str) -> bytes:
     owners = [{"kind": "Job", "name": owner, "controller": True}]
     meta = {"name": "new", "namespace": namespace, "labels": {"a": "b"}, "ownerReferences": owners}
@@ -85,12 +90,12 @@ def job(name: str, owner: str, created: int, on: str = "n0", namespace: str = "d
     )
 
 
-def test_a_new_program_answers_as_pack() -> None:
+def test_a_new_program_goes_by_how_full_nodes_are() -> None:
     new, packing = Program(), Program("pack")
     for one in (new, packing):
         one.view.replaced(PODS, [any_pod(f"p{n}", f"n{n}", 700 * n, 0) for n in range(6)])
         one.predict()
-    assert new.ask("x") == packing.ask("x")
+    assert new.ask("x") == by_fullness(packing)
     assert len(set(new.ask("x").values())) > 3
 
 
@@ -138,7 +143,7 @@ def test_a_namespace_moves_its_own_scores_alone() -> None:
     program, packing = full(Program()), full(Program("pack"))
     program.lived("short", 300)
     assert program.ask("short") != program.ask("short", namespace="other")
-    assert program.ask("short", namespace="other") == packing.ask("short")
+    assert program.ask("short", namespace="other") == by_fullness(packing)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +163,7 @@ def test_of_a_pod_that_cannot_be_read_nothing_is_expected(body: bytes) -> None:
     program.fresh()
     answer, known = program.view.answer(wire.names_body(NAMES, body), program.clock.seconds)
     assert known
-    assert wire.scores(answer) == packing.ask("x") != program.ask("short")
+    assert wire.scores(answer) == by_fullness(packing) != program.ask("short")
 
 
 def test_a_node_that_is_not_known_is_scored_as_an_empty_one() -> None:
@@ -175,7 +180,7 @@ def test_who_is_not_in_a_new_list_has_ended() -> None:
     program.clock.seconds += 300
     program.view.replaced(PODS, [])
     full(program).predict()
-    assert program.ask("x") != full(Program("pack")).ask("x")
+    assert program.ask("x") != by_fullness(full(Program("pack")))
 
 
 def scores_of(watch: Watch, on: dict[str, list[Life]], owner: Life) -> dict[str, int]:
@@ -224,5 +229,5 @@ def test_it_is_what_a_plain_one_scores_that_has_seen_the_same(seed: int) -> None
         assert program.ask(owner) == scores_of(watch, there, Life("d", "Job", owner, now, None))
 
 
-def test_every_score_that_knows_time_is_pack_where_nothing_is_known() -> None:
+def test_every_score_goes_by_how_full_nodes_are_where_nothing_is_known() -> None:
     assert SCORES["lifetime"].of is SCORES["pack"].of

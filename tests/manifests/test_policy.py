@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
@@ -105,6 +105,7 @@ def test_both_read_the_same_seconds_on_a_taint(digits: int) -> None:
     assert bool(re.search(found[1], "9" * digits)) == (read is not None)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first one, on a busy machine
 @given(JSON_TEXTS)
 def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
     text = str(found).replace("'", '"').replace(" ", "")

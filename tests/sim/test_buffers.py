@@ -1,6 +1,7 @@
 """What Ebb tells of the reserve is what the simulated autoscaler keeps room for."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 from core.config.budgets import Publish, Reserve
 from core.config.programs import ExtenderConfig
@@ -12,7 +13,12 @@ from sim.cluster import State
 from sim.ebb import Direct, Ebb
 from tests.support.builders import UNLIMITED, node, pod
 
-RESERVE = Reserve(length_seconds=60, over_seconds=600, publish=Publish.CAPACITY_BUFFER)
+RESERVE = Reserve(
+    length_seconds=60,
+    over_seconds=600,
+    buffers=Fraction(1),
+    publish=Publish.CAPACITY_BUFFER,
+)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 START_MS = 300_000_000
 
@@ -29,8 +35,8 @@ def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     view = View(ExtenderConfig(), CONFIG.taint_key, clock)
     ebb = Ebb(CONFIG, view, Direct(view, CONFIG), clock)
     state = State()
-    for name in ("a", "b"):
-        state.add_node(node(name), 0)
+    for name, cpu in (("a", 1700), ("b", 700)):
+        state.add_node(node(name, cpu), 0)
     ebb.tick(state, state.replace_node, START_MS)
     for number in range(3):
         job(state, f"j{number}")

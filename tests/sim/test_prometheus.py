@@ -11,6 +11,7 @@ from core.model.constraints import Toleration
 from core.model.node import Taint
 from sim import waves, workload
 from sim.history import prometheus
+from sim.history.groups import pinned
 from sim.history.past import Past
 from tests.support.recorder import EPOCH, Scraped, record
 
@@ -189,6 +190,53 @@ def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
     )  # fmt: skip
     (life,) = found.lives
     assert (life.pod.key, life.pod.requests.cpu_millis) == ("shop/p", 3000)
+
+
+def test_a_pod_that_waits_is_not_on_the_exporters_node(tmp_path: Path) -> None:
+    """A label without a value is left out, so there is none that would be put aside."""
+    own = {"namespace": "monitoring", "node": "own"}
+    found = past_of(
+        tmp_path,
+        *NODE,
+        ASKED,
+        series("kube_pod_info", **own, exported_namespace="shop", pod="waits", uid="w"),
+        series("kube_pod_info", "1", 0, 4, **own, exported_namespace="shop", pod="runs", uid="r"),
+        series("kube_pod_info", "1", 5, 10, **own, exported_namespace="shop", pod="runs", uid="r",
+               exported_node="n"),
+    )  # fmt: skip
+    assert {life.pod.name: life.pod.node for life in found.lives} == {"waits": None, "runs": "n"}
+
+
+def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> None:
+    """Where nothing was scraped, nobody knows of a node that went and came."""
+    one, other = (
+        [(EPOCH + STEP * at, "58") for at in range(11) if at not in away]
+        for away in ((5, 6), (2, 5, 6, 8, 9))
+    )
+    allocatable = {"__name__": "kube_node_status_allocatable", "resource": "pods"}
+    nodes: list[Json] = [
+        {"metric": {**allocatable, "node": name}, "values": values}
+        for name, values in (("stays", one), ("goes", other))
+    ]
+    found = past_of(
+        tmp_path, *(("kube_node_status_allocatable", node) for node in nodes), INFO, ASKED
+    )
+    stays = [
+        (stay.node.name, stay.begins_ms / 1000 - EPOCH, stay.ends_ms / 1000 - EPOCH)
+        for stay in found.stays
+    ]
+    assert stays == [
+        ("goes", 0, 1.5 * STEP),
+        ("goes", 2.5 * STEP, 7.5 * STEP),
+        ("goes", 9.5 * STEP, 10 * STEP),
+        ("stays", 0, 10 * STEP),
+    ]
+
+
+def test_a_pod_that_names_a_node_is_known_as_one(tmp_path: Path) -> None:
+    selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).lives
+    assert pinned(life.pod.placing)
 
 
 def test_one_value_that_cannot_be_read_spoils_no_other_pod(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidInputError
-from sim import trace, workload
+from sim import trace
 from sim.workload import amount
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -63,7 +63,7 @@ def test_the_trace_is_what_its_readme_says() -> None:
     nodes, pods = trace.nodes(TRACES), trace.pods(TRACES)
     assert (len(nodes), len(pods)) == (1523, 8152)
     assert sum(shape.cpu_millis for _, shape in nodes) == 125_514_000
-    rows = [(requests, life) for _, requests, life in pods]
-    load = workload.bootstrap([s for _, s in nodes], rows, seed=1, days=1, at_once=500)
+    load = trace.drawn(TRACES, seed=1, days=1, at_once=500)
+    assert load.nodes == tuple(shape for _, shape in nodes)
     per_hour = sum(a.at_ms > 0 for a in load.arrivals) / 24
     assert Fraction(60) < per_hour < Fraction(80)  # 500 / 7.18 h

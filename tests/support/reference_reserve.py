@@ -5,6 +5,7 @@ It takes what clusters a leader has seen, and when; nothing is remembered betwee
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -35,7 +36,6 @@ class Came(NamedTuple):
     """A pod that room is to be kept for, and when it was seen first."""
 
     second: int
-    reach: frozenset[str]
     pod: Pod
 
 
@@ -51,6 +51,8 @@ class Expected:
         self.many = -(-reserve.length_seconds // self.slot)
         self.day = max(300, reserve.length_seconds)
         self.came: list[Came] = []
+        self.looks = looks
+        self.packing = Packing(looks[-1][1], config)
         left: list[tuple[int, tuple[str, ...]]] = []
         for (_, before), (second, now) in pairwise(looks):
             left += [(second // self.slot, whose(p)) for p in before.pods if has_left(p, now)]
@@ -72,38 +74,96 @@ class Expected:
     def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
         """Note it, unless no machine admits it."""
         packing = Packing(cluster, self.config)
-        members = packing.reach_of(pod)
-        if members and not virtual(pod, packing):
-            self.came.append(Came(second, members, pod))
+        if packing.reach_of(pod) and not virtual(pod, packing):
+            self.came.append(Came(second, pod))
 
     def pods(self, now: int, whole: Resources) -> list[Pod]:
         """Return those of each reach's busiest length."""
         found: list[Pod] = []
-        for reach in {one.reach for one in self.came}:
-            own = [one for one in self.came if one.reach == reach]
+        reaches = [self.packing.reach_of(one.pod) for one in self.came]
+        for reach in set(reaches):
+            own = [one for one, its in zip(self.came, reaches, strict=True) if its == reach]
             best: list[Pod] = []
-            for pods in self.lengths(own, now):
+            takes = takes_in(self.looks, self.config, reach) if self.mutant != "at once" else 0
+            for pods in self.lengths(own, now, takes):
                 best = max(pods, best, key=lambda one: (weight(one, whole), len(one)))
             found += best
         return found
 
-    def lengths(self, came: list[Came], now: int) -> list[list[Pod]]:
-        """Return what came in each stretch that counts, the days before first."""
+    def lengths(self, came: list[Came], now: int, takes: int) -> list[list[Pod]]:
+        """Return what came in each stretch that counts, the days before first.
+
+        *takes*: how long a new node does.
+        """
+        many = max(self.many, -(-takes // self.slot))
         days = range(1, 8) if self.mutant != "today alone" else ()
         firsts = [(now - back * DAY) // self.day for back in days]
-        long = -(-self.over // self.day)
+        long, days_many = -(-self.over // self.day), max(1, -(-takes // self.day))
         before = [
-            [one.pod for one in came if one.second // self.day == slot]
-            for first in firsts
-            for slot in range(first, first + long)
+            [
+                one.pod
+                for one in came
+                if slot <= one.second // self.day < min(slot + days_many, end)
+            ]
+            for first, end in ((first, first + long) for first in firsts)
+            for slot in range(first, end)
         ]
         first = (now - self.over) // self.slot
         near = [one for one in came if (one.second // self.slot + 1) * self.slot > now - self.over]
         stretches = [
-            [one.pod for one in near if last - self.many < one.second // self.slot <= last]
+            [one.pod for one in near if last - many < one.second // self.slot <= last]
             for last in range(first, now // self.slot + 1)
         ]
         return [[], *before, *stretches]
+
+
+def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
+    """Return how long a new node takes for pods of the reach: the median of the last nine."""
+    packing = Packing(looks[-1][1], config)
+    found: list[tuple[int, str, int]] = []
+    for number in range(1, len(looks)):
+        there = {node.name for node in looks[number - 1][1].nodes}
+        for node in looks[number][1].nodes:
+            if node.name not in there and not node.virtual:
+                found += first_there(looks, number, node.name, packing, reach)
+    times = [seconds for _, _, seconds in sorted(found)][-9:]
+    return sorted(times)[len(times) // 2] if times else 0
+
+
+def first_there(
+    looks: Looks, number: int, node: str, packing: Packing, reach: frozenset[str]
+) -> list[tuple[int, str, int]]:
+    """Return when the node, new at that look, first had pods that had waited for it, and how long.
+
+    Those of other reaches take their part in what is first.
+    """
+    for at in range(number, len(looks)):
+        second, now = looks[at]
+        here = [pod for pod in now.pods if pod.node == node and len(packing.reach_of(pod)) > 1]
+        waited = [
+            (looks[since][0], pod)
+            for pod in here
+            if (since := waits_since(looks, at - 1, pod)) is not None and since < number
+        ]
+        if waited:
+            own = [first for first, pod in waited if packing.reach_of(pod) == reach]
+            return [(second, node, min(second - min(own), 900))] if own else []
+    return []
+
+
+def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
+    """Return the first of the looks up to that one in all of which the pod waits."""
+    first = None
+    while at >= 0 and any(
+        (one.key, one.uid) == (pod.key, pod.uid) and no_room(one) for one in looks[at][1].pods
+    ):
+        first, at = at, at - 1
+    return first
+
+
+def no_room(pod: Pod) -> bool:
+    """Say whether the scheduler has found no node for it, as far as Ebb can judge that."""
+    return pod.node is None and pod.unschedulable and wants_room(pod)
 
 
 def weight(pods: list[Pod], whole: Resources) -> int:
@@ -132,6 +192,9 @@ def wants_room(pod: Pod) -> bool:
 
 def whose(pod: Pod) -> tuple[str, ...]:
     """Return whose pods take each other's places; empty: nobody's."""
+    if pod.owner_kind == "Job":
+        asked = replace(pod.placing, volumes=())
+        return pod.namespace, pod.owner_kind, str(pod.requests), str(asked)
     if pod.owner_kind not in ("ReplicaSet", "ReplicationController", "StatefulSet"):
         return ()
     hash_ = pod.labels.get("pod-template-hash", "")
@@ -147,7 +210,38 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     if not config.budgets.reserve.over_seconds:
         return set()
     packing = Packing(cluster, config)
-    empties = sorted(
+    empties = in_order(packing, mutant)
+    reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
+    longest = max((takes_in(looks, config, one) for one in reaches), default=0)
+    if now - looks[0][0] < max(config.budgets.reserve.length_seconds, longest):
+        return {one.name for one in empties}
+    came = Expected(looks, config, mutant)
+    placed = _packed(packing, empties, came.pods(now, packing.shared), mutant)
+    return {node.name for _, node in placed if node in empties}
+
+
+def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
+    """Return the reaches of which autoscalers are told that more than a quarter has no room."""
+    if config.budgets.reserve.publish.value == "none":
+        return set()
+    now, cluster = looks[-1]
+    packing = Packing(cluster, config)
+    came = Expected(looks, config).pods(now, packing.shared)
+    reaches = [packing.reach_of(pod) for pod in came]
+    placed = {pod.name for pod, _ in _packed(packing, in_order(packing, ""), came, "")}
+    asked, without = Counter[frozenset[str]](), Counter[frozenset[str]]()
+    for number, (pod, reach) in enumerate(zip(came, reaches, strict=True)):
+        share = max(dominant(pod.requests, packing.shared), 1)
+        asked[reach] += share
+        without[reach] += share if f"came-{number}" not in placed else 0
+    parts = 2 if mutant == "half" else 4
+    return {reach for reach in asked if parts * without[reach] > asked[reach]}
+
+
+def in_order(packing: Packing, mutant: str) -> list[Node]:
+    """Return the empty nodes in the order of their use."""
+    cluster, config = packing.cluster, packing.config
+    return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
         key=lambda one: (
             0 if mutant == "marked or not" else turn(one),
@@ -156,13 +250,11 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
             one.name,
         ),
     )
-    if now - looks[0][0] < config.budgets.reserve.length_seconds:
-        return {one.name for one in empties}
-    came = Expected(looks, config, mutant)
-    return _packed(packing, empties, came.pods(now, packing.shared), mutant)
 
 
-def _packed(packing: Packing, empties: list[Node], came: list[Pod], mutant: str) -> set[str]:
+def _packed(
+    packing: Packing, empties: list[Node], came: list[Pod], mutant: str
+) -> list[tuple[Pod, Node]]:
     marks = ("soft", "hard") if mutant == "marked nodes are no room" else ("hard",)
     nodes = packing.cluster.nodes
     no_room = {one.name for one in nodes if one.labels.get(MARK) in marks and one not in empties}
@@ -175,12 +267,12 @@ def _packed(packing: Packing, empties: list[Node], came: list[Pod], mutant: str)
     waiting = [
         pod for pod in packing.movable if pod.node is None or leaving(packing.nodes[pod.node])
     ]
-    found: set[str] = set()
+    found: list[tuple[Pod, Node]] = []
     for group in ([] if mutant == "nobody waits" else waiting, expected):
         packing.pods |= {pod.key: pod for pod in group}
         placed, _ = packing.pack(group, frozenset(no_room))
         packing.at |= {pod.key: one.name for pod, one in placed}
-        found |= {one.name for _, one in placed if one in empties}
+        found += placed
     return found
 
 

@@ -11,7 +11,7 @@ from core.model.leaving import going
 from core.model.node import Node
 from tests.support.reference_rules import limits
 from tests.support.reference_state import State
-from tests.support.reference_sums import plus, within
+from tests.support.reference_sums import NONE, asked, plus, within
 from tests.support.strategies import keys
 
 
@@ -61,9 +61,9 @@ class Replay:
                 )
 
     def check_sums(self, one: Node, moves: Iterable[tuple[str, str]]) -> None:
-        """Hold the whole, and every reach that lost the node or gained pods, to its limit."""
+        """Hold the whole, and every reach that lost the node or gained requests, to its limit."""
         plain, marked = self.plain, one not in self.new
-        touched = {one.name, *(name for _, name in moves)}
+        touched = {one.name, *(name for pod, name in moves if asked([self.pods[pod]]) != NONE)}
         plain.gone.append(one.name)
         plain.at |= {key: name for key, name in self.where.items() if name in plain.nodes}
         if one.name not in plain.reached:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,14 @@ from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.model.cluster import Cluster
+from core.model.constraints import ANYWHERE
 from core.model.pod import Pod
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.engine.publisher import Publisher
 
 START = 1_000_000 * 300
-NODES = tuple(node(f"n{number}") for number in range(4))
 RESERVE = Reserve(
     length_seconds=300,
     over_seconds=3600,
@@ -30,8 +31,8 @@ CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 SPACE = "ebb-system"
 
 
-def job(number: int) -> Pod:
-    made = pod(f"j{number}", "n0", 500, 100)
+def job(number: int, **changes: Any) -> Pod:
+    made = replace(pod(f"j{number}", f"n{number}", 500, 100), **changes)
     return replace(made, owner_kind="Job", owner_name=made.name, uid=made.name)
 
 
@@ -42,8 +43,16 @@ class Engine:
     config: Config = CONFIG
     last: Pass | None = None
 
-    def look(self, seconds: int, pods: int) -> None:
-        cluster = Cluster.of(NODES, [job(number) for number in range(pods)])
+    def look(self, seconds: int, pods: int, *, free: int = 0, green: int = 0) -> None:
+        """Look at so many pods, each on a node that it fills, and at so many more empty nodes.
+
+        *green*: so many of the pods, and as many of the empty nodes, are green.
+        """
+        labels = [{"green": "true"}] * green + [{}] * (max(pods, 1) + free)
+        nodes = [node(f"n{n}", cpu=500, labels=labels[n]) for n in range(max(pods, 1))]
+        nodes += [node(f"free-{n}", cpu=500, labels=labels[n]) for n in range(free)]
+        placings = [GREEN] * green + [ANYWHERE] * pods
+        cluster = Cluster.of(nodes, [job(n, placing=placings[n]) for n in range(pods)])
         memory = self.last.memory if self.last else Memory()
         self.last = step(cluster, self.config, memory, START + seconds, last=self.last)
 
@@ -80,6 +89,41 @@ async def test_what_came_is_told_and_grows_with_it_and_is_written_once() -> None
         engine.look(20, 9)
         await publisher.turn()
         assert told(api) == [9]
+
+
+@pytest.mark.parametrize(("free", "asked"), [(0, [8]), (5, [8]), (6, []), (7, [])])
+async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
+    free: int, asked: list[int]
+) -> None:
+    """Or an autoscaler would add a small node for each pod that takes some of the room."""
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        engine.look(0, 0)
+        engine.look(10, 8, free=free)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert told(api) == asked
+
+
+async def test_what_one_reach_has_too_little_of_is_told_and_not_what_another_has() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        engine.look(0, 0)
+        engine.look(10, 6, free=2, green=2)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert told(api) == [4], "the green ones find room"
+
+
+async def test_when_there_is_room_again_it_goes() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await publisher.turn()
+        engine.look(10 + 3600, 3, free=3)
+        engine.look(20 + 3600, 4, free=3)
+        await publisher.turn()
+        assert nothing_left(api)
 
 
 async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> None:

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from core.config.budgets import Publish
 from core.config.settings import Config, Mode
 from core.edge.logs import fields
-from core.engine.arrivals import expected
 from core.engine.step import Pass
 from core.writes.published import Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import every
@@ -93,7 +92,13 @@ def asked_for(config: Config) -> bool:
 
 
 def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
-    counts = expected(last.memory.arrivals, last.survey.whole, last.at)
+    """Return what is asked for: of reaches that are short of room all, of others nothing.
+
+    So what is missing is missing at once, and an autoscaler adds few large nodes for it, not a
+    small one for each pod that takes some of the room.
+    """
+    counts = last.memory.expected(last.survey.whole, last.at)
+    counts = {kind: many for kind, many in counts.items() if kind.reach in last.short}
     return wanted(counts, last.survey.whole, config.budgets.reserve.buffers)
 
 

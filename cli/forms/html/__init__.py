@@ -36,5 +36,5 @@ def text(answer: Answer) -> str:
         answer=answer,
         far=far,
         tradeoff=pictures.tradeoff(near, answer.recommended.name if answer.recommended else ""),
-        capacity=pictures.capacity(answer.modes),
+        capacity=pictures.capacity(answer.modes) if answer.modes[0].moments else "",
     )

@@ -26,7 +26,7 @@ def text(answer: Answer) -> str:
 def _document(answer: Answer) -> dict[str, Any] | list[Any]:
     match answer:
         case NodeExplained():
-            return explain.node(answer.answer, answer.standing)
+            return explain.node(answer.answer, answer.standing, answer.emptying)
         case PodExplained():
             return explain.pod(answer.answer)
         case Reasons():

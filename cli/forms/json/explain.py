@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cli.forms.json.plan import DIGITS
+from cli.forms.json.plan import DIGITS, empty_in
 from cli.look.standing import Standing
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
 from core.reason import Blocker, Reason
+from core.survival.look import Emptying
 
 
-def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
+def node(answer: NodeAnswer, standing: Standing, emptying: Emptying) -> dict[str, Any]:
     """Return what there is to say about a node in the form that orjson writes."""
     return {
         "apiVersion": API_VERSION,
@@ -28,6 +29,11 @@ def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
             "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
             "left": standing.pods_left,
         },
+        "emptyIn": empty_in(emptying),
+        "notKnownOf": [
+            {"namespace": one.namespace, "ownerKind": one.owner_kind, "ownerName": one.owner_name}
+            for one in emptying.unknown
+        ],
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
         "reasons": _reasons(answer.blockers, answer.node.name),

@@ -12,6 +12,7 @@ from core.engine.plan import Plan, ReachSums
 from core.explain.caveats import Caveat
 from core.policies.all import POLICIES
 from core.reason import Blocker
+from core.survival.look import Emptying
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
@@ -38,6 +39,7 @@ def document(answer: Planned) -> dict[str, Any]:
             {
                 "node": removal.node,
                 "order": removal.order,
+                "emptyIn": empty_in(answer.emptying[removal.node]),
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
             }
             for removal in plan.removals
@@ -47,19 +49,35 @@ def document(answer: Planned) -> dict[str, Any]:
             for kept in plan.kept
         ],
         "markedInfeasible": list(plan.marked_infeasible),
-        "buffers": [
-            {
-                "buffer": one.buffer,
-                "pods": one.asked,
-                "allowed": one.allowed,
-                "kept": one.placed,
-                "fault": printable(one.fault),
-            }
-            for one in plan.buffers
-        ],
+        "buffers": buffers(plan),
         "warnings": warnings(answer.minded),
         "prices": _money(answer.money) if answer.money else None,
     }
+
+
+def buffers(plan: Plan) -> list[dict[str, Any]]:
+    """Return the CapacityBuffers of others, and the room that they are kept."""
+    return [
+        {
+            "buffer": one.buffer,
+            "pods": one.asked,
+            "allowed": one.allowed,
+            "kept": one.placed,
+            "fault": printable(one.fault),
+        }
+        for one in plan.buffers
+    ]
+
+
+def empty_in(emptying: Emptying) -> dict[str, int | None] | None:
+    """Return in how many seconds a node is expected to be empty; None: nobody knows.
+
+    A time that is None is longer than pods like its were seen to live.
+    """
+    left = emptying.left
+    if left is None:
+        return None
+    return {"early": left.early, "expected": left.expected, "late": left.late}
 
 
 def _rule(answer: Planned) -> dict[str, Any]:

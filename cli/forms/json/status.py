@@ -6,6 +6,7 @@ from cli.forms.json import explain
 from cli.forms.json import plan as plan_json
 from cli.look.found import Leader
 from cli.look.overview import Status
+from cli.terminal import printable
 from core.config.settings import API_VERSION
 
 
@@ -22,8 +23,23 @@ def document(status: Status) -> dict[str, Any]:
         "before": plan_json.totals(plan.before),
         "after": plan_json.totals(plan.after),
         "reaches": plan_json.reaches(plan),
+        "buffers": plan_json.buffers(plan),
+        "published": [
+            {
+                "buffer": one.buffer,
+                "pods": one.asked,
+                "accepted": one.accepted,
+                "fault": printable(one.why),
+            }
+            for one in status.published
+        ],
         "marks": [
-            {"node": one.node, **explain.mark(one), "podsLeft": one.pods_left}
+            {
+                "node": one.node,
+                **explain.mark(one),
+                "podsLeft": one.pods_left,
+                "emptyIn": plan_json.empty_in(status.emptying[one.node]),
+            }
             for one in status.marked
         ],
         "leftOverTaints": list(status.stray),

@@ -6,6 +6,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import NodeExplained, PodExplained
+from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
 from cli.look.standing import Standing, moment
@@ -86,6 +87,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         *_mark_facts(explained.standing, explained.now_seconds),
         ("tried by", answer.rule or rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
+        ("empty in", emptying.sentence(explained.emptying)),
         ("reaches", _reaches(answer)),
         *explained.found.origin,
     ]

@@ -9,16 +9,15 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import Money, Planned
-from cli.forms.text import reaches
+from cli.forms.text import buffers, emptying, reaches
 from cli.terminal import Table, say
-from core.engine.plan import Buffered, Kept, Plan, Removal
+from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
 from core.policies.all import POLICIES
 from core.policies.policy import Figure
 
 TARGETS_SHOWN: Final = 3
-BUFFERS_SHOWN: Final = 12
 
 
 def write(answer: Planned, out: Console) -> None:
@@ -41,10 +40,11 @@ def write(answer: Planned, out: Console) -> None:
     if told := _figures(plan):
         say(out, "", told)
     say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
+    if told := emptying.table("node that can go", answer.emptying):
+        say(out, "", told)
     if plan.kept:
         say(out, "", _kept(plan.kept))
-    if plan.buffers:
-        say(out, "", _buffers(plan.buffers))
+    buffers.write(plan.buffers, out)
 
 
 def _rule(answer: Planned) -> str:
@@ -155,24 +155,6 @@ def _kept(kept: tuple[Kept, ...]) -> Table:
     most_first = sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     rows = ((code, str(len(members)), example[code]) for code, members in most_first)
     return Table("nodes stay because", "nodes", "for example", rows=rows, left=(0, 2))
-
-
-def _buffers(buffers: Sequence[Buffered]) -> Table:
-    """Say for which CapacityBuffers there is room, which is kept, and why not for others."""
-    shown = buffers[:BUFFERS_SHOWN]
-    rows = [(one.buffer, str(one.asked), str(one.placed), _short(one)) for one in shown]
-    if len(buffers) > BUFFERS_SHOWN:
-        rows.append((f"{len(buffers) - BUFFERS_SHOWN} more", "", "", ""))
-    return Table("room for CapacityBuffer", "pods", "kept", "why not all", rows=rows, left=(0, 3))
-
-
-def _short(one: Buffered) -> str:
-    """Say why room is not kept for all that a buffer asks for."""
-    if one.fault or one.placed >= one.asked:
-        return one.fault
-    if one.placed < one.allowed:
-        return "no more room is free"
-    return "more than the share that is kept for buffers (reserve.buffers)"
 
 
 def _usability(plan: Plan) -> str:

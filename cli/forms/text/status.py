@@ -4,7 +4,7 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.forms.text import reaches
+from cli.forms.text import buffers, emptying, reaches
 from cli.forms.text.plan import summary, write_minded
 from cli.look.found import Leader
 from cli.look.overview import Status
@@ -32,8 +32,13 @@ def write(status: Status, out: Console) -> None:
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
             say(out, f"and {more:,} more; -o json has them all")
+        shown = {one.node: status.emptying[one.node] for one in status.marked[:MARKS_SHOWN]}
+        if told := emptying.table("marked node", shown):
+            say(out, "", told)
     if status.reasons:
         say(out, "", _reasons(status))
+    buffers.write(status.plan.buffers, out)
+    buffers.write_published(status.published, out)
 
 
 def _head(status: Status) -> Table:

@@ -31,6 +31,7 @@ class Reference(Struct):
 
 
 class BufferSpec(Struct):
+    replicas: int | None = None
     provisioning_strategy: str | None = None
     scalable_ref: Reference | None = None
 
@@ -62,20 +63,24 @@ class TemplateObject(Struct):
     template: Template | None = None
 
 
-def buffer(obj: BufferObject) -> Buffer | None:
-    """Make a Buffer; None for one that Ebb has written. Raises: InvalidInputError."""
-    meta, status = obj.metadata, obj.status or BufferStatus()
-    if BUFFER_OURS_LABEL in (meta.labels or {}):
-        return None
-    template, scalable = status.pod_template_ref, obj.spec.scalable_ref if obj.spec else None
+def buffer(obj: BufferObject) -> Buffer:
+    """Make a Buffer. Raises: InvalidInputError."""
+    meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
+    template, scalable = status.pod_template_ref, spec.scalable_ref
+    ours = BUFFER_OURS_LABEL in (meta.labels or {})
     return Buffer(
         namespace=shared(meta.namespace or "default", "metadata.namespace"),
         name=checked(meta.name, "metadata.name"),
-        replicas=min(max(status.replicas or 0, 0), REPLICAS_MAX),
+        replicas=_replicas(status.replicas),
         template=checked(template.name, "status.podTemplateRef.name") if template else "",
-        scalable=None if template or not scalable else _scalable(scalable),
+        scalable=None if template or ours or not scalable else _scalable(scalable),
         fault=_fault(obj),
+        published=_replicas(spec.replicas) if ours else None,
     )
+
+
+def _replicas(found: int | None) -> int:
+    return min(max(found or 0, 0), REPLICAS_MAX)
 
 
 def _scalable(found: Reference) -> tuple[str, str]:

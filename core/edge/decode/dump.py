@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from core.edge.decode.aside import Aside
 from core.edge.decode.depth import legible
 from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
@@ -22,15 +23,15 @@ LIST: Final = "List"
 
 
 def from_dumps(
-    dumps: Sequence[tuple[str, bytes]], refused: list[str]
+    dumps: Sequence[tuple[str, bytes]], refused: list[str], aside: Aside | None = None
 ) -> tuple[Cluster, frozenset[str]]:
     """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
 
     For an object that cannot be read stands what is known of it; *refused* is told which it is,
-    which field, and why. A dump without any pod is refused: every node would look as if it could
-    go. Raises: InvalidInputError that names the source.
+    which field, and why; *aside* takes what no cluster has. A dump without any pod is refused:
+    every node would look as if it could go. Raises: InvalidInputError that names the source.
     """
-    found = [entry for source, raw in dumps for entry in objects(raw, source, refused)]
+    found = [entry for source, raw in dumps for entry in objects(raw, source, refused, aside)]
     names = frozenset(name for name, _ in found)
     sources = ", ".join(source for source, _ in dumps)
     for kind in (NODES, PODS):
@@ -52,13 +53,20 @@ def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None
     inventory.changed(kind, one)
 
 
-def objects(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Object | None]]:
+def objects(
+    raw: bytes, source: str, refused: list[str], aside: Aside | None = None
+) -> Iterator[tuple[str, Object | None]]:
     """Yield the kind's name and object, or what stands for it; None: nothing, or not counted.
 
     Raises: InvalidInputError when it is no JSON.
     """
     for name, raw_item, where in items(raw, source, refused):
-        yield name, _object(name, raw_item, where, refused)
+        found = _object(name, raw_item, where, refused)
+        if aside is not None and isinstance(found, Node):
+            aside.beats(found.name, raw_item)
+        elif aside is not None and name == PODS.name and found is None:
+            aside.finished(raw_item)
+        yield name, found
 
 
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:

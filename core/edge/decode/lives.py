@@ -4,13 +4,14 @@ Written by: `creationTimestamp` and `deletionTimestamp` by API servers alone; `s
 `finishedAt` by kubelets, of their own pods.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from core.edge.decode.fields import Bytes, strictly, unix_seconds
 from core.edge.decode.kinds import PODS
-from core.edge.decode.objects import FINISHED, Struct
+from core.edge.decode.objects import FINISHED, PodObject, Struct
 from core.model.pod import Pod
 
 
@@ -75,11 +76,7 @@ def times(raw: Bytes, where: str) -> Times:
     """Read the times of an object. Raises: InvalidInputError."""
     found = strictly(_DECODER.decode, bytes(raw), where)
     meta, status = found.metadata, found.status or TimesStatus()
-    ends = [
-        unix_seconds(one.state.terminated.finished_at)
-        for one in status.container_statuses or ()
-        if one.state and one.state.terminated
-    ]
+    finished = last_end(one.state for one in status.container_statuses or ())
     beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
     return Times(
@@ -87,15 +84,25 @@ def times(raw: Bytes, where: str) -> Times:
         created=created,
         deleting=unix_seconds(meta.deletion_timestamp),
         started=started,
-        finished=max((one for one in ends if one is not None), default=None),
+        finished=finished,
         over=status.phase in FINISHED,
-        newest=max(one or 0 for one in (created, started, *ends, *beats)),
+        newest=max(one or 0 for one in (created, started, finished, *beats)),
     )
+
+
+def last_end(states: Iterable[ContainerState | None]) -> int | None:
+    """Return when the last of a pod's containers ended; None: none says so."""
+    ends = (unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated)
+    return max((one for one in ends if one is not None), default=None)
 
 
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
     """Read what a pod asks for, also of one that has finished. Raises: InvalidInputError."""
-    whole = strictly(PODS.decoder.decode, bytes(raw), where)
+    return as_it_was(strictly(PODS.decoder.decode, bytes(raw), where), where)
+
+
+def as_it_was(whole: PodObject, where: str = "") -> Pod:
+    """Make what a pod was before it finished. Raises: InvalidInputError."""
     whole.status = None
     made = PODS.made(whole, where)
     if made is None:  # a pod without a status has not finished

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from core.edge.decode.aside import Aside
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
@@ -60,6 +61,8 @@ class Listed:
     """Where it was read."""
     absent: ApiError | None = None
     """What the server answered where there is no such kind, or none that may be read."""
+    aside: Aside | None = None
+    """Takes pods that have finished; None: nobody asks for them."""
 
     async def read(
         self, client: Client, kind: AnyKind, *, label_selector: str | None = None
@@ -104,6 +107,8 @@ class Listed:
             else:
                 if found is not None:
                     self.objects.append(found)
+                elif self.aside is not None:
+                    self.aside.finished(item)
         self.version, self.token = page.metadata.resource_version, page.metadata.token
 
 

@@ -32,7 +32,7 @@ comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
 
-ABSENT_SECONDS: Final = 60.0
+ABSENT_SECONDS: Final = 15.0
 """After which it is asked again for a kind that is not there; chance doubles it at most."""
 
 LINE_BYTES_MAX: Final = 16 * 1024**2

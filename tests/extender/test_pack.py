@@ -1,0 +1,168 @@
+"""The score `pack` by the wire: how full, who is there, and whether devices would be kept idle."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config.programs import ExtenderConfig
+from core.edge.decode.kinds import NODES, PODS
+from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.model.pod import Pod
+from extender import wire
+from extender.view import View
+from tests.support.builders import node
+from tests.support.builders import pod as any_pod
+from tests.support.clock import FakeClock
+
+GPU = "nvidia.com/gpu"
+NAMES = ["n0", "n1", "gpu", "marked", "unknown"]
+KINDS = ["ReplicaSet", "Job", "StatefulSet", ""]
+GPUS = 2
+"""Of the node that has some."""
+ASKS = {"resources": {"requests": {"cpu": "1", GPU: "1"}}}
+PLAIN = {"resources": {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}}
+
+
+def view_of(pods: Iterable[Pod]) -> View:
+    found = View(ExtenderConfig(), TAINT_KEY, FakeClock(0))
+    nodes = [node(name, 4000) for name in NAMES[:4]]
+    offered = {"gpu": ((GPU, GPUS),), "n1": (("hugepages-2Mi", 1024),)}
+    nodes[3] = replace(nodes[3], labels={MARK_LABEL: "soft"})
+    for at, one in enumerate(nodes):
+        whole = replace(one.allocatable, extended=offered.get(one.name, ()))
+        nodes[at] = replace(one, allocatable=whole)
+    found.replaced(NODES, nodes)
+    found.replaced(PODS, list(pods))
+    for kind in (NODES, PODS):
+        found.news.alive(kind, 0.0)
+    return found
+
+
+def on(name: str, number: int, cpu: int, kind: str, *, daemon: bool = False, gpus: int = 0) -> Pod:
+    made = any_pod(f"p{number}", name, cpu, 0)
+    extended = ((GPU, gpus),) if gpus else ()
+    asked = replace(made.requests, extended=extended)
+    owner = "o" if kind else ""
+    return replace(made, requests=asked, owner_kind=kind, owner_name=owner, daemon=daemon)
+
+
+def body(kind: str, spec: object) -> bytes:
+    owners = [{"kind": kind, "name": "o", "controller": True}] if kind else []
+    meta = {"name": "new", "namespace": "d", "ownerReferences": owners}
+    return wire.names_body(NAMES, orjson.dumps({"metadata": meta, "spec": spec}))
+
+
+def asked(view: View, kind: str, *, devices: bool = False) -> dict[str, int]:
+    spec = {"containers": [{"name": "main", **(ASKS if devices else PLAIN)}]}
+    return dict(wire.scores(view.answer(body(kind, spec), 0.0)[0]))
+
+
+def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
+    """Score from the objects alone."""
+    found = {}
+    for name in NAMES:
+        here = [pod for pod in pods if pod.node == name and name != "unknown"]
+        used = sum(pod.requests.cpu_millis for pod in here) / 4000
+        taken = sum(dict(pod.requests.extended).get(GPU, 0) for pod in here) / GPUS
+        full = min(max(used, taken if name == "gpu" else 0), 1)
+        kinds = {pod.owner_kind for pod in here if not pod.daemon}
+        alike = (kinds == {"ReplicaSet"}) == (kind == "ReplicaSet")
+        ninth = min(int(full * 9), 8)
+        if name == "marked":
+            found[name] = 0
+        elif name == "gpu" and taken < 1 and not devices:
+            found[name] = (5 if alike else 3) if kinds else 2
+        elif not kinds:
+            found[name] = 4
+        else:
+            found[name] = 8 + ninth * 3 // 9 if alike else 6 + ninth * 2 // 9
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "scores"),
+    [
+        ("ReplicaSet", {"n0": 9, "n1": 6, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("Job", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("StatefulSet", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
+    ],
+)
+def test_pods_go_where_their_sort_is(kind: str, scores: dict[str, int]) -> None:
+    """One job makes a node one of jobs."""
+    one, other = on("n0", 1, 1500, "ReplicaSet"), on("n1", 2, 750, "ReplicaSet")
+    assert asked(view_of([one, other, on("n1", 3, 750, "Job")]), kind) == scores
+
+
+@pytest.mark.parametrize(
+    ("gpus", "scores"),
+    [
+        pytest.param(0, {False: 5, True: 8}, id="idle"),
+        pytest.param(1, {False: 5, True: 9}, id="one is left"),
+        pytest.param(2, {False: 10, True: 10}, id="all taken: the CPU beside them is nobody's"),
+    ],
+)
+def test_a_pod_without_devices_leaves_them_to_others(gpus: int, scores: dict[bool, int]) -> None:
+    view = view_of([on("gpu", 1, 500, "Job", gpus=gpus)])
+    found = {devices: asked(view, "Job", devices=devices)["gpu"] for devices in (False, True)}
+    assert found == scores
+
+
+@pytest.mark.parametrize(
+    ("spec", "devices"),
+    [
+        ({}, False),
+        ({"containers": [PLAIN]}, False),
+        ({"containers": [{"resources": {"limits": {"cpu": "1"}}}]}, False),
+        ({"containers": [PLAIN, ASKS]}, True),
+        ({"containers": [PLAIN], "initContainers": [ASKS]}, True),
+        ({"containers": [PLAIN], "resourceClaims": [{"name": "gpu"}]}, True),
+    ],
+)
+def test_who_asks_for_devices(spec: dict[str, object], devices: bool) -> None:
+    found = wire.scores(view_of([]).answer(body("Job", spec), 0.0)[0])["gpu"]
+    assert found == (4 if devices else 2)
+
+
+def test_a_pod_that_goes_with_its_node_is_of_no_sort() -> None:
+    view = view_of([on("n0", 1, 3900, "DaemonSet", daemon=True)])
+    assert {asked(view, kind)["n0"] for kind in KINDS} == {4}
+
+
+def test_a_pod_that_cannot_be_read_fills_the_fuller_nodes() -> None:
+    view = view_of([on("n0", 1, 3900, "Job"), on("n1", 2, 1000, "ReplicaSet")])
+    unread = wire.names_body(NAMES, b'{"metadata": 1}')
+    found = dict(wire.scores(view.answer(unread, 0.0)[0]))
+    assert found == {"n0": 10, "n1": 4, "gpu": 2, "marked": 0, "unknown": 2}
+
+
+PODS_THERE = st.tuples(
+    st.sampled_from(NAMES[:4]), st.integers(0, 4), st.sampled_from([0, 700, 2000]),
+    st.sampled_from(KINDS), st.booleans(), st.integers(0, 2),
+)  # fmt: skip
+EVERY = [(kind, devices) for kind in KINDS for devices in (False, True)]
+
+
+@given(st.lists(PODS_THERE, max_size=12), st.lists(st.integers(0, 4), max_size=3))
+def test_after_any_events_it_is_what_the_objects_say(
+    events: list[tuple[str, int, int, str, bool, int]], gone: list[int]
+) -> None:
+    view, there = view_of([]), dict[str, Pod]()
+    for kind, devices in EVERY:
+        asked(view, kind, devices=devices)  # its answers are kept from here on
+    for name, number, cpu, kind, daemon, gpus in events:
+        one = on(name, number, cpu, kind, daemon=daemon, gpus=gpus)
+        there[one.key] = one
+        view.changed(PODS, one)
+    for number in gone:
+        there.pop(f"d/p{number}", None)
+        view.deleted(PODS, f"d/p{number}")
+    again = view_of(there.values())
+    for kind, devices in EVERY:
+        found = asked(view, kind, devices=devices)
+        assert found == plain(there.values(), kind, devices=devices)
+        assert found == asked(again, kind, devices=devices)

@@ -1,0 +1,101 @@
+"""What real programs told of one cluster: whichever of them told it, it is the same past.
+
+A kubectl that dumped every minute, and two Prometheus over one kube-state-metrics that was
+restarted meanwhile; one of them has labels of its own where kube-state-metrics has some.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from core.config.settings import Config
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim.history import dumps, load, prometheus
+from sim.history.past import Life, Past
+
+RECORDED = Path(__file__).parent / "recorded" / "past"
+POOL = "example.com/nodePool"
+DUMPS, ASIDE = "dumps", "aside"
+ALL = (DUMPS, "prometheus", ASIDE)
+STEP_MS = 15_000
+
+
+@cache
+def told_by(which: str) -> Past:
+    refused: list[str] = []
+    folder = str(RECORDED / which)
+    past = (
+        dumps.read(folder, refused) if which == DUMPS else prometheus.read(folder, refused, [POOL])
+    )
+    assert refused == []
+    return past
+
+
+def lives(which: str) -> dict[str, Life]:
+    return {life.pod.uid: life for life in told_by(which).lives}
+
+
+def plain(one: Resources) -> tuple[object, ...]:
+    """As metrics write the names of resources."""
+    extended = [(name.replace(".", "_").replace("/", "_"), units) for name, units in one.extended]
+    return one.cpu_millis, one.memory_bytes, one.pods, extended
+
+
+def what(pod: Pod) -> tuple[object, ...]:
+    owner = pod.owner_kind, pod.owner_name, pod.daemon, pod.mirror
+    return pod.key, pod.node, plain(pod.requests), pod.placing, owner
+
+
+@pytest.mark.parametrize("which", ALL[1:])
+def test_metrics_tell_what_dumps_tell_of_each_pod(which: str) -> None:
+    seen, told = lives(DUMPS), lives(which)
+    assert seen.keys() <= told.keys()
+    assert len(seen) > 50
+    for uid, life in seen.items():
+        other = told[uid]
+        assert what(other.pod) == what(life.pod)
+        assert (other.begins_ms, other.bound_ms) == (life.begins_ms, life.bound_ms)
+        assert (other.ends_ms is None) == (life.ends_ms is None), life
+        if life.ends_ms is not None and other.ends_ms is not None:
+            assert abs(life.ends_ms - other.ends_ms) <= life.slack_ms + other.slack_ms
+    between = [told[uid].pod.owner_name[:4] for uid in told.keys() - seen.keys()]
+    assert between == ["api-", "api-"]  # they came and went between two dumps
+
+
+@pytest.mark.parametrize("which", ALL[1:])
+def test_metrics_tell_what_dumps_tell_of_each_node(which: str) -> None:
+    seen, told = (
+        sorted(told_by(one).stays, key=lambda stay: (stay.node.name, stay.begins_ms))
+        for one in (DUMPS, which)
+    )
+    assert [stay.node.name for stay in seen].count("general-3") == 2  # it was away for a while
+    for one, other in zip(seen, told, strict=True):
+        assert other.node.name == one.node.name
+        assert plain(other.node.allocatable) == plain(one.node.allocatable)
+        assert other.node.taints == one.node.taints
+        assert other.node.labels[POOL] == one.node.labels[POOL]
+        if one.begins_ms > told_by(DUMPS).begins_ms:
+            assert abs(other.begins_ms - one.begins_ms) <= STEP_MS
+        assert abs(other.ends_ms - one.ends_ms) <= 2 * STEP_MS + STEP_MS // 2
+
+
+def test_what_is_played_is_the_same_whoever_told_it() -> None:
+    played = {which: load.played(told_by(which), Config()) for which in ALL}
+    for found in played.values():
+        whole = found.workload
+        assert len(whole.nodes) == 6
+        pools = sorted(node.labels[POOL] for node in whole.groups.values())
+        assert pools == ["general"] * 2 + ["gpu"] * 2  # in two zones each
+        assert sorted(one.replicas[-1][1] for one in whole.deployments) == [0, 2, 7]
+        (left, never) = found.notes[-2:]
+        assert left.startswith("1 nodes of the control plane")
+        assert never == "1 pods that no kind of node admits when empty are left out"
+        assert "shorter than an hour" in found.notes[0]
+    jobs = [
+        sorted((one.name, one.at_ms) for one in found.workload.arrivals if one.owner_kind == "Job")
+        for found in played.values()
+    ]
+    assert jobs[0] == jobs[1] == jobs[2]
+    assert len(jobs[0]) == 13
