@@ -157,6 +157,7 @@ class _Webhook:
                 await server.stop()
 
     async def _lead(self) -> None:
+        await self._taint_keys.begin()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._taint_keys.clean(self._loop.why_stale))

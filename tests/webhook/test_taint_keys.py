@@ -1,19 +1,25 @@
 """A taint's key that was changed, and whose taints go."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
-from core.errors import UnavailableError
+from core.errors import ConflictError, UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
-from webhook.engine.taint_keys import FORGET_SECONDS, NODES_AT_ONCE, TaintKeys
+from webhook.engine.taint_keys import (
+    FORGET_SECONDS,
+    NODES_AT_ONCE,
+    NOTE_TRIES_MAX,
+    TaintKeys,
+)
 from webhook.view.view import ClusterView
 
 OLD, NEW = "example.com/old", "example.com/new"
@@ -175,8 +181,6 @@ async def test_the_leader_waits_for_a_view_and_ends_when_it_is_told_to() -> None
     bench, stale = Bench(node("n", taint(OLD))), ["not synced"]
     bench.keys._clock = virtual_clock()
     task = asyncio.create_task(bench.keys.clean(lambda: stale[0] if stale else None))
-    await asyncio.sleep(1)
-    assert bench.noted == [OLD, NEW], "so that a leader that ends now has said which it used"
     await asyncio.sleep(60)
     assert bench.api.log == []
     stale.clear()
@@ -184,6 +188,39 @@ async def test_the_leader_waits_for_a_view_and_ends_when_it_is_told_to() -> None
     assert bench.taints("n") == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_before_it_leads_on_the_key_stands_on_the_lease() -> None:
+    bench = Bench()
+    lease, bench.store.lease = bench.store.lease, None
+    beginning = asyncio.create_task(bench.keys.begin())
+    await asyncio.sleep(60)
+    assert not beginning.done(), "somebody has deleted the Lease: it is made when it is renewed"
+    bench.store.lease = lease
+    await beginning
+    assert bench.noted == [OLD, NEW]
+
+
+@pytest.mark.parametrize("faster", [1, NOTE_TRIES_MAX - 1, NOTE_TRIES_MAX])
+async def test_somebody_who_writes_the_lease_meanwhile_costs_another_try(faster: int) -> None:
+    bench, left = Bench(), [faster]
+
+    async def meanwhile() -> None:
+        lease = bench.store.lease
+        if left[0] and lease is not None:
+            left[0] -= 1
+            bench.store.lease = replace(lease, version=f"{lease.version}0")
+
+    keys = TaintKeys(
+        Door(bench.store, after=meanwhile), bench.api, bench.view, bench.clock, bench.keys._key
+    )
+    if faster < NOTE_TRIES_MAX:
+        await keys.note()
+        assert bench.noted == [OLD, NEW]
+    else:
+        with pytest.raises(ConflictError):
+            await keys.note()
 
 
 async def test_others_have_their_turn_while_all_nodes_are_looked_at() -> None:

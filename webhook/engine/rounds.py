@@ -13,8 +13,21 @@ log = logging.getLogger("ebb.rounds")
 async def every(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
     """Take a turn every so often until cancelled; one that fails is logged, and tried again."""
     while True:
-        try:
-            await turn()
-        except EbbError as fault:
-            log.warning(what, extra=fields(reason=str(fault)))
+        await _taken(what, turn)
         await asyncio.sleep(seconds)
+
+
+async def until_some(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
+    """Take a turn every so often until one returns something."""
+    while True:
+        if await _taken(what, turn) is not None:
+            return
+        await asyncio.sleep(seconds)
+
+
+async def _taken(what: str, turn: Callable[[], Awaitable[object]]) -> object:
+    try:
+        return await turn()
+    except EbbError as fault:
+        log.warning(what, extra=fields(reason=str(fault)))
+        return None

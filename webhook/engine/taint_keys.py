@@ -7,6 +7,7 @@ Node says so: kubelets write their Nodes, and could name an administrator's key.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -15,14 +16,18 @@ from core.edge.clock import Clock
 from core.edge.kube.stores.lease import Lease
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
+from core.errors import ConflictError
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_before, keys_of, of_keys_before
 from core.model.node import Node
 from core.writes.cleanup import rekeyed
 from webhook.engine.election import Leases
-from webhook.engine.rounds import every
+from webhook.engine.rounds import every, until_some
 from webhook.view.view import ClusterView
 
 ROUND_SECONDS: Final = 10.0
+BEGIN_SECONDS: Final = 1.0
+NOTE_TRIES_MAX: Final = 3
+"""The Lease is renewed all the time, and noted on by every replica: somebody may be faster."""
 FORGET_SECONDS: Final = 3600.0
 """A key that no node has carried for so long is forgotten: no replica uses it any more."""
 NODES_AT_ONCE: Final = 256
@@ -47,6 +52,13 @@ class TaintKeys:
         """See to it that the key in use is on the list, until cancelled; every replica does."""
         await every(ROUND_SECONDS, "taint keys", self.note)
 
+    async def begin(self) -> None:
+        """Wait until the key in use is on the list: no node may carry it before.
+
+        Who is killed then has told the next leader whose taints are left.
+        """
+        await until_some(BEGIN_SECONDS, "taint keys", self.note)
+
     async def clean(self, stale: Callable[[], str | None]) -> None:
         """Take the taints of other keys away until cancelled; the leader does.
 
@@ -55,16 +67,25 @@ class TaintKeys:
         self._last_seen, self._refused = {}, set()
 
         async def turn() -> None:
-            # Who leads first has made the Lease: the key stands there before nodes carry it long.
-            await (self.sweep() if stale() is None else self.note())
+            if stale() is None:
+                await self.sweep()
 
         await every(ROUND_SECONDS, "taint keys", turn)
 
     async def note(self) -> Lease | None:
-        """Look once at the list, and return where it stands. Raises: UnavailableError."""
+        """Look once at the list, and return where it stands; None: whoever leads first makes it.
+
+        Raises: UnavailableError; ConflictError: somebody was faster each time.
+        """
+        for _ in range(NOTE_TRIES_MAX - 1):
+            with suppress(ConflictError):
+                return await self._note()
+        return await self._note()
+
+    async def _note(self) -> Lease | None:
         lease = await self._leases.read()
         if lease is None:
-            return None  # whoever leads first makes it
+            return None
         noted = lease.annotations.get(KEYS_ANNOTATION, "")
         self._before = keys_before(noted, self._key)
         if self._key not in keys_of(noted):
@@ -74,7 +95,7 @@ class TaintKeys:
     async def sweep(self) -> None:
         """Look once at all nodes; a write that fails ends it, and comes last in the next.
 
-        Raises: UnavailableError.
+        Raises: UnavailableError, ConflictError.
         """
         lease, now = await self.note(), self._clock.monotonic_seconds()
         decide = partial(rekeyed, keys_before=self._before, taint_key=self._key)
