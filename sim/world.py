@@ -252,7 +252,9 @@ class World:
         """Create a Node that is not ready yet; return its name."""
         self._numbers += 1
         name = f"node-{self._numbers:06}"
-        node = replace(self.template(shape), name=name, uid=name, ready=False)
+        template = self.template(shape)
+        made = self._now // 1000
+        node = replace(template, name=name, uid=name, ready=False, created_seconds=made)
         agent = self.state.add_node(node, self._now)
         self._capacity_millis += shape.cpu_millis
         self._prices[name] = self._price_of(node)

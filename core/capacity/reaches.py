@@ -15,7 +15,7 @@ from typing import Final
 from core.fit.kinds import NodeKinds
 from core.fit.rules import LABEL_RULES, TAINT_RULE, refusal, repels, tolerates
 from core.model.constraints import Placing, Requirement, SelectorTerm
-from core.model.leaving import PASSING_TAINTS
+from core.model.leaving import passes
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 
@@ -176,7 +176,7 @@ def plain(placing: Placing) -> Placing:
 
 def _bare(node: Node) -> Node:
     """Return the node as it is for good."""
-    taints = tuple(taint for taint in node.taints if taint.key not in PASSING_TAINTS)
+    taints = tuple(taint for taint in node.taints if not passes(taint.key))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
     return replace(node, taints=taints, unschedulable=False)

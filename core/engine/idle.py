@@ -8,6 +8,7 @@ from core.engine.survey import Survey
 from core.guards.disruption import turns_at
 from core.marks.mark import backoff_of
 from core.model.constraints import UNTIED
+from core.model.starting import START_SECONDS_MAX
 
 
 def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> int | None:
@@ -25,6 +26,11 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
     moments = [since + delay for since in memory.candidates.values()]
     moments += (one.since + budgets.window_seconds for one in memory.marked.values())
     moments += held.backing_off.values()
+    moments += (
+        node.created_seconds + START_SECONDS_MAX
+        for node in survey.starting.values()
+        if node.created_seconds is not None
+    )
     moments += turns(memory.arrivals, now_seconds)
     for looks in memory.demand.values():
         moments += (second + budgets.peak_window_seconds for second, _ in looks[:-1])

@@ -12,11 +12,10 @@ from typing import Final
 from core.capacity.reaches import REACHES_MAX, plain
 from core.engine.survey import Survey
 from core.engine.waiting import WAITING_PODS_MAX, in_turns, waits
+from core.model.starting import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
 """Of the last so many nodes of a reach the median counts, or one odd pod would decide."""
-SECONDS_MAX: Final = 900
-"""What waited longer, waited for something else: autoscalers give a machine up after so long."""
 PodId = tuple[str, str]
 """Key and uid."""
 
@@ -80,7 +79,7 @@ def _found(
         reach = survey.reaches.of_placing(plain(pod.placing))
         if since is not None and since < came[pod.node] and reach:
             one = pod.node, reach.key
-            found[one] = max(found.get(one, 0), min(now_seconds - since, SECONDS_MAX))
+            found[one] = max(found.get(one, 0), min(now_seconds - since, START_SECONDS_MAX))
     return found
 
 

@@ -3,7 +3,8 @@
 The pods that came in the busiest length of time of each reach are packed into the room of all
 nodes that stay, fullest first, those with a soft mark among them; what finds no room there is
 packed on empty nodes, those without a mark first, then the cheapest. These are not handed to the
-autoscaler.
+autoscaler. What finds no room there either may have it on nodes that an autoscaler has made and
+that start still: nobody need be told to make them once more.
 """
 
 from collections import Counter
@@ -166,7 +167,11 @@ class Reserve:
         return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
 
     def _packer(self, empties: Sequence[str]) -> Packer:
-        """Return a packer on which empty nodes come last; pods that stay are only in its sums."""
+        """Return a packer on which empty nodes come last, behind them those on their way.
+
+        So a node that is not there yet keeps no place of an empty one that is. Pods that stay are
+        only in its sums.
+        """
         survey = self._survey
         cluster = survey.cluster
         waiting = self._waiting
@@ -175,7 +180,10 @@ class Reserve:
         # What no pod of the cluster asks for, some of these may; where nobody waits, nobody's
         # neighbours matter: these pods ask nothing of others.
         others = cluster.pods if waiting else ()
-        ground = survey.ground.behind(empties, survey.closed | self._hard)
+        starting = survey.starting
+        last = [*empties, *sorted(starting.keys() - set(empties))]
+        closed = survey.closed - starting.keys() | self._hard
+        ground = survey.ground.behind(last, closed, starting)
         return Packer(
             replace(cluster, pods=(*others, *asked)),
             ground,

@@ -1,7 +1,7 @@
 """One look at a cluster: who may move, who may go, what is used, before anything is decided."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -24,6 +24,7 @@ from core.model.leaving import going
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.starting import is_young, started
 from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
@@ -69,7 +70,8 @@ class Survey:
         """By name of the node; nobody else reads them in a pass."""
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that are leaving."""
-        self.closed = frozenset(_closed(cluster, self.census.odd)) | self.gone
+        self._unread = frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
+        self.closed = frozenset(_closed(cluster, self._unread)) | self.gone
         """Nodes that take no pods, the leaving ones among them."""
         self.ground = Ground(cluster, config.taint_key, self.closed, self.census.used)
         self.blockers: dict[str, list[Blocker]] = {
@@ -142,6 +144,20 @@ class Survey:
         """Return the nodes that an autoscaler does not take for empty."""
         pods = self.cluster.pods
         return frozenset(pod.node for pod in pods if pod.node is not None and pod.occupies)
+
+    @cached_property
+    def starting(self) -> Mapping[str, Node]:
+        """Return by name the nodes that are on their way, as they are when they have started."""
+        now = self.now_seconds
+        if now is None:
+            return {}
+        young = (node for node in self.ground.nodes if is_young(node, now))
+        return {
+            node.name: started(node)
+            for node in young
+            if not (_stays_closed(node, self._unread) or node.name in self.gone)
+            and not (node.ready and started(node) is node)
+        }
 
     def reaches_node(self, node: str) -> bool:
         """Say whether some movable pod reaches the node."""
@@ -346,14 +362,20 @@ def _first(members: Sequence[Pod]) -> tuple[str, str]:
     return members[0].namespace, members[0].name
 
 
-def _closed(cluster: Cluster, odd: Iterable[Pod]) -> Iterable[str]:
-    """Name the nodes that take no pods; what one takes whose pods cannot be read is not known."""
+def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
+    """Name the nodes that take no pods.
+
+    *unread*: those with pods that cannot be read, so that what they take is not known.
+    """
     for node in cluster.nodes:
-        if node.unschedulable or not node.ready or node.unreadable or node.virtual:
+        if not node.ready or _stays_closed(node, unread):
             yield node.name
-    for pod in odd:
-        if pod.unreadable and pod.node is not None:
-            yield pod.node
+
+
+def _stays_closed(node: Node, unread: Container[str]) -> bool:
+    """Say whether the node takes no pods even when it is ready."""
+    odd = node.unreadable or node.virtual or node.name in unread
+    return bool(odd or node.unschedulable)
 
 
 def _strictest(

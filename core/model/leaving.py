@@ -10,6 +10,7 @@ GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain.
 from typing import Final
 
 from core.model.node import Node
+from core.model.starting import says_starting
 
 DELETING_TAINTS: Final = frozenset(
     {
@@ -31,23 +32,24 @@ LEAVING_TAINTS: Final = DELETING_TAINTS | {
     "remediator.aks.microsoft.com/unschedulable",  # its name before
 }
 """Or its machine has stopped, or is about to."""
-PASSING_TAINTS: Final = LEAVING_TAINTS | {
-    "node.kubernetes.io/not-ready",
+_PASSING_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/pid-pressure",
-    "node.kubernetes.io/network-unavailable",
     "node.kubernetes.io/unschedulable",
-    "node.cloudprovider.kubernetes.io/uninitialized",
     "DeletionCandidateOfClusterAutoscaler",
 }
-"""They say how a node is at the moment, not for whom it is."""
+
+
+def passes(key: str) -> bool:
+    """Say whether a taint of this key says how a node is at the moment, not for whom it is."""
+    return key in _PASSING_TAINTS or says_starting(key)
 
 
 def others_taint(node: Node) -> str | None:
     """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
-    return next((taint.key for taint in node.taints if taint.key not in PASSING_TAINTS), None)
+    return next((taint.key for taint in node.taints if not passes(taint.key)), None)
 
 
 def being_deleted(node: Node) -> bool:

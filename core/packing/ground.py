@@ -44,13 +44,19 @@ class Ground:
         self.ids = {node.name: number for number, node in enumerate(self.nodes)}
         self.used: list[Resources] = [used[node.name] for node in self.nodes]
 
-    def behind(self, last: Sequence[str], closed: Collection[str]) -> "Ground":
-        """Return the ground with the nodes named *last* after all others, and others *closed*."""
+    def behind(
+        self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
+    ) -> "Ground":
+        """Return the ground with the nodes named *last* after all others, and others *closed*.
+
+        *instead*: by name, nodes that stand there in place of those of before.
+        """
         found = copy(self)
         found.closed = frozenset(closed)
         aside = frozenset(last)
         found.nodes = [node for node in self.nodes if node.name not in aside]
         found.nodes += (self.nodes[self.ids[name]] for name in last)
+        found.nodes = [instead.get(node.name, node) for node in found.nodes]
         found._number({node.name: used for node, used in zip(self.nodes, self.used, strict=True)})  # noqa: SLF001 of this class
         return found
 

@@ -13,7 +13,7 @@ from core.fit.rules import LABEL, NAME, RULES
 from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
 from core.marks.taints import without_our_taint
 from core.model.constraints import ANYWHERE, Placing
-from core.model.leaving import PASSING_TAINTS
+from core.model.leaving import passes
 from core.model.node import Node, Taint
 from core.model.resources import Resources
 from sim.cluster import DAEMON_REQUESTS, GPU
@@ -86,11 +86,7 @@ class Groups:
         whole = node.allocatable
         return _Kind(
             tuple(sorted((key, own.labels[key]) for key in self._read if key in own.labels)),
-            tuple(
-                replace(taint, time_added="")
-                for taint in own.taints
-                if taint.key not in PASSING_TAINTS
-            ),
+            tuple(replace(taint, time_added="") for taint in own.taints if not passes(taint.key)),
             whole.cpu_millis,
             round(whole.memory_bytes / MEMORY_STEP_BYTES),
             whole.extended,

@@ -10,13 +10,30 @@ from core.engine import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.leaving import DELETING_TAINTS, LEAVING_TAINTS, PASSING_TAINTS, going, why_leaving
+from core.model.leaving import DELETING_TAINTS, LEAVING_TAINTS, going, others_taint, why_leaving
 from core.model.node import Node, Taint
 from core.writes.write import traces
 from tests.support import kube_json
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.kube_json import MISSING
 
+PASSING = (
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/unschedulable",
+    "DeletionCandidateOfClusterAutoscaler",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "karpenter.sh/unregistered",
+    "node.cilium.io/agent-not-ready",
+    "ebs.csi.aws.com/agent-not-ready",
+    "efs.csi.aws.com/agent-not-ready",
+    "startup-taint.cluster-autoscaler.kubernetes.io/anything",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/anything",
+)
 CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
 
 
@@ -103,10 +120,20 @@ class TestLeaving:
 
     @pytest.mark.parametrize(
         "key",
-        [*sorted(PASSING_TAINTS - LEAVING_TAINTS), TAINT_KEY, "gpu", "karpenter.sh/unregistered"],
+        [*PASSING, TAINT_KEY, "gpu", "node.cilium.io/agent-not-ready2"],
     )
     def test_other_taints_do_not(self, key: str) -> None:
         assert not going(written(taint=key))
+
+    @pytest.mark.parametrize("key", [*sorted(LEAVING_TAINTS), *PASSING])
+    def test_who_leaves_or_starts_is_not_somebodys_own(self, key: str) -> None:
+        assert others_taint(written(taint=key)) is None
+
+    @pytest.mark.parametrize(
+        "key", ["gpu", "node.cilium.io/agent-not-ready2", "startup-taint.cluster-autoscaler"]
+    )
+    def test_all_other_taints_say_for_whom_a_node_is(self, key: str) -> None:
+        assert others_taint(written(taint=key)) == key
 
     @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
     def test_its_pods_are_placed_before_any_node_goes(self, key: str) -> None:

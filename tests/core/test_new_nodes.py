@@ -10,13 +10,14 @@ from core.capacity.reaches import REACHES_MAX
 from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.memory import Memory
-from core.engine.new_nodes import NODES_MAX, SECONDS_MAX, NewNodes
+from core.engine.new_nodes import NODES_MAX, NewNodes
 from core.engine.step import Pass, step
 from core.engine.waiting import WAITING_PODS_MAX
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.starting import START_SECONDS_MAX
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 
 START = 1_000_000 * 300
@@ -139,11 +140,11 @@ class TestBounds:
     def test_who_waits_for_days_waited_for_something_else(self) -> None:
         one, later = job("a", None), [*HERE, node("x")]
         found = looks((0, HERE, []), (10, HERE, [one]), (86_400, later, [job("a", "x")]))
-        assert takes(found) == {GENERAL: SECONDS_MAX}
+        assert takes(found) == {GENERAL: START_SECONDS_MAX}
 
     def test_one_odd_node_does_not_decide(self) -> None:
         found = came(job("a", None), job("a", "x"), node("x"))
-        odd = (90, 90, SECONDS_MAX, 95, SECONDS_MAX)
+        odd = (90, 90, START_SECONDS_MAX, 95, START_SECONDS_MAX)
         told = replace(found.memory.new_nodes, took={GENERAL: odd})
         assert told.seconds == {GENERAL: 95}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Reserve
+from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Price
 from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain
 from core.engine.memory import Memory
@@ -19,6 +19,7 @@ from core.model.constraints import Placing
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.starting import START_SECONDS_MAX
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.mixed import marked
 
@@ -414,3 +415,93 @@ class TestHeld:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
         aside = node("a", cpu=10**6, taints=(Taint("other", "", "NoSchedule"),))
         assert kept(self.found(*pods, nodes=[aside, *self.EMPTY])) == kept(self.found(*pods))
+
+
+class TestStarting:
+    """Room for what comes on nodes that an autoscaler has made and that no pod may enter yet."""
+
+    TOLD = replace(
+        ASKED,
+        budgets=replace(
+            UNLIMITED,
+            reserve=replace(ASKED.budgets.reserve, publish=Publish.CAPACITY_BUFFER),
+        ),
+    )
+    FULL = (pod("full-0", "n0", 4000, 100), pod("full-1", "n1", 4000, 100))
+    HERE = (node("n0"), node("n1"))
+    NEW = replace(node("new"), created_seconds=START + 10, ready=False)
+    NOT_READY = "node.kubernetes.io/not-ready"
+
+    def found(self, *nodes: Node, pods: Iterable[Pod] = (), at: int = 20) -> Pass:
+        """Let 4,000m come where all is full; look again when the other nodes have come."""
+        here, came = [*self.FULL, *pods], [job(f"a{n}", None, 2000) for n in range(2)]
+        first = step(Cluster.of(self.HERE, self.FULL), self.TOLD, Memory(), START)
+        then = step(Cluster.of([*self.HERE, *nodes], here), self.TOLD, first.memory, START + 1)
+        then = step(
+            Cluster.of([*self.HERE, *nodes], [*here, *came]), self.TOLD, then.memory, START + 10
+        )
+        return step(
+            Cluster.of([*self.HERE, *nodes], here), self.TOLD, then.memory, START + at, last=then
+        )
+
+    def test_without_any_the_reach_is_short(self) -> None:
+        assert self.found().short == {"general"}
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"taints": (Taint(NOT_READY, "", "NoSchedule"), Taint(NOT_READY, "", "NoExecute"))},
+            {"ready": True, "taints": (Taint("node.cilium.io/agent-not-ready", "", "NoExecute"),)},
+            {
+                "taints": (
+                    Taint("ignore-taint.cluster-autoscaler.kubernetes.io/x", "", "NoExecute"),
+                )
+            },
+            {"taints": (Taint("mine", "", "PreferNoSchedule"),)},
+        ],
+    )
+    def test_what_starts_is_room(self, changes: dict[str, Any]) -> None:
+        found = self.found(replace(self.NEW, **changes))
+        assert found.short == frozenset()
+        assert kept(found) == (["new"] if changes.get("ready") else [])
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"created_seconds": None},
+            {"created_seconds": START + 20 - START_SECONDS_MAX},
+            {"unschedulable": True},
+            {"unreadable": "status"},
+            {"virtual": True},
+            {"deleting": True},
+            {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),)},
+            {"taints": (Taint("node.kubernetes.io/unreachable", "", "NoExecute"),)},
+            {"taints": (Taint("gpu", "", "NoSchedule"),)},
+        ],
+    )
+    def test_what_does_not_is_none(self, changes: dict[str, Any]) -> None:
+        assert self.found(replace(self.NEW, **changes)).short == {"general"}
+
+    def test_what_is_taken_there_is_no_room(self) -> None:
+        agent = pod("agent", "new", 1000, 100, daemon=True)
+        assert self.found(self.NEW, pods=[agent]).short == {"general"}
+        odd = replace(agent, unreadable="spec")
+        assert self.found(self.NEW, pods=[odd]).short == {"general"}
+
+    def test_who_waits_comes_before_those_that_are_expected(self) -> None:
+        assert self.found(self.NEW, pods=[job("w", None, 2000)]).short == {"general"}
+
+    def test_an_empty_node_that_is_there_is_kept_all_the_same(self) -> None:
+        found = self.found(self.NEW, node("e0"))
+        assert kept(found) == ["e0"]
+
+    def test_it_ends_in_the_second_in_which_nothing_starts_for_so_long(self) -> None:
+        found, ends = self.found(self.NEW), START + 10 + START_SECONDS_MAX
+        cluster = found.survey.cluster
+        while found.again is not None and found.again < ends:
+            later = max(found.again, found.at + 1)
+            found = step(cluster, self.TOLD, found.memory, later, last=found)
+            assert found.short == frozenset()
+        assert found.again == ends
+        assert step(cluster, self.TOLD, found.memory, ends, last=found).short == {"general"}

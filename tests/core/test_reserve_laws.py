@@ -12,7 +12,7 @@ from core.engine.arrivals import KINDS_MAX, ONE, Arrivals
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.model.cluster import Cluster
-from core.model.node import Node
+from core.model.node import Node, Taint
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
@@ -21,6 +21,11 @@ from tests.support.reference_reserve import held, lacking
 LOOKS = 10
 SECONDS = (1, 7, 20, 60, 100, 299, 300, 1000, 3000, 43_200, 86_400 - 300)
 EPOCH = 1_000_000 * 300
+STARTS = (
+    "node.kubernetes.io/not-ready",
+    "karpenter.sh/unregistered",
+    "startup-taint.cluster-autoscaler.kubernetes.io/x",
+)
 MUTANTS = (
     "all come",
     "at once",
@@ -46,10 +51,12 @@ def config(chance: random.Random, lengths: Sequence[int]) -> Config:
 def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
     """Return looks at nodes that stay, with pods that come and go.
 
-    Those that were there at first stay, so that the reaches keep their names.
+    Those that were there at first stay, and pods come that are like them, so that the reaches keep
+    their names; nobody looks for reaches of those on nodes that are no machines.
     """
     chance = random.Random(seed)
     first = mixed.cluster(chance, 8, social=chance.random() < 0.3)
+    first = young(chance, first)
     left = [p for p in first.pods if p.stays_with_node or chance.random() < 0.3]
     first = replace(first, pods=tuple(left))
     new = twins(chance, first) if chance.random() < 0.3 else []
@@ -67,6 +74,23 @@ def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
         cluster = replace(Cluster.of(nodes, [*first.pods, *extra], first.budgets))
         found.append((second, replace(cluster, attach_limits=first.attach_limits)))
     return config(chance, (1, 7, 100) if new else (1, 7, 100, 300)), found
+
+
+def young(chance: random.Random, first: Cluster) -> Cluster:
+    """Return the cluster with some nodes made a short time before the first look, or after it."""
+    nodes = []
+    for one in first.nodes:
+        made = EPOCH + chance.choice(SECONDS) - chance.choice((0, 1, 899, 900, 901))
+        made_one = replace(one, created_seconds=made) if chance.random() < 0.5 else one
+        key = chance.choice((*STARTS, "gpu"))
+        states = (
+            (5, made_one),
+            (2, replace(made_one, ready=False)),
+            (3, mixed.tainted(made_one, Taint(key, "", "NoSchedule"))),
+        )
+        nodes.append(mixed.weighed(chance, states))
+    cluster = Cluster.of(nodes, first.pods, first.budgets)
+    return replace(cluster, attach_limits=first.attach_limits)
 
 
 def twins(chance: random.Random, first: Cluster) -> list[Node]:
@@ -95,9 +119,11 @@ def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
 
 
 def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
-    if not first.pods:
+    machines = {one.name for one in first.nodes if not one.virtual}
+    likes = [one for one in first.pods if one.node is None or one.node in machines]
+    if not likes:
         return []
-    like = chance.choice(first.pods)
+    like = chance.choice(likes)
     at = chance.choice((None, None, chance.choice(first.nodes).name))
     return [
         replace(like, name=f"{name}-{n}", uid=f"{name}-{n}", node=at, unschedulable=False)
@@ -145,9 +171,10 @@ def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> Non
     )
 
 
-def test_what_is_told_of_a_reach_is_noticed(seeds: range) -> None:
+@pytest.mark.parametrize("mutant", ["half", "what comes is no room", "for ever"])
+def test_what_is_told_of_a_reach_is_noticed(mutant: str, seeds: range) -> None:
     assert any(
-        short(found) != lacking(looks, asked, "half") for asked, looks, found in map(played, seeds)
+        short(found) != lacking(looks, asked, mutant) for asked, looks, found in map(played, seeds)
     )
 
 

@@ -126,7 +126,7 @@ class Beside:
                 labelled(node, pod.placing) and liked(node, pod.placing)
             ):
                 continue
-            if asked.honor_taints and not stands_taints(node, pod.placing, (self.taint_key,)):
+            if asked.honor_taints and not stands_taints(node, pod.placing, self.taint_key.__eq__):
                 continue
             counts.setdefault(node.labels[key], 0)
             for other, at in self.standing:

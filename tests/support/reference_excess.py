@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.reference import Reference
-from tests.support.reference_fit import PASSING
+from tests.support.reference_fit import passing
 from tests.support.reference_packing import Moves
 from tests.support.reference_rules import guarded, is_marked, mark_rank
 from tests.support.reference_state import is_spare
@@ -36,8 +36,8 @@ class Excess(Reference):
 
     def counts_in(self, node: Node) -> bool:
         """Say whether the node counts: it takes pods, from all, and has CPU and memory."""
-        nobodys = (self.config.taint_key, *PASSING)
-        of_others = [taint.key for taint in node.taints if taint.key not in nobodys]
+        keys = [taint.key for taint in node.taints if taint.key != self.config.taint_key]
+        of_others = [key for key in keys if not passing(key)]
         takes = not of_others or self.mutant == "taints are no matter"
         return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
 

@@ -5,7 +5,7 @@ values. A name in *mutant* leaves that rule out, so that tests can show that it 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from core.model.constraints import Placing, PodSelector, Requirement, SelectorTerm, Toleration
 from core.model.node import Node, Taint
@@ -33,17 +33,20 @@ LEAVING = (
 """Taints of nodes that somebody takes away."""
 PASSING = (
     *LEAVING,
-    "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/pid-pressure",
-    "node.kubernetes.io/network-unavailable",
     "node.kubernetes.io/unschedulable",
-    "node.cloudprovider.kubernetes.io/uninitialized",
     "DeletionCandidateOfClusterAutoscaler",
 )
-"""Taints that come and go: what a pod can reach does not depend on them."""
+STARTING = re.compile(
+    r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/.*"
+    r"|node\.kubernetes\.io/(not-ready|network-unavailable)"
+    r"|node\.cloudprovider\.kubernetes\.io/uninitialized|karpenter\.sh/unregistered"
+    r"|(node\.cilium\.io|e[bf]s\.csi\.aws\.com)/agent-not-ready"
+)
+"""Keys of taints of nodes that start."""
 INT64 = re.compile(r"(?a)[+-]?\d{1,64}")
 
 
@@ -105,11 +108,15 @@ def stands(toleration: Toleration, taint: Taint) -> bool:
     return equal and toleration.key == taint.key and toleration.value == taint.value
 
 
-def stands_taints(node: Node, placing: Placing, aside: Iterable[str]) -> bool:
+def passing(key: str) -> bool:
+    """Say whether taints of this key come and go: what a pod can reach does not depend on them."""
+    return key in PASSING or STARTING.fullmatch(key) is not None
+
+
+def stands_taints(node: Node, placing: Placing, aside: Callable[[str], bool]) -> bool:
     """Say whether all taints that keep pods away are tolerated, but for those set *aside*."""
-    keys = tuple(aside)
     return all(
-        taint.key in keys or any(stands(one, taint) for one in placing.tolerations)
+        aside(taint.key) or any(stands(one, taint) for one in placing.tolerations)
         for taint in node.taints
         if taint.effect in ("NoSchedule", "NoExecute")
     )
@@ -148,11 +155,14 @@ def volumes_zoned(node: Node, placing: Placing) -> bool:
 
 def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
     """Say whether the pod's hard constraints admit the node, whatever its state."""
-    passing = () if mutant == "passing taints count" else (taint_key, *PASSING)
+
+    def aside(key: str) -> bool:
+        return mutant != "passing taints count" and (key == taint_key or passing(key))
+
     return (
         (labelled(node, placing) or mutant == "no selectors")
         and (liked(node, placing) or mutant == "no node affinity")
-        and (stands_taints(node, placing, passing) or mutant == "no taints")
+        and (stands_taints(node, placing, aside) or mutant == "no taints")
     )
 
 
@@ -161,7 +171,7 @@ def admits(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bo
     rules: dict[str, Callable[[], bool]] = {
         "no selectors": lambda: labelled(node, placing),
         "no node affinity": lambda: liked(node, placing),
-        "no taints": lambda: stands_taints(node, placing, (taint_key,)),
+        "no taints": lambda: stands_taints(node, placing, taint_key.__eq__),
         "no volume affinity": lambda: volumes_reach(node, placing),
         "no volume zones": lambda: volumes_zoned(node, placing),
     }

@@ -15,6 +15,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from tests.support.reference_fit import STARTING
 from tests.support.reference_packing import Packing, like
 from tests.support.reference_rules import (
     GUARD_OURS,
@@ -215,9 +216,9 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
     if now - looks[0][0] < max(config.budgets.reserve.length_seconds, longest):
         return {one.name for one in empties}
-    came = Expected(looks, config, mutant)
-    placed = _packed(packing, empties, came.pods(now, packing.shared), mutant)
-    return {node.name for _, node in placed if node in empties}
+    came = Expected(looks, config, mutant).pods(now, packing.shared)
+    placed = _packed(packing, now, empties, came, mutant)
+    return {node.name for _, node in placed} & {one.name for one in empties}
 
 
 def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
@@ -228,7 +229,7 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
     packing = Packing(cluster, config)
     came = Expected(looks, config).pods(now, packing.shared)
     reaches = [packing.reach_of(pod) for pod in came]
-    placed = {pod.name for pod, _ in _packed(packing, in_order(packing, ""), came, "")}
+    placed = {pod.name for pod, _ in _packed(packing, now, in_order(packing, ""), came, mutant)}
     asked, without = Counter[frozenset[str]](), Counter[frozenset[str]]()
     for number, (pod, reach) in enumerate(zip(came, reaches, strict=True)):
         share = max(dominant(pod.requests, packing.shared), 1)
@@ -253,12 +254,15 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
 
 
 def _packed(
-    packing: Packing, empties: list[Node], came: list[Pod], mutant: str
+    packing: Packing, now: int, empties: list[Node], came: list[Pod], mutant: str
 ) -> list[tuple[Pod, Node]]:
     marks = ("soft", "hard") if mutant == "marked nodes are no room" else ("hard",)
     nodes = packing.cluster.nodes
     no_room = {one.name for one in nodes if one.labels.get(MARK) in marks and one not in empties}
-    packing.first_fit = [one for one in packing.first_fit if one not in empties] + empties
+    coming = {} if mutant == "what comes is no room" else on_their_way(packing, now, mutant)
+    others = [one for one in packing.first_fit if one not in empties and one.name not in coming]
+    there = [coming.pop(one.name, one) for one in empties]
+    packing.first_fit = others + there + sorted(coming.values(), key=lambda one: one.name)
     expected = [like(pod, f"came-{number}") for number, pod in enumerate(came)]
     expected += least(packing, came)
     expected += packing.buffered()
@@ -273,6 +277,20 @@ def _packed(
         placed, _ = packing.pack(group, frozenset(no_room))
         packing.at |= {pod.key: one.name for pod, one in placed}
         found += placed
+    return found
+
+
+def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
+    """Return by name the nodes under a quarter of an hour that start still, as they will be."""
+    oldest = now - (100 * DAY if mutant == "for ever" else 900)
+    found = {}
+    for node in packing.cluster.nodes:
+        left = tuple(one for one in node.taints if not STARTING.fullmatch(one.key))
+        then = replace(node, ready=True, taints=left)
+        own = [pod for pod in packing.cluster.pods if pod.node == node.name]
+        made = node.created_seconds
+        if made is not None and made > oldest and then != node and packing.open(then, own):
+            found[node.name] = then
     return found
 
 

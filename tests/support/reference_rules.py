@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.reference_fit import LEAVING, PASSING, ZONE
+from tests.support.reference_fit import LEAVING, ZONE, passing
 
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
@@ -45,9 +45,10 @@ def is_open(node: Node, pods: Sequence[Pod]) -> bool:
 
 def untainted(cluster: Cluster, node: Node, taint_key: str) -> bool:
     """Say whether the node takes pods, and from all: no taint is on it but ours, or one passes."""
-    free = (taint_key, *PASSING)
     pods = [pod for pod in cluster.pods if pod.node == node.name]
-    return is_open(node, pods) and all(taint.key in free for taint in node.taints)
+    return is_open(node, pods) and all(
+        taint.key == taint_key or passing(taint.key) for taint in node.taints
+    )
 
 
 def guarded(node: Node) -> bool:

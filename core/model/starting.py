@@ -1,0 +1,47 @@
+"""Nodes that start: the keys by which others say that no pod may come yet; the one table of them.
+
+An agent or a controller takes its taint away when the node can run pods. A kubelet may set any of
+them when it registers its node: who lies is on his way for no longer than START_SECONDS_MAX.
+Sources: k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster Autoscaler
+utils/taints, Karpenter apis/v1 taints.go, Cilium's and the AWS CSI drivers' documentation.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from core.model.node import Node
+
+STARTING_TAINTS: Final = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "karpenter.sh/unregistered",
+        "node.cilium.io/agent-not-ready",
+        "ebs.csi.aws.com/agent-not-ready",
+        "efs.csi.aws.com/agent-not-ready",
+    }
+)
+STARTING_PREFIXES: Final = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",  # its name before
+)
+START_SECONDS_MAX: Final = 900
+"""What takes longer, waits for something else: autoscalers give a machine up after so long."""
+
+
+def says_starting(key: str) -> bool:
+    """Say whether a taint of this key stands on nodes that start."""
+    return key in STARTING_TAINTS or key.startswith(STARTING_PREFIXES)
+
+
+def is_young(node: Node, now_seconds: int) -> bool:
+    """Say whether the node may be starting still, by the API server's word alone."""
+    made = node.created_seconds
+    return made is not None and now_seconds - made < START_SECONDS_MAX
+
+
+def started(node: Node) -> Node:
+    """Return the node as it is when it has started; the same one if no taint says that it does."""
+    taints = tuple(taint for taint in node.taints if not says_starting(taint.key))
+    return node if len(taints) == len(node.taints) else replace(node, taints=taints)
