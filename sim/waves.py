@@ -7,9 +7,10 @@ advised within five minutes. Metrics are exact and at once.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from core.model.resources import Resources
@@ -25,7 +26,8 @@ from sim.workload import (
 )
 
 SYNC_MS: Final = 15_000
-TOLERANCE: Final = Fraction(1, 10)
+TOLERANCE_PARTS: Final = 10
+"""One in so many."""
 STABILIZATION_MS: Final = 300_000
 FOUR_PODS: Final = 4
 DEPLOYMENTS: Final = 20
@@ -34,10 +36,17 @@ POD_LIFE_MS: Final = 2 * DAY_MS
 ROLLOUT_HOURS: Final = (9, 17)
 ROLLOUTS_A_DAY: Final = Fraction(1, 2)
 """Of a Deployment, within those hours."""
+LEVELS_MAX: Final = DAY_MS // SYNC_MS
+"""Levels that are remembered: all Deployments ask for the same."""
 
 
-def level(at_ms: int, wave: Sequence[int] = WAVE_PERCENT) -> Fraction:
+def level(at_ms: int, wave: tuple[int, ...] = WAVE_PERCENT) -> Fraction:
     """Return the wave at that time, relative to its mean: straight from one hour to the next."""
+    return _level(at_ms % (len(wave) * HOUR_MS), wave)
+
+
+@lru_cache(maxsize=LEVELS_MAX)
+def _level(at_ms: int, wave: tuple[int, ...]) -> Fraction:
     hour, rest_ms = divmod(at_ms, HOUR_MS)
     low, high = wave[hour % len(wave)], wave[(hour + 1) % len(wave)]
     here = low + Fraction(rest_ms, HOUR_MS) * (high - low)
@@ -56,15 +65,15 @@ def followed(
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
         asked = load(at_ms)
-        steady = abs(asked / replicas - 1) <= TOLERANCE
-        advice = replicas if steady else max(least, -(-asked // 1))
+        pods, parts = asked.as_integer_ratio()  # fractions reduce every sum: 115,000 a day
+        off = TOLERANCE_PARTS * abs(pods - replicas * parts)
+        advice = replicas if off <= replicas * parts else max(least, -(-pods // parts))
         advised.append((at_ms, advice))
         while advised[0][0] <= at_ms - STABILIZATION_MS:
             advised.popleft()
-        most = max(one for _, one in advised)
         wanted = min(advice, max(2 * replicas, replicas + FOUR_PODS))
         if wanted < replicas:
-            wanted = min(most, replicas)
+            wanted = min(max(one for _, one in advised), replicas)
         if wanted != replicas:
             replicas = wanted
             yield at_ms, replicas
@@ -82,7 +91,7 @@ def mixed(seed: int, days: int) -> Workload:
 
 
 def deployments(
-    seed: int, days: int, *, at_once: int, wave: Sequence[int] = WAVE_PERCENT
+    seed: int, days: int, *, at_once: int, wave: tuple[int, ...] = WAVE_PERCENT
 ) -> tuple[Deployment, ...]:
     """Draw Deployments of the table's shapes that have so many pods together on average."""
     chance = random.Random(seed)
@@ -108,7 +117,7 @@ def _drawn(
     mean: Fraction,
     *,
     days: int,
-    wave: Sequence[int],
+    wave: tuple[int, ...],
     chance: random.Random,
 ) -> Deployment:
     end_ms = days * DAY_MS
