@@ -26,13 +26,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=1000, help="random mixed clusters for the laws")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the laws run unmeasured: a tracer doubles their time, and tables say what is covered."""
-    for item in items:
-        if item.path.stem.endswith("laws"):
-            item.add_marker(pytest.mark.no_cover)
-
-
 @pytest.fixture(scope="session")
 def seeds(request: pytest.FixtureRequest) -> range:
     """The seeds of the random mixed clusters."""
