@@ -221,6 +221,8 @@ THERE = pod("q", "other", 100, 100)
          asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 451)}), (THERE,),
          asked(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 900)}), (THERE,),
+         asked(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 901)}), (THERE,),
          asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: "marked"}), (THERE,),
@@ -244,6 +246,41 @@ def test_the_guard_of_a_node_without_a_mark(
     writes = tuple(write for write in writes if write.key == "n")
     assert [write.kind for write in writes] == ([kind] if kind else [])
     assert not writes or annotations.items() <= writes[0].annotations.items()
+
+
+@pytest.mark.parametrize(
+    ("scope", "pods", "note"),
+    [
+        (
+            Scope.EMPTY,
+            (THERE,),
+            "min-nodes: the cluster would have 1 nodes, fewer than minNodes: 1000",
+        ),
+        (
+            Scope.ALL,
+            (MOVING, THERE),
+            "it is to be kept from the autoscaler until it is handed over",
+        ),
+    ],
+)
+def test_an_empty_node_is_told_why_it_stays_one_with_pods_what_for(
+    scope: Scope, pods: tuple[Pod, ...], note: str
+) -> None:
+    writes = written(asked(scope), looked(asked(scope), [node("n"), OTHER], *pods))
+    assert [write.note for write in writes if write.key == "n"] == [note]
+
+
+@pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.HARDEN])])
+def test_a_node_that_is_drained_is_hard_from_its_first_second_on(
+    drained: str, kinds: list[WriteKind]
+) -> None:
+    one = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    found = looked(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
+    watch = Watch(10**6, found.against_hard, hard=frozenset({drained}))
+    writes = decide(
+        found.survey.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
+    )
+    assert [write.kind for write in writes] == kinds
 
 
 def on_karpenter(one: Node) -> Node:
@@ -400,6 +437,13 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
     there = step(Cluster.of([after, OTHER], [*pods, MOVING]), config, new.memory, NOW + 60)
     assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
+
+
+@pytest.mark.parametrize("told", ["x", "x" * RESERVE_CHARACTERS_MAX])
+def test_what_is_told_is_read_with_the_guard_alone(told: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) == told
+    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: told})) is None
+    assert reserved_for(node("n", annotations=HELD)) is None
 
 
 @pytest.mark.parametrize("told", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])

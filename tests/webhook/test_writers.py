@@ -236,6 +236,21 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
         assert world.written(kind) == NAMES[1:]
 
 
+async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused() -> None:
+    world = World()
+    world.api.down = {"n000"}
+    await world.carry_out([world.write(WriteKind.HOLD, "n000")])
+    world.api.down, world.api.log = set(), []
+    writes = [
+        world.write(WriteKind.HOLD, "n000"),
+        world.write(WriteKind.MARK, "n002"),
+        world.write(WriteKind.MARK, "n001"),
+        world.write(WriteKind.HOLD, "n003"),
+    ]
+    await world.carry_out(writes)
+    assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
+
+
 class Broken(SlowApi):
     """Answers what nobody expects."""
 
