@@ -31,8 +31,20 @@ LEAVING = (
     "remediator.aks.microsoft.com/unschedulable",
 )
 """Taints of nodes that somebody takes away."""
+STARTING = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "karpenter.sh/unregistered",
+    "node.cilium.io/agent-not-ready",
+    "ebs.csi.aws.com/agent-not-ready",
+    "efs.csi.aws.com/agent-not-ready",
+)
+STARTUP = re.compile(r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/")
+"""Taints of nodes that start: these, and what begins so."""
 PASSING = (
     *LEAVING,
+    *STARTING,
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/disk-pressure",
@@ -40,13 +52,6 @@ PASSING = (
     "node.kubernetes.io/unschedulable",
     "DeletionCandidateOfClusterAutoscaler",
 )
-STARTING = re.compile(
-    r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/.*"
-    r"|node\.kubernetes\.io/(not-ready|network-unavailable)"
-    r"|node\.cloudprovider\.kubernetes\.io/uninitialized|karpenter\.sh/unregistered"
-    r"|(node\.cilium\.io|e[bf]s\.csi\.aws\.com)/agent-not-ready"
-)
-"""Keys of taints of nodes that start."""
 INT64 = re.compile(r"(?a)[+-]?\d{1,64}")
 
 
@@ -110,7 +115,12 @@ def stands(toleration: Toleration, taint: Taint) -> bool:
 
 def passing(key: str) -> bool:
     """Say whether taints of this key come and go: what a pod can reach does not depend on them."""
-    return key in PASSING or STARTING.fullmatch(key) is not None
+    return key in PASSING or starts(key)
+
+
+def starts(key: str) -> bool:
+    """Say whether taints of this key stand on nodes that start."""
+    return key in STARTING or STARTUP.match(key) is not None
 
 
 def stands_taints(node: Node, placing: Placing, aside: Callable[[str], bool]) -> bool:

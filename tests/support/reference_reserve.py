@@ -15,7 +15,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.reference_fit import STARTING
+from tests.support.reference_fit import starts
 from tests.support.reference_packing import Packing, like
 from tests.support.reference_rules import (
     GUARD_OURS,
@@ -285,7 +285,7 @@ def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
     oldest = now - (100 * DAY if mutant == "for ever" else 900)
     found = {}
     for node in packing.cluster.nodes:
-        left = tuple(one for one in node.taints if not STARTING.fullmatch(one.key))
+        left = tuple(one for one in node.taints if not starts(one.key))
         then = replace(node, ready=True, taints=left)
         own = [pod for pod in packing.cluster.pods if pod.node == node.name]
         made = node.created_seconds
