@@ -21,7 +21,7 @@ from sim.deployments import Deployments
 from sim.foretold import EVERY_MS, Foretold, Onlooker
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
-from sim.workload import Arrival, Workload
+from sim.workload import DAY_MS, Arrival, Workload
 
 SAMPLE_MS: Final = 300_000
 """How often the picture's lines get a point."""
@@ -165,7 +165,7 @@ class World:
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
         """Play the workload to its end; tell *progress* the virtual hours."""
         for shape in self._workload.nodes:
-            self.ready_node(self.new_node(shape))
+            self.ready_node(self.new_node(shape, DAY_MS))
         self.result.nodes_start = self.result.nodes_lowest = len(self.state.places)
         for arrival in self._workload.arrivals:
             self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
@@ -248,12 +248,12 @@ class World:
         """Return what every new Node of a shape looks like."""
         return self._workload.template(shape)
 
-    def new_node(self, shape: Resources) -> str:
-        """Create a Node that is not ready yet; return its name."""
+    def new_node(self, shape: Resources, age_ms: int = 0) -> str:
+        """Create a Node that is that old, and not ready yet; return its name."""
         self._numbers += 1
         name = f"node-{self._numbers:06}"
         template = self.template(shape)
-        made = self._now // 1000
+        made = (self._now - age_ms) // 1000
         node = replace(template, name=name, uid=name, ready=False, created_seconds=made)
         agent = self.state.add_node(node, self._now)
         self._capacity_millis += shape.cpu_millis
