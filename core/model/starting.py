@@ -1,7 +1,7 @@
 """Nodes that start: the keys by which others say that no pod may come yet; the one table of them.
 
 An agent or a controller takes its taint away when the node can run pods. A kubelet may set any of
-them when it registers its node: who lies is on his way for no longer than START_SECONDS_MAX.
+them when it registers its node: one that lies is on its way for no longer than START_SECONDS_MAX.
 Sources: k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster Autoscaler
 utils/taints, Karpenter apis/v1 taints.go, Cilium's and the AWS CSI drivers' documentation.
 """
