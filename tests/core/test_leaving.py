@@ -16,21 +16,10 @@ from core.writes.write import traces
 from tests.support import kube_json
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.kube_json import MISSING
+from tests.support.reference_fit import LEAVING, PASSING
 
-PASSING = (
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/memory-pressure",
-    "node.kubernetes.io/disk-pressure",
-    "node.kubernetes.io/pid-pressure",
-    "node.kubernetes.io/unschedulable",
-    "DeletionCandidateOfClusterAutoscaler",
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/network-unavailable",
-    "node.cloudprovider.kubernetes.io/uninitialized",
-    "karpenter.sh/unregistered",
-    "node.cilium.io/agent-not-ready",
-    "ebs.csi.aws.com/agent-not-ready",
-    "efs.csi.aws.com/agent-not-ready",
+STATES = (
+    *(key for key in PASSING if key not in LEAVING),
     "startup-taint.cluster-autoscaler.kubernetes.io/anything",
     "ignore-taint.cluster-autoscaler.kubernetes.io/anything",
 )
@@ -120,12 +109,12 @@ class TestLeaving:
 
     @pytest.mark.parametrize(
         "key",
-        [*PASSING, TAINT_KEY, "gpu", "node.cilium.io/agent-not-ready2"],
+        [*STATES, TAINT_KEY, "gpu", "node.cilium.io/agent-not-ready2"],
     )
     def test_other_taints_do_not(self, key: str) -> None:
         assert not going(written(taint=key))
 
-    @pytest.mark.parametrize("key", [*sorted(LEAVING_TAINTS), *PASSING])
+    @pytest.mark.parametrize("key", [*sorted(LEAVING_TAINTS), *STATES])
     def test_who_leaves_or_starts_is_not_somebodys_own(self, key: str) -> None:
         assert others_taint(written(taint=key)) is None
 
