@@ -281,8 +281,8 @@ class _Maker:
 
         Not when their number changes: that would be a write in almost every pass.
         """
-        marked = mark_of(node.labels) is not None and node.name in self.order
-        kept = self._is_kept(node) and (marked or node.name in self._held) and not self._observe
+        guarded = node.name in self.order or node.name in self._held
+        kept = self._is_kept(node) and guarded and not self._observe
         if kept is (RESERVE_ANNOTATION in node.annotations):
             return {}
         told = self._reserve[node.name][0].message[:RESERVE_CHARACTERS_MAX] if kept else None

@@ -314,6 +314,11 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
         (marked(node("n"), **BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
          {DETAILS_ANNOTATION: None}),
         (node("n", annotations=BY_OTHERS), (THERE,), asked(Scope.EMPTY), None, {}),
+        (marked(node("n"), **BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+         {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), asked(Scope.EMPTY),
+         WriteKind.GUARD,
+         {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
     ],
 )  # fmt: skip
 def test_where_karpenter_is_the_guard_is_its_own_word(
@@ -330,8 +335,9 @@ def test_where_karpenter_is_the_guard_is_its_own_word(
     assert [write.kind for write in writes] == ([kind] if kind else [])
     for write in writes:
         assert annotations.items() <= write.annotations.items()
+        said = one.annotations.get(GUARD_OURS_ANNOTATION, "")
         others = BY_OTHERS.items() <= one.annotations.items()
-        assert not (others and GUARD_OURS_ANNOTATION not in one.annotations) or (
+        assert not (others and KARPENTER_KEEP_ANNOTATION not in said) or (
             KARPENTER_KEEP_ANNOTATION not in write.annotations
         )
 
@@ -437,6 +443,40 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
     there = step(Cluster.of([after, OTHER], [*pods, MOVING]), config, new.memory, NOW + 60)
     assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
+
+
+def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
+    """Of a node that is not held without one; beside a repair of its taints too."""
+    budgets = replace(CONFIG.budgets, reserve=Reserve(length_seconds=60))
+    config = replace(CONFIG, budgets=budgets, hand_over=HandOver(scope=Scope.MARKED))
+    new = step(Cluster.of([node("n"), OTHER], [THERE]), config, Memory(), NOW)
+    (write,) = written(config, new)
+    assert (write.kind, RESERVE_ANNOTATION in write.annotations) == (WriteKind.MARK, True)
+    stays = replace(new, plan=replace(new.plan, removals=()))
+    assert written(config, stays) == ()
+    of_mark = stored(write, node("n"))
+    again = step(Cluster.of([of_mark, OTHER], [THERE]), config, new.memory, NOW)
+    stays = replace(again, plan=replace(again.plan, removals=()))
+    (write,) = written(config, stays)
+    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE, None)
+    bare = replace(
+        of_mark,
+        taints=(),
+        annotations={DETAILS_ANNOTATION: of_mark.annotations[DETAILS_ANNOTATION]},
+    )
+    mends = written(config, step(Cluster.of([bare, OTHER], [THERE]), config, new.memory, NOW))
+    assert {mend.kind for mend in mends} == {WriteKind.REPAIR, WriteKind.GUARD}
+
+
+def test_nodes_of_which_nothing_but_that_is_to_be_told_come_by_name() -> None:
+    config = asked(Scope.EMPTY)
+    said = {RESERVE_ANNOTATION: "x"}
+    nodes = [node(name, annotations=HELD | said) for name in ("b", "a")]
+    writes = written(config, looked(config, [*nodes, OTHER], THERE))
+    assert [(write.kind, write.key) for write in writes] == [
+        (WriteKind.TELL, "a"),
+        (WriteKind.TELL, "b"),
+    ]
 
 
 @pytest.mark.parametrize("told", ["x", "x" * RESERVE_CHARACTERS_MAX])

@@ -329,6 +329,8 @@ def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard(
     (write,) = failed.decided()
     found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
     assert found == Backoff(1, NOW + CONFIG.budgets.backoff.first_seconds, "pod-bare")
+    of_node = replace(failed, watch=replace(WATCH, failed={"n": Blocker(disruption.BARE, "why")}))
+    assert [write.note for write in of_node.decided()] == ["its drain failed: pod-bare: why"]
     never = replace(CONFIG, hard_after_seconds=None)
     drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
     (write,) = drained.decided()

@@ -1,5 +1,6 @@
 """What autoscalers are told of the pods that are to be expected."""
 
+import re
 from fractions import Fraction
 
 import orjson
@@ -9,6 +10,7 @@ from core.edge.decode.kinds import PODS
 from core.engine.arrivals import Kind
 from core.model.constraints import ANYWHERE, Placing, Requirement, SelectorTerm, Toleration
 from core.model.resources import Resources
+from core.packing.ground import SHARE_SCALE
 from core.writes.published import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
@@ -52,6 +54,16 @@ def test_a_pod_of_the_template_asks_what_was_expected(
     assert (found.requests, found.placing) == (requests, placing)
 
 
+def test_a_template_is_one_that_an_api_server_takes() -> None:
+    spec = pod_spec(SMALL, GREEN)
+    (container,) = spec["containers"]
+    assert container.keys() == {"name", "image", "resources"}
+    assert re.fullmatch("[a-z]+", container["name"])
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (exists, _) = affinity["nodeSelectorTerms"][1]["matchExpressions"]
+    assert exists == {"key": "x", "operator": "Exists"}
+
+
 def test_each_kind_of_pod_has_a_buffer_whose_name_is_the_same_from_look_to_look() -> None:
     found = wanted({kind(SMALL): 3, kind(LARGE): 2}, WHOLE, HALF)
     assert sorted(one.replicas for one in found.values()) == [2, 3]
@@ -71,6 +83,21 @@ def test_no_more_is_asked_for_than_the_share_and_what_asks_for_most_comes_first(
     assert [one.replicas for one in found.values()] == [100]
     found = wanted({kind(SMALL): 30, kind(LARGE): 10}, WHOLE, HALF)
     assert [one.replicas for one in found.values()] == [10, 20]
+
+
+def test_what_asks_for_almost_nothing_counts_for_one_part() -> None:
+    (one,) = wanted({kind(Resources(pods=1)): 10}, WHOLE, Fraction(3, SHARE_SCALE)).values()
+    assert one.replicas == 3
+
+
+def test_of_kinds_that_ask_for_as_much_the_same_are_told_whichever_was_counted_first() -> None:
+    kinds = [kind(SMALL, on(f"n{number:02}")) for number in range(PUBLISHED_MAX + 1)]
+    found = wanted(dict.fromkeys(kinds, 1), WHOLE, HALF)
+    assert found == wanted(dict.fromkeys(reversed(kinds), 1), WHOLE, HALF)
+
+
+def on(name: str) -> Placing:
+    return Placing(node_selector=(("kubernetes.io/hostname", name),))
 
 
 def test_buffers_and_their_pods_are_bounded() -> None:
@@ -108,6 +135,12 @@ def test_what_is_written_is_what_differs_materially(
     found: Found, lower: bool, made: list[tuple[Act, int]]
 ) -> None:
     assert [(one.act, one.replicas) for one in changes(ASKED, found, lower=lower)] == made
+
+
+@pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
+def test_a_tenth_more_or_less_is_no_reason_to_write(was: int, now: int, written: int) -> None:
+    asked = {NAME: ONE._replace(replicas=now)}
+    assert len(list(changes(asked, standing(was), lower=True))) == written
 
 
 def test_a_buffer_goes_before_its_template_and_neither_while_too_little_was_seen() -> None:
