@@ -131,10 +131,10 @@ def against_hard(
     """
     cluster = survey.cluster
     stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond)
-    found = dict(harden.refusals(cluster, survey.config.taint_key, stuck))
+    found = harden.refusals(cluster, survey.config.taint_key, stuck)
     for node, why in kept:
-        if node in survey.marks:
-            found[node] = (*found.get(node, ()), why)
+        if node in found:
+            found[node] = (*found[node], why)
     return found
 
 

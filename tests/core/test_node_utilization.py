@@ -375,6 +375,9 @@ def test_a_third_passes_by_room_that_two_count_on_where_there_is_other_room() ->
     assert [places(found, name) for name in "abcd"] == [
         {"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}, {"d/d": "y"}
     ]  # fmt: skip
+    fuller = changed(roomy, pod("d", "d", 420, 0))  # than A and B: they are first by name alone
+    found = looks(settings(), (0, fuller))[0]
+    assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "y"}]
     full = changed(made, pod("y", "y", 4000, 0), without="c")
     closed = tuple(replace(one, unschedulable=True) for one in full.nodes if one.name in "abd")
     found = looks(settings(), (0, changed(full, nodes=closed)))[0]
