@@ -83,13 +83,13 @@ class Reserve:
         What buffers of others ask for comes on top.
         """
         self._survey = survey
-        self._expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
+        self.expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
         if expected is not None:
-            self._expected += [*_bounded(expected), *self._headroom(expected)]
+            self.expected += [*_bounded(expected), *self._headroom(expected)]
 
     def reserved(self) -> Reserved:
         """Return the empty nodes that are kept, and what finds no room on them either."""
-        if not ((self.empties or self._published) and (self._expected or self._waiting)):
+        if not ((self.empties or self._published) and (self.expected or self._waiting)):
             return Reserved()
         packer, empties = self._packer(self.empties), frozenset(self.empties)
         apart = packer.spare
@@ -117,7 +117,7 @@ class Reserve:
             return frozenset()
         without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
         asked, lacking = Counter[str](), Counter[str]()
-        for pod, many in self._expected:
+        for pod, many in self.expected:
             if pod.owner_kind == EXPECTED:
                 share = max(dominant_share(pod.requests, self._survey.whole), 1)
                 asked[pod.owner_name] += share * many
@@ -175,17 +175,15 @@ class Reserve:
         survey = self._survey
         cluster = survey.cluster
         waiting = self._waiting
-        spare = [pod for pod, many in self._expected for _ in range(many)]
-        asked = [pod for pod, _ in self._expected]
-        # What no pod of the cluster asks for, some of these may; where nobody waits, nobody's
-        # neighbours matter: these pods ask nothing of others.
+        spare = [pod for pod, many in self.expected for _ in range(many)]
+        # Where nobody waits, nobody's neighbours matter: these pods ask nothing of others.
         others = cluster.pods if waiting else ()
         starting = survey.starting
         last = [*empties, *sorted(starting.keys() - set(empties))]
         closed = survey.closed - starting.keys() | self._hard
         ground = survey.ground.behind(last, closed, starting)
         return Packer(
-            replace(cluster, pods=(*others, *asked)),
+            replace(cluster, pods=others),
             ground,
             movable=[[pod] for pod in waiting],
             spare=spare,

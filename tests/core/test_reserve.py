@@ -3,19 +3,21 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Price
-from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain
+from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, Kind
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE
+from core.engine.reserve import Reserve as Room
 from core.engine.step import Pass, step
 from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import ANYWHERE, Placing
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -250,6 +252,49 @@ class TestBounds:
         (held,) = looks(nodes, (0, []), (10, many), (400, [])).plan.reserve
         assert held.why.message.startswith(f"it is kept for {PODS_MAX} pods: {PODS_MAX} of 1m")
 
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (Resources(2, 0), Resources(1, 0)),
+            (Resources(1, 2), Resources(1, 1)),
+            (Resources(1, 1, 0, 0, (("gpu", 1),)), Resources(1, 1, 0, 0, (("gpu", 2),))),
+        ],
+    )
+    def test_of_too_many_those_that_ask_for_most_are_kept_for(
+        self, first: Resources, second: Resources
+    ) -> None:
+        large = node(
+            "n0", cpu=100_000, memory=10**7, pods=2 * PODS_MAX, extended=(("gpu", 10**6),)
+        )
+        survey = looks([large], (0, [])).survey
+        kinds = [Kind("general", one, ANYWHERE) for one in (first, second)]
+        for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
+            ((one, many),) = Room(survey, counts).expected
+            assert (one.requests, many) == (first, PODS_MAX)
+
+    def test_of_as_many_that_ask_for_the_same_it_is_the_same_always(self) -> None:
+        survey = looks([node("n0")], (0, [])).survey
+        places = [Placing(node_selector=(("disk", name),)) for name in "ba"]
+        kinds = [Kind("general", Resources(1, 1), one) for one in places]
+        for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
+            ((one, many),) = Room(survey, counts).expected
+            assert (one.placing, many) == (places[1], PODS_MAX)
+
+    def test_what_may_go_to_two_nodes_beyond_the_reaches_is_not_counted(self) -> None:
+        pairs = list(combinations(range(24), 2))
+        labels = [{f"p{a}-{b}": "" for a, b in pairs if n in (a, b)} for n in range(24)]
+        nodes = [node(f"n{n:02}", labels=one) for n, one in enumerate(labels)]
+        there = [
+            job(f"p{a}-{b}", f"n{a:02}", 1, placing=Placing(node_selector=((f"p{a}-{b}", ""),)))
+            for a, b in pairs
+        ]
+        beyond = looks(nodes, (0, there)).survey.reaches.beyond
+        told_apart = [pod for pod in there if pod.placing not in beyond]
+        there += [replace(pod, name=f"{pod.name}-{n}") for pod in told_apart for n in range(2)]
+        for placing, counted in ((told_apart[0].placing, {7: 1}), (min(beyond, key=repr), {})):
+            more = [*there, job("new", None, 7, placing=placing)]
+            assert came(looks(nodes, (0, there), (10, more))) == counted
+
 
 class TestHeld:
     BUSY = (node("n0"), [pod("p", "n0", 3000, 100)])
@@ -428,6 +473,12 @@ class TestHeld:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
         aside = node("a", cpu=10**6, taints=(Taint("other", "", "NoSchedule"),))
         assert kept(self.found(*pods, nodes=[aside, *self.EMPTY])) == kept(self.found(*pods))
+        memory = replace(job("b", None), requests=Resources(2100, 3000 * 10**6))
+        found = self.found(*pods[:2], memory)
+        assert [one.node for one in found.plan.reserve] == ["e0", "e1"]
+        assert self.found(*pods[:2], memory, nodes=[aside, *self.EMPTY]).plan.reserve == (
+            found.plan.reserve
+        ), "of two kinds the larger comes first, by what pods reach"
 
 
 class TestStarting:
@@ -459,6 +510,13 @@ class TestStarting:
 
     def test_without_any_the_reach_is_short(self) -> None:
         assert self.found().short == {"general"}
+
+    def test_a_reach_is_short_by_what_all_of_its_pods_ask_for(self) -> None:
+        """All but the smallest find room on the node that is there."""
+        come = [job(f"a{n}", None, cpu) for n, cpu in enumerate((2000, 2000, 100))]
+        nodes = [*self.HERE, node("e0")]
+        moments = (0, self.FULL), (10, [*self.FULL, *come]), (20, self.FULL)
+        assert looks(nodes, *moments, config=self.TOLD).short == frozenset()
 
     @pytest.mark.parametrize(
         "changes",
