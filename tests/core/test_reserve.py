@@ -12,12 +12,12 @@ from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Price
 from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, Kind
 from core.engine.memory import Memory
-from core.engine.reserve import PODS_MAX, RESERVE
+from core.engine.reserve import PODS_MAX, RESERVE, cost
 from core.engine.reserve import Reserve as Room
 from core.engine.step import Pass, step
 from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import ANYWHERE, Placing
+from core.model.constraints import ANYWHERE, Company, HostPort, Placing
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -404,6 +404,18 @@ class TestHeld:
             "it is kept for 1 pod: 1 of 1 + 95.4Mi"
         ]
 
+    def test_who_waits_is_placed_beside_the_pods_that_are_there(self) -> None:
+        """It may not join the pod that has its port, so the other kind may."""
+        busy, (there,) = self.BUSY
+        port = Company(host_ports=(HostPort("0.0.0.0", "TCP", 80),))
+        standing = [replace(there, company=port), job("w", None, company=port)]
+        found = looks(
+            [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
+        )
+        assert [one.why.message for one in found.plan.reserve] == [
+            "it is kept for 1 pod: 1 that wait"
+        ]
+
     def test_it_is_told_who_waits_and_what_there_is_most_of(self) -> None:
         full, large = node("n0"), node("e0", cpu=8000)
         standing = [pod("p", "n0", 4000, 100), job("w0", None), job("w1", None)]
@@ -422,6 +434,18 @@ class TestHeld:
         assert kept(self.found(config=least)) == ["e0"]
         (held,) = self.found(job("a", None, 3000), config=least).plan.reserve
         assert held.why.message == "it is kept for 1 pod: 1 of 3 + 95.4Mi"
+
+    def test_what_came_to_one_reach_is_no_headroom_of_another(self) -> None:
+        """Nor are more that are smaller."""
+        least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
+        nodes = [*self.EMPTY, node("g0", labels={"green": "true"})]
+        come = [job("a", None, 3500, placing=GREEN), job("b", None, 2000)]
+        found = self.found(*come, nodes=nodes, config=least)
+        assert {one.node: one.why.message.split(": ")[1] for one in found.plan.reserve} == {
+            "e0": "1 of 3 + 95.4Mi",
+            "e1": "1 of 2 + 95.4Mi",
+            "g0": "1 of 3500m + 95.4Mi",
+        }
 
     def test_a_device_that_no_pod_asks_for_any_more_is_room_for_those_that_do(self) -> None:
         gpus = (("gpu", 2),)
@@ -576,3 +600,7 @@ class TestStarting:
             assert found.short == frozenset()
         assert found.again == ends
         assert step(cluster, self.TOLD, found.memory, ends, last=found).short == {"general"}
+
+
+def test_a_node_without_a_price_counts_by_all_that_it_has() -> None:
+    assert cost(Resources(4000, 16 * 2**30, 0, 110, (("gpu", 2),))) == 4000 + 16 * 130 + 2 * 11_000
