@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from core.capacity.usable import Usability
-from core.config.budgets import Budgets
+from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
@@ -218,6 +218,12 @@ class Config:
     def hardens(self) -> bool:
         """Say whether marks may become hard."""
         return self.hard_after_seconds is not None or self.eviction is Eviction.ENABLED
+
+    @property
+    def publishes(self) -> bool:
+        """Say whether autoscalers are told what is expected."""
+        publish = self.budgets.reserve.publish
+        return self.mode is Mode.ENFORCE and publish is Publish.CAPACITY_BUFFER
 
     def leave(self) -> Thresholds:
         """Return the thresholds over which a marked node is released."""

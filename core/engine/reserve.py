@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from core.config.budgets import Publish
 from core.engine.arrivals import Counts, Kind
 from core.engine.buffers import buffer_of
 from core.engine.memory import Memory, unseen_seconds
@@ -89,7 +88,9 @@ class Reserve:
 
     def reserved(self) -> Reserved:
         """Return the empty nodes that are kept, and what finds no room on them either."""
-        if not ((self.empties or self._published) and (self.expected or self._waiting)):
+        if not (
+            (self.empties or self._survey.config.publishes) and (self.expected or self._waiting)
+        ):
             return Reserved()
         packer, empties = self._packer(self.empties), frozenset(self.empties)
         apart = packer.spare
@@ -113,7 +114,7 @@ class Reserve:
 
     def _short(self, homeless: Iterable[Pod]) -> frozenset[str]:
         """Return the reaches of which too many of the expected pods have found no room."""
-        if not self._published:
+        if not self._survey.config.publishes:
             return frozenset()
         without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
         asked, lacking = Counter[str](), Counter[str]()
@@ -124,16 +125,13 @@ class Reserve:
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
 
-    @property
-    def _published(self) -> bool:
-        """Say whether autoscalers are told what is expected."""
-        return self._survey.config.budgets.reserve.publish is not Publish.NONE
-
     def unseen(self, seconds: int) -> Reserved:
         """Return all of them: the leader has looked on for too short a time, so long still."""
         message = f"what comes is watched for {seconds} s more before an empty node is let go"
         held = tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
-        return Reserved(held, self.reserved().short if self._published else frozenset())
+        return Reserved(
+            held, self.reserved().short if self._survey.config.publishes else frozenset()
+        )
 
     @cached_property
     def empties(self) -> Sequence[str]:

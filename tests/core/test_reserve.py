@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, Price
+from core.config.settings import Config, Mode, Price
 from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, Kind
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE, cost
@@ -407,7 +407,7 @@ class TestHeld:
     def test_who_waits_is_placed_beside_the_pods_that_are_there(self) -> None:
         """It may not join the pod that has its port, so the other kind may."""
         busy, (there,) = self.BUSY
-        port = Company(host_ports=(HostPort("0.0.0.0", "TCP", 80),))
+        port = Company(host_ports=(HostPort(80),))
         standing = [replace(there, company=port), job("w", None, company=port)]
         found = looks(
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
@@ -510,6 +510,7 @@ class TestStarting:
 
     TOLD = replace(
         ASKED,
+        mode=Mode.ENFORCE,
         budgets=replace(
             UNLIMITED,
             reserve=replace(ASKED.budgets.reserve, publish=Publish.CAPACITY_BUFFER),
@@ -534,6 +535,13 @@ class TestStarting:
 
     def test_without_any_the_reach_is_short(self) -> None:
         assert self.found().short == {"general"}
+
+    def test_in_mode_observe_nobody_is_told_and_nothing_is_looked_for(self) -> None:
+        nodes, come = list(self.HERE), [job(f"a{n}", None, 2000) for n in range(2)]
+        moments = (0, self.FULL), (10, [*self.FULL, *come]), (20, self.FULL)
+        assert looks(nodes, *moments, config=self.TOLD).short == {"general"}
+        observed = replace(self.TOLD, mode=Mode.OBSERVE)
+        assert looks(nodes, *moments, config=observed).short == frozenset()
 
     def test_a_reach_is_short_by_what_all_of_its_pods_ask_for(self) -> None:
         """All but the smallest find room on the node that is there."""

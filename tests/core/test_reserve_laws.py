@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.budgets import Publish, Reserve
-from core.config.settings import Config
+from core.config.settings import Config, Mode
 from core.engine.arrivals import KINDS_MAX, ONE, Arrivals
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
@@ -45,7 +45,8 @@ def config(chance: random.Random, lengths: Sequence[int]) -> Config:
     )
     prices = mixed_config.config(chance).prices
     budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
-    return Config(budgets=budgets, prices=prices, delay_seconds=0)
+    mode = chance.choice((Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.OBSERVE))
+    return Config(mode=mode, budgets=budgets, prices=prices, delay_seconds=0)
 
 
 def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:

@@ -223,7 +223,7 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
 
 def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
     """Return the reaches of which autoscalers are told that more than a quarter has no room."""
-    if config.budgets.reserve.publish.value == "none":
+    if config.mode.value == "observe" or config.budgets.reserve.publish.value == "none":
         return set()
     now, cluster = looks[-1]
     packing = Packing(cluster, config)

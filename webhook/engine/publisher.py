@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from core.config.budgets import Publish
-from core.config.settings import Config, Mode
+from core.config.settings import Config
 from core.edge.logs import fields
 from core.engine.step import Pass
 from core.writes.published import Change, Found, Wanted, changes, wanted
@@ -56,7 +55,7 @@ class Publisher:
     async def turn(self, stale: Callable[[], str | None] = lambda: None) -> None:
         """Look once. Raises: EbbError: the next turn goes on."""
         config, last = self._told.config, self._told.last
-        if not asked_for(config):
+        if not config.publishes:
             await self._clear()
             return
         self._gone = False
@@ -83,12 +82,6 @@ class Publisher:
             await self._store.carry_out(change)
             told = fields(name=change.name, pods=change.replicas)
             log.info(change.act.value, extra=told)
-
-
-def asked_for(config: Config) -> bool:
-    """Say whether buffers of Ebb's are to be there."""
-    publish = config.budgets.reserve.publish
-    return config.mode is Mode.ENFORCE and publish is Publish.CAPACITY_BUFFER
 
 
 def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
