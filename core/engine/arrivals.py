@@ -289,7 +289,7 @@ def _by_reach(slots: Slots) -> dict[str, dict[int, Counter[Kind]]]:
     found: dict[str, dict[int, Counter[Kind]]] = {}
     for slot, counts in sorted(slots.items(), key=itemgetter(0)):
         for kind, many in counts.items():
-            found.setdefault(kind.reach, {}).setdefault(slot, Counter())[kind] += many
+            found.setdefault(kind.reach, {}).setdefault(slot, Counter())[kind] = many
     return found
 
 

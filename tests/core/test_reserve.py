@@ -10,7 +10,18 @@ import pytest
 
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Mode, Price
-from core.engine.arrivals import KINDS_MAX, SLOTS_MAX, WORKLOADS_MAX, Arrivals, Grain, Kind
+from core.engine.arrivals import (
+    KINDS_MAX,
+    SLOTS_MAX,
+    WORKLOADS_MAX,
+    Arrivals,
+    Counts,
+    Grain,
+    Kind,
+    Slots,
+    aged,
+    expected,
+)
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE, cost
 from core.engine.reserve import Reserve as Room
@@ -215,6 +226,42 @@ class TestArrivals:
         assert step(Cluster.of(self.NODES, []), off, found.memory, START).memory.arrivals == (
             Arrivals()
         )
+
+
+class TestWhatIsRemembered:
+    """A slot is 60 s, a length five of them; of the days before, 300 s."""
+
+    GRAIN = Grain.of(ASKED.budgets.reserve)
+    ONE, OTHER = (
+        Kind("general", Resources(1000, 100), Placing(node_selector=((name, ""),)))
+        for name in ("a", "b")
+    )
+    NOW = START + 150
+
+    def expected(self, slots: Slots | None = None, days: Slots | None = None) -> Counts:
+        seen = Arrivals(grain=self.GRAIN, slots=slots or {}, days=days or {})
+        return expected(seen, WHOLE, self.NOW, {})
+
+    def test_what_counts_no_more_is_forgotten(self) -> None:
+        oldest, today = (START - 7 * 86_400) // 300, START // 300
+        days = {n: {self.ONE: 1} for n in (oldest - 1, oldest, today, today + 1)}
+        kept = aged(Arrivals(grain=self.GRAIN, days=days), self.NOW).days
+        assert kept.keys() == {oldest, today}
+
+    def test_a_length_is_five_slots_and_no_more(self) -> None:
+        last = self.NOW // 60
+        assert self.expected(slots={n: {self.ONE: 1} for n in (last - 5, last - 1, last)}) == {
+            self.ONE: 2
+        }
+
+    def test_of_a_day_before_one_slot_is_a_length(self) -> None:
+        first = (self.NOW - 86_400) // 300
+        assert self.expected(days={n: {self.ONE: 1} for n in (first, first + 1)}) == {self.ONE: 1}
+
+    def test_of_lengths_that_ask_for_as_much_the_last_counts_in_whatever_order(self) -> None:
+        last = self.NOW // 60
+        slots = {last: {self.OTHER: 1}, last - 9: {self.ONE: 1}}
+        assert self.expected(slots=slots) == {self.OTHER: 1}
 
 
 class TestBounds:
