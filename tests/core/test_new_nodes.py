@@ -95,6 +95,13 @@ class TestObserved:
         first = looks((0, later, []), (10, later, [one]), (50, later, [job("a", "x")]))
         assert takes(first) == {}
 
+    def test_each_pod_is_held_to_the_second_in_which_it_began_to_wait_itself(self) -> None:
+        """B, which runs, is passed by; C waits since before the node came, A since it came."""
+        later, b, c = [*HERE, node("x")], job("0b", "n0"), job("c", None)
+        moments = (0, HERE, [b]), (5, HERE, [b, c]), (10, later, [b, c, job("a", None)])
+        assert takes(looks(*moments, (50, later, [job("a", "x"), b, c]))) == {}
+        assert takes(looks(*moments, (50, later, [b, job("c", "x")]))) == {GENERAL: 45}
+
     def test_a_pod_that_stops_waiting_begins_anew(self) -> None:
         one, calm = job("a", None), job("a", None, unschedulable=False)
         later = [*HERE, node("x")]

@@ -318,6 +318,13 @@ def test_the_one_whose_place_is_taken_looks_for_another_and_waits_for_as_long_ag
     assert [chosen(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
 
 
+def test_another_policy_forgets_the_places() -> None:
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    other = replace(Config(), budgets=UNLIMITED)
+    assert step.step(made, other, first.memory, 60).memory.places == Places()
+
+
 def test_where_there_is_room_for_both_both_keep_their_time() -> None:
     made = vector(800)
     first, due = looks(settings(), (0, made), (DELAY + 1, made))

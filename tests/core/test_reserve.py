@@ -21,6 +21,7 @@ from core.engine.arrivals import (
     Slots,
     aged,
     expected,
+    turns,
 )
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE, cost
@@ -257,6 +258,21 @@ class TestWhatIsRemembered:
     def test_of_a_day_before_one_slot_is_a_length(self) -> None:
         first = (self.NOW - 86_400) // 300
         assert self.expected(days={n: {self.ONE: 1} for n in (first, first + 1)}) == {self.ONE: 1}
+
+    @pytest.mark.parametrize("ago", [0, 300, 3600, 5000, 86_400 - 3900, 86_400 + 300])
+    def test_what_time_alone_changes_is_foretold(self, ago: int) -> None:
+        then = self.NOW - ago
+        seen = Arrivals(
+            grain=self.GRAIN,
+            slots={then // 60: {self.ONE: 1}},
+            days={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
+        )
+        told, before = set(turns(seen, self.NOW)), expected(seen, WHOLE, self.NOW, {})
+        for second in range(self.NOW - self.NOW % 60, self.NOW + 86_400, 60):
+            if second > self.NOW and expected(seen, WHOLE, second, {}) != before:
+                assert second in told
+                return
+        assert before == {}
 
     def test_of_lengths_that_ask_for_as_much_the_last_counts_in_whatever_order(self) -> None:
         last = self.NOW // 60
