@@ -75,7 +75,7 @@ class Brakes:
         """By node: the scopes that it is in, each with the count that it is judged by."""
         standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
         self._untainted = frozenset(_untainted(survey))
-        self._new = 0
+        self._marks_one = False
         """Nodes without a mark that the plan lets go."""
         for node in standing:
             marked = node.name in survey.marks
@@ -136,14 +136,14 @@ class Brakes:
         """Say that a mark, or a release, was too short a time ago, or None."""
         if left := self.pace.spacing_seconds:
             return f"a node was marked, or did not empty: nothing is marked for {left} s more"
-        if self._new and (seconds := self._budgets.spacing_seconds):
+        if self._marks_one and (seconds := self._budgets.spacing_seconds):
             return f"another node is marked first, and nothing for {seconds} s after it"
         return None
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes."""
         new = node.name not in self._survey.marks
-        self._new += new
+        self._marks_one |= new
         for count in self._counts(node):
             count.gone += 1
             count.untainted -= node.name in self._untainted

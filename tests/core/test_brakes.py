@@ -328,6 +328,14 @@ def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> N
     assert seen.pace.spacing_seconds == 595
 
 
+def test_whoever_goes_after_it_the_next_mark_is_set_apart_from_a_new_one() -> None:
+    brakes = Brakes(Survey(SOME_MARKED, config(**SPACED)), Pace())
+    *_, new, other = SOME_MARKED.nodes
+    for one in (new, SOME_MARKED.nodes[0]):
+        brakes.take(one)
+    assert [why.code for why in brakes.refusals(other)] == ["spacing"]
+
+
 def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> None:
     """It may write annotations of its own node, those that say when too, but not the mark."""
     asked = config(**SPACED)
@@ -377,6 +385,17 @@ def test_back_off_is_read_from_the_node() -> None:
     cluster = Cluster.of([one, node("n1")], [])
     for now, backing_off in ((1999, {"n0": 2000}), (2000, {})):
         assert step.step(cluster, config(), Memory(), now).pace.backing_off == backing_off
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [("1 2000", "it did not empty in time"), ("1 2000 bare", "its drain failed (bare)")],
+)
+def test_back_off_says_why(written: str, why: str) -> None:
+    one = node("n0", annotations={BACKOFF_ANNOTATION: written})
+    survey = Survey(Cluster.of([one, node("n1")], []), config())
+    (found,) = Brakes(survey, Pace(backing_off={"n0": 2000})).refusals(one)
+    assert found.message == f"{why}: it is left alone until 2000 (unix seconds)"
 
 
 def test_back_off_grows_to_its_maximum() -> None:

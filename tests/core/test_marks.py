@@ -19,6 +19,7 @@ from core.marks.keys import (
 )
 from core.marks.mark import (
     DETAILS_CHARACTERS_MAX,
+    Backoff,
     Details,
     Guard,
     backoff_of,
@@ -130,6 +131,12 @@ DAMAGED = [
 @pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
 def test_damaged_details_are_none(damaged: str) -> None:
     assert decode_details({DETAILS_ANNOTATION: damaged}) is None
+
+
+def test_details_are_written_without_a_blank_and_a_back_off_without_a_reason_has_none() -> None:
+    written = '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
+    assert encode_details(DETAILS) == written
+    assert backoff_of({BACKOFF_ANNOTATION: "2 100"}) == Backoff(2, 100, "")
 
 
 @pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
