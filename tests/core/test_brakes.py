@@ -495,6 +495,15 @@ def why(plan: Plan, name: str) -> list[Blocker]:
     return list(found)
 
 
+def test_of_a_node_whose_pods_find_no_room_no_sums_are_told() -> None:
+    """They would be without those pods."""
+    nodes = [node(name, labels={"green": "true"}) for name in ("g0", "g1")]
+    pods = [pod(f"p{n}", f"g{n}", 3000, 100, placing=GREEN) for n in range(2)]
+    cluster = Cluster.of([*nodes, node("n0")], [*pods, pod("q", "n0", 100, 100)])
+    kept = {one.node: one.blockers for one in step.plan(cluster, config()).kept}
+    assert [one.code for one in kept["g0"]] == ["no-room"]
+
+
 def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     large = "as large as the largest"
     small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])
