@@ -499,8 +499,11 @@ def test_of_a_node_whose_pods_find_no_room_no_sums_are_told() -> None:
     """They would be without those pods."""
     nodes = [node(name, labels={"green": "true"}) for name in ("g0", "g1")]
     pods = [pod(f"p{n}", f"g{n}", 3000, 100, placing=GREEN) for n in range(2)]
-    cluster = Cluster.of([*nodes, node("n0")], [*pods, pod("q", "n0", 100, 100)])
-    kept = {one.node: one.blockers for one in step.plan(cluster, config()).kept}
+    stays = node("n0", annotations={"kube-ebb.io/keep": "true"})
+    pods += [pod("q", "n0", 100, 100), pod("r", "g0", 900, 100, placing=GREEN)]
+    asked = replace(config(), thresholds=Thresholds(cpu=Fraction(9, 10), memory=Fraction(1)))
+    plan = step.plan(Cluster.of([*nodes, stays], pods), asked)
+    kept = {one.node: one.blockers for one in plan.kept}
     assert [one.code for one in kept["g0"]] == ["no-room"]
 
 
