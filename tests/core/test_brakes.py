@@ -507,6 +507,22 @@ def test_of_a_node_whose_pods_find_no_room_no_sums_are_told() -> None:
     assert [one.code for one in kept["g0"]] == ["no-room"]
 
 
+def test_what_is_told_is_of_the_state_after_the_last_node_that_goes() -> None:
+    """N0 was refused before N5 went, for which pods went where its own could have gone."""
+    sizes = (2000, 1000, 4000, 4000, 1000, 2000)
+    green = {0: {"green": "true"}, 3: {"green": "true"}}
+    nodes = [node(f"n{n}", cpu=cpu, labels=green.get(n)) for n, cpu in enumerate(sizes)]
+    pods = [pod("p1", "n2", 1500, 100), pod("p3", "n2", 300, 100), pod("p4", "n5", 900, 100)]
+    in_green = (("p0", "n3", 1500), ("p2", "n0", 900), ("p5", "n3", 900))
+    pods += [pod(name, on, cpu, 100, placing=GREEN) for name, on, cpu in in_green]
+    asked = Config(
+        budgets=UNLIMITED, thresholds=Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
+    )
+    plan = step.plan(Cluster.of(nodes, pods), asked, removals_max=3)
+    assert [one.node for one in plan.removals] == ["n1", "n4", "n5"]
+    assert [(one.code, one.pod) for one in why(plan, "n0")] == [("no-room", "d/p2")]
+
+
 def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     large = "as large as the largest"
     small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])
