@@ -225,6 +225,8 @@ class TestKept:
         told = {one.node: one.blockers for one in plan.kept}
         messages = [(why.code, why.message) for all_ in told.values() for why in all_]
         assert ("buffer", "no room would be left for 1 pod of CapacityBuffer shop/b") in messages
+        told = {why.message for one in planned(cluster(buffer(4))).kept for why in one.blockers}
+        assert told == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
 
     def test_it_is_told_whose_room_a_pod_would_need(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))
