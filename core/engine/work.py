@@ -197,8 +197,8 @@ class Work:
 
         After each removal the dearest node that can go now is next: those of dearer levels that
         could not go before are tried again (what others move can free usable capacity). Within a
-        level the sweep goes on where it is, and begins anew at its end until nothing changes; a
-        node that was judged on this very state is not judged again.
+        level the sweep goes on where it is, and begins anew at its end: each node is judged once
+        on each state.
         """
         removals: list[Removal] = []
         if self._listing is not None:
@@ -210,19 +210,14 @@ class Work:
 
     def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
         """Add what can go of the first so many levels."""
-        judged: dict[int, int] = {}
         places = self._order_anew()
         level = 0
         while level < levels and len(removals) != removals_max:
             waiting = self._levels[level]
             for place in chain(range(places[level], len(waiting)), range(places[level])):
-                node = waiting[place]
-                if judged.get(node) == len(removals):
-                    continue
-                judged[node] = len(removals)
-                found = self._try(node)
+                found = self._try(waiting[place])
                 if found is not None:
-                    removals.append(self._remove(node, *found, len(removals) + 1))
+                    removals.append(self._remove(waiting[place], *found, len(removals) + 1))
                     del waiting[place]
                     places = [0] * level + [place] + places[level + 1 :]
                     if self._policy.live_order:

@@ -225,8 +225,12 @@ class TestKept:
         told = {one.node: one.blockers for one in plan.kept}
         messages = [(why.code, why.message) for all_ in told.values() for why in all_]
         assert ("buffer", "no room would be left for 1 pod of CapacityBuffer shop/b") in messages
-        told = {why.message for one in planned(cluster(buffer(4))).kept for why in one.blockers}
-        assert told == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
+        of_two = {why.message for one in planned(cluster(buffer(4))).kept for why in one.blockers}
+        assert of_two == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
+
+    def test_of_one_with_a_fault_no_room_is_kept(self) -> None:
+        plan = planned(cluster(replace(buffer(4), pod=None, fault="it names no pods")))
+        assert plan.buffers == (Buffered("shop/b", 4, 0, 0, "it names no pods"),)
 
     def test_it_is_told_whose_room_a_pod_would_need(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))

@@ -318,6 +318,12 @@ def test_the_one_whose_place_is_taken_looks_for_another_and_waits_for_as_long_ag
     assert [chosen(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
 
 
+def test_of_marked_nodes_no_more_go_than_are_asked_for() -> None:
+    nodes = [marked(node(name), Mark.SOFT, number) for number, name in enumerate("abc")]
+    cluster = Cluster.of([*nodes, node("z")], [pod("q", "z", 2000, 0)])
+    assert len(step.plan(cluster, settings(), removals_max=2).removals) == 2
+
+
 def test_another_policy_forgets_the_places() -> None:
     made = vector(450)
     first = looks(settings(), (0, made))[0]
