@@ -46,8 +46,7 @@ def test_mark_and_taint_are_one_stored_revision(plane: Plane, api: Api, tainted_
 
 def audited(plane: Plane, name: str) -> list[Json]:
     """Return the audit log's events about a Node."""
-    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
-    return [event for event in events if event["objectRef"].get("name") == name]
+    return [event for event in plane.audited() if event["objectRef"].get("name") == name]
 
 
 def test_a_full_update_keeps_our_taint_and_everybody_elses(marked: Api) -> None:

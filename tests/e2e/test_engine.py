@@ -43,10 +43,9 @@ def one_marked(api: Api) -> Json:
 def our_writes(plane: Plane, name: str) -> list[Json]:
     """Return what the program wrote to a Node that lives now, from the audit log."""
     uid = plane.api.get(f"{NODES}/{name}")["metadata"]["uid"]
-    events = [json.loads(line) for line in plane.audit.read_text().splitlines()]
     return [
         event
-        for event in events
+        for event in plane.audited()
         if event["user"]["username"] == OURS
         and event["verb"] == "patch"
         and event["objectRef"]["resource"] == "nodes"

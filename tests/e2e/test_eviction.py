@@ -130,10 +130,9 @@ def two_nodes(api: Api) -> None:
 
 def evictions(plane: Plane, offset: int) -> Counter[int]:
     """Count our evictions since, by the API server's answer, from the audit log."""
-    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
     return Counter(
         event["responseStatus"]["code"]
-        for event in events
+        for event in plane.audited(offset)
         if event["user"]["username"] == OURS
         and event["objectRef"].get("subresource") == "eviction"
     )

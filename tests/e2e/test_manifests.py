@@ -1,7 +1,6 @@
 """What we ship, on the real API server: valid, admitted, and with just enough rights."""
 
 import base64
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +111,7 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         extender = start_extender(plane, score="pack").wait_ready()
         extender.stop(signal.SIGKILL)
         assert webhook.metric("ebb_lost_events_total") == 0
-    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
+    events = list(plane.audited(offset))
     for account, asked in (("ebb-webhook", {ASKING}), ("ebb-extender", set())):
         user = f"system:serviceaccount:{NAMESPACE}:{account}"
         ours = [event for event in events if event["user"]["username"] == user]

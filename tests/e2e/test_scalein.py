@@ -1,6 +1,5 @@
 """Scale-in order on the real controller manager: marked nodes empty first."""
 
-import json
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -123,11 +122,9 @@ def priced(api: Api, nodes: set[str]) -> dict[str, Json]:
 
 def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
     """Count our patches of pods since, by pod, from the audit log."""
-    lines = plane.audit.read_bytes()[offset:].splitlines()
-    events = [json.loads(line) for line in lines]
     return Counter(
         event["objectRef"]["name"]
-        for event in events
+        for event in plane.audited(offset)
         if event["user"]["username"] == OURS
         and (event["verb"], event["objectRef"]["resource"]) == ("patch", "pods")
     )
@@ -207,8 +204,7 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert costs == {**dict.fromkeys(mine, "5"), over: "6"}
     assert not set(mine) & set(our_pod_writes(plane, offset))
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
-    events = [json.loads(line) for line in plane.audit.read_bytes()[offset:].splitlines()]
-    used = {right_of(event) for event in events if event["user"]["username"] == OURS}
+    used = {right_of(e) for e in plane.audited(offset) if e["user"]["username"] == OURS}
     on_pods = {
         right for right in granted(plane, str(folder), WEBHOOK_ACCOUNT) if right[1] == "pods"
     }

@@ -1,6 +1,5 @@
 """The view after the API server was away: right again, and nothing done on a stale one."""
 
-import json
 import signal
 from collections.abc import Iterator
 
@@ -57,12 +56,9 @@ def one_marked(api: Api) -> str:
 
 def our_marks(plane: Plane) -> list[str]:
     """Return the nodes that the program marked, in order, from the audit log."""
-    # What others have sent may nest deeper than this decoder goes.
-    lines = (line for line in plane.audit.read_text().splitlines() if OURS in line)
-    events = [json.loads(line) for line in lines]
     return [
         event["objectRef"]["name"]
-        for event in events
+        for event in plane.audited()
         if event["user"]["username"] == OURS
         and event["verb"] == "patch"
         and event["objectRef"]["resource"] == "nodes"
