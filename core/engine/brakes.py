@@ -76,7 +76,7 @@ class Brakes:
         standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
         self._untainted = frozenset(_untainted(survey))
         self._marks_one = False
-        """Nodes without a mark that the plan lets go."""
+        """Whether the plan lets a node go that has no mark yet."""
         for node in standing:
             marked = node.name in survey.marks
             for count in self._counts(node):

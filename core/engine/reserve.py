@@ -83,6 +83,7 @@ class Reserve:
         """
         self._survey = survey
         self.expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
+        """For which pods room is kept, and for how many like each."""
         if expected is not None:
             self.expected += [*_bounded(expected), *self._headroom(expected)]
 
