@@ -123,9 +123,11 @@ class Plane:
     def audited(self, offset: int = 0) -> Iterator[Json]:
         """Yield the events of the audit log from that byte on.
 
-        Without those whose object nests deeper than this process reads: tenants send such ones.
+        Without those whose object nests deeper than this process reads (tenants send such ones),
+        and without a line that is being written.
         """
-        for line in self.audit.read_bytes()[offset:].splitlines():
+        *lines, _ = self.audit.read_bytes()[offset:].split(b"\n")
+        for line in lines:
             with suppress(RecursionError):
                 yield json.loads(line)
 

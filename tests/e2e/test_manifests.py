@@ -13,7 +13,7 @@ from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import NAMESPACE, REGISTRATION, SECRET, installed, overlay, remove
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
-from tests.e2e.plane import ROOT, Plane
+from tests.e2e.plane import ROOT, Plane, until
 from tests.e2e.scheduling import start_extender
 
 SHIPPED = ("manifests", "manifests/examples/self-managed", "manifests/examples/managed")
@@ -109,6 +109,7 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         api.wait(NODES, marked)  # type: ignore[arg-type]
         api.wait("/apis/events.k8s.io/v1/namespaces/default/events", bool)
         extender = start_extender(plane, score="pack").wait_ready()
+        until(lambda: asked_by(plane, "ebb-extender", offset) >= WATCHED, "its watches")
         extender.stop(signal.SIGKILL)
         assert webhook.metric("ebb_lost_events_total") == 0
     events = list(plane.audited(offset))
@@ -121,6 +122,16 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         assert asked <= used
         idle = ON_CONFLICT[account] | NOT_SERVED[account]
         assert used - asked | idle == granted(plane, folder, account)
+
+
+WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
+"""What the extender begins to watch after it is ready, by its lists."""
+
+
+def asked_by(plane: Plane, account: str, offset: int) -> set[Right]:
+    """Return which rights an account has used since."""
+    user = f"system:serviceaccount:{NAMESPACE}:{account}"
+    return {right_of(one) for one in plane.audited(offset) if one["user"]["username"] == user}
 
 
 def right_of(event: Json) -> Right:
