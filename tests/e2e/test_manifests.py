@@ -2,7 +2,7 @@
 
 import base64
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,34 +109,35 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         api.wait(NODES, marked)  # type: ignore[arg-type]
         api.wait("/apis/events.k8s.io/v1/namespaces/default/events", bool)
         extender = start_extender(plane, score="pack").wait_ready()
-        until(lambda: asked_by(plane, "ebb-extender", offset) >= WATCHED, "its watches")
+        until(lambda: rights_of(asked_by(plane, EXTENDER, offset)) >= WATCHED, "its watches")
         extender.stop(signal.SIGKILL)
         assert webhook.metric("ebb_lost_events_total") == 0
-    events = list(plane.audited(offset))
-    for account, asked in (("ebb-webhook", {ASKING}), ("ebb-extender", set())):
-        user = f"system:serviceaccount:{NAMESPACE}:{account}"
-        ours = [event for event in events if event["user"]["username"] == user]
+    for account, asked in (("ebb-webhook", {ASKING}), (EXTENDER, set())):
+        ours = asked_by(plane, account, offset)
         refused = [e for e in ours if e["responseStatus"]["code"] == 403]
         assert not refused, "a right is missing"
-        used = {right_of(event) for event in ours}
+        used = rights_of(ours)
         assert asked <= used
         idle = ON_CONFLICT[account] | NOT_SERVED[account]
         assert used - asked | idle == granted(plane, folder, account)
 
 
+EXTENDER = "ebb-extender"
 WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
 """What the extender begins to watch after it is ready, by its lists."""
 
 
-def asked_by(plane: Plane, account: str, offset: int) -> set[Right]:
-    """Return which rights an account has used since."""
+def asked_by(plane: Plane, account: str, offset: int) -> list[Json]:
+    """Return what an account has asked since, from the audit log."""
     user = f"system:serviceaccount:{NAMESPACE}:{account}"
-    return {right_of(one) for one in plane.audited(offset) if one["user"]["username"] == user}
+    return [event for event in plane.audited(offset) if event["user"]["username"] == user]
 
 
-def right_of(event: Json) -> Right:
-    about = event["objectRef"]
-    return about.get("apiGroup", ""), about["resource"], event["verb"]
+def rights_of(events: Iterable[Json]) -> set[Right]:
+    return {
+        (event["objectRef"].get("apiGroup", ""), event["objectRef"]["resource"], event["verb"])
+        for event in events
+    }
 
 
 def granted(plane: Plane, folder: str, account: str) -> set[Right]:

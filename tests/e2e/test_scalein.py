@@ -21,7 +21,7 @@ from tests.e2e.install import (
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane
-from tests.e2e.test_manifests import granted, right_of
+from tests.e2e.test_manifests import asked_by, granted, rights_of
 
 NAMES = ("a", "b", "c", "d")
 EACH = 5
@@ -204,7 +204,7 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert costs == {**dict.fromkeys(mine, "5"), over: "6"}
     assert not set(mine) & set(our_pod_writes(plane, offset))
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
-    used = {right_of(e) for e in plane.audited(offset) if e["user"]["username"] == OURS}
+    used = rights_of(asked_by(plane, WEBHOOK_ACCOUNT, offset))
     on_pods = {
         right for right in granted(plane, str(folder), WEBHOOK_ACCOUNT) if right[1] == "pods"
     }
