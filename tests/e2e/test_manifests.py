@@ -11,7 +11,16 @@ import yaml
 from core.config.settings import Mode
 from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import NAMESPACE, REGISTRATION, SECRET, installed, overlay, remove
+from tests.e2e.install import (
+    EXTENDER_ACCOUNT,
+    NAMESPACE,
+    REGISTRATION,
+    SECRET,
+    WEBHOOK_ACCOUNT,
+    installed,
+    overlay,
+    remove,
+)
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import ROOT, Plane, until
 from tests.e2e.scheduling import start_extender
@@ -109,10 +118,12 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         api.wait(NODES, marked)  # type: ignore[arg-type]
         api.wait("/apis/events.k8s.io/v1/namespaces/default/events", bool)
         extender = start_extender(plane, score="pack").wait_ready()
-        until(lambda: rights_of(asked_by(plane, EXTENDER, offset)) >= WATCHED, "its watches")
+        until(
+            lambda: rights_of(asked_by(plane, EXTENDER_ACCOUNT, offset)) >= WATCHED, "its watches"
+        )
         extender.stop(signal.SIGKILL)
         assert webhook.metric("ebb_lost_events_total") == 0
-    for account, asked in (("ebb-webhook", {ASKING}), (EXTENDER, set())):
+    for account, asked in ((WEBHOOK_ACCOUNT, {ASKING}), (EXTENDER_ACCOUNT, set())):
         ours = asked_by(plane, account, offset)
         refused = [e for e in ours if e["responseStatus"]["code"] == 403]
         assert not refused, "a right is missing"
@@ -122,7 +133,6 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         assert used - asked | idle == granted(plane, folder, account)
 
 
-EXTENDER = "ebb-extender"
 WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
 """What the extender begins to watch after it is ready, by its lists."""
 
