@@ -58,7 +58,7 @@ hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, r
 mutate: setup ## mutants of engine, marks and writes, for hours; goes on where it was; --again or --report in ARGS
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-fix: setup ## format, repair what the linter can, write docs/reasons.md, docs/configuration.md and docs/life-cycle.md
+fix: setup ## format, repair what the linter can, write the generated pages of docs/
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
@@ -66,6 +66,7 @@ fix: setup ## format, repair what the linter can, write docs/reasons.md, docs/co
 	$(BIN)/ebb config schema -o markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m tests.support.life_cycle
+	$(BIN)/python -m tests.support.metrics_page
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.look.found import Found
 from cli.look.overview import Status
@@ -13,6 +13,9 @@ from core.engine.plan import Plan
 from core.explain.caveats import Caveat
 from core.explain.explainer import NodeAnswer, PodAnswer
 from core.survival.look import Emptying
+
+if TYPE_CHECKING:  # the simulation takes long
+    from sim.report import Row
 
 
 class Money(NamedTuple):
@@ -75,27 +78,26 @@ class Settings:
 class Figure(NamedTuple):
     """A figure over all seeds, in the unit that its label says."""
 
-    label: str
+    row: "Row"
     mean: Fraction | None
     """None: the runs could not tell."""
     least: Fraction | None
     most: Fraction | None
-    places: int
-    """How many after the point are worth showing."""
 
-    def shown(self, value: Fraction | None) -> str:
-        """Write one of the three."""
-        return "-" if value is None else f"{float(value):,.{self.places}f}"
+    @property
+    def label(self) -> str:
+        """Return what it is, and in which unit."""
+        return self.row.label
 
     @property
     def middle(self) -> str:
         """Write the mean."""
-        return self.shown(self.mean)
+        return self.row.shown(self.mean)
 
     @property
     def range(self) -> str:
         """Write the least and the most, or one of them where they look the same."""
-        least, most = self.shown(self.least), self.shown(self.most)
+        least, most = self.row.shown(self.least), self.row.shown(self.most)
         return least if least == most else f"{least} to {most}"
 
 
@@ -121,10 +123,13 @@ class WayPlayed:
     moments: Sequence[Moment]
     """Of the first seed."""
 
-    def mean(self, label: str) -> Fraction:
+    def figure(self, row: "Row") -> Figure:
+        """Return one of its figures."""
+        return next(one for one in self.figures if one.row == row)
+
+    def mean(self, row: "Row") -> Fraction:
         """Return the mean of a figure that all runs tell."""
-        found = next(one.mean for one in self.figures if one.label == label)
-        return found if found is not None else Fraction()
+        return self.figure(row).mean or Fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.terminal import Table, console, say
+from cli.terminal import Table, console, many, say
 from core.edge import files
 from sim import bound, picture, report, trace, waves
 from sim.processes import Tell, run_all
@@ -33,8 +33,9 @@ def play(
     given = files.read_config(config) if config else None
     load = _load(folder, days, seed)
     title = (
-        f"{load.name} workload, days: {days}, seed: {seed}; {len(load.nodes):,} nodes, "
-        f"{len(load.arrivals):,} Jobs, {len(load.deployments):,} Deployments"
+        f"{load.name} workload, days: {days}, seed: {seed}; "
+        f"{many(len(load.nodes), 'node')}, {many(len(load.arrivals), 'Job')}, "
+        f"{many(len(load.deployments), 'Deployment')}"
     )
     say(out, title)
     began = time.perf_counter()

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from textwrap import wrap
 from typing import Final
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from cli import output
 from cli.answers import Figure, Moment, Recommended, Replayed, WayPlayed
 from cli.look.found import tell_refused
-from cli.terminal import printable
+from cli.terminal import many, printable
 from core.config.document import parse
 from core.config.settings import Config
 from core.edge import files
@@ -26,8 +25,8 @@ from sim.history import dumps, load, prometheus, rows
 from sim.history.groups import keys_of
 from sim.history.past import Past
 from sim.processes import Tell
-from sim.replay import Choice, Outcome, Spread
-from sim.report import Row
+from sim.replay import Choice, Outcome
+from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING
 from sim.ways import EMPTY, Document, Way
 from sim.workload import DAY_MS, HOUR_MS, Workload
 from sim.world import Sample
@@ -159,11 +158,7 @@ def _read(asked: Asked, config: Config, refused: list[str]) -> Past:
 
 def _as_it_was(past: Past, asked: Asked, config: Config) -> _Loaded:
     whole, notes, stood = load.played(past, config)
-    really = (
-        _figure("cost", stood.cost_ms / HOUR_MS),
-        _figure("core-hours", Fraction(stood.capacity_millis_ms, 1000 * HOUR_MS)),
-        _figure("node-hours", Fraction(stood.node_ms, HOUR_MS)),
-    )
+    really = tuple(Figure(row, *3 * [row.value(stood)]) for row in (COST, CORE_HOURS, NODE_HOURS))
     return _Loaded(
         past.source,
         lambda seed: _cut(whole, asked, seed),
@@ -197,9 +192,10 @@ def _answer(loaded: _Loaded, outcomes: Sequence[Outcome], asked: Asked, told: st
 def _told(first: Workload, count: int, asked: Asked) -> str:
     came = len(first.arrivals) + sum(one.replicas[0][1] for one in first.deployments)
     return (
-        f"{_long(first.duration_ms)}, {len(first.nodes):,} nodes at the beginning, "
-        f"{came:,} pods and {len(first.deployments):,} ReplicaSets; {count:,} ways, "
-        f"{asked.seeds} seeds each, the engine every {asked.interval} s"
+        f"{_long(first.duration_ms)}, {many(len(first.nodes), 'node')} at the beginning, "
+        f"{many(came, 'pod')} and {many(len(first.deployments), 'ReplicaSet')}; "
+        f"{many(count, 'way')}, {many(asked.seeds, 'seed')} each, "
+        f"the engine every {asked.interval} s"
     )
 
 
@@ -215,7 +211,7 @@ def _played(one: Outcome, *, best: bool) -> WayPlayed:
     return WayPlayed(
         name=one.way.name,
         settings=one.way.settings,
-        figures=[_spread(row, one.figures[row.label]) for row in replay.TOLD],
+        figures=[Figure(row, *(one.figures[row] or 3 * [None])) for row in replay.TOLD],
         best=best,
         moments=[_moment(sample) for sample in one.samples[::step]],
     )
@@ -228,16 +224,6 @@ def _moment(sample: Sample) -> Moment:
         sample.capacity_cpu_millis / 1000,
         sample.requested_cpu_millis / 1000,
     )
-
-
-def _spread(row: Row, found: Spread | None) -> Figure:
-    if found is None:
-        return Figure(row.label, None, None, None, row.places)
-    return Figure(row.label, found.mean, found.least, found.most, row.places)
-
-
-def _figure(label: str, value: Fraction) -> Figure:
-    return Figure(label, value, value, value, 0)
 
 
 def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Recommended:
@@ -258,7 +244,7 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
 
 def _line(one: Outcome) -> str:
     return f"{one.way.name}: " + ", ".join(
-        f"{label} {float(one.mean(label)):,.0f}" for label in (replay.COST, replay.PENDING)
+        f"{row.label} {row.shown(one.mean(row))}" for row in (COST, PENDING)
     )
 
 

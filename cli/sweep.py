@@ -16,7 +16,7 @@ from core.marks.taints import KEYS_ANNOTATION, keys_before
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 from core.writes.published import changes
-from webhook.names import LEASE, NAMESPACE
+from webhook.names import LEASE
 
 Tell = Callable[[str, str, str], None]
 """Takes "node", "pod" or "buffer", the key of one, and what is taken off it."""
@@ -27,11 +27,13 @@ async def release(
     names: frozenset[str] | None,
     config: Config,
     tell: Tell,
+    namespace: str,
     *,
     dry_run: bool,
 ) -> None:
     """Release the named nodes and the pods on them; None: all of the cluster.
 
+    *namespace*: where Ebb is installed, which has its CapacityBuffers and its Lease.
     Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
     that fails: what was written until then stays written, and can be gone on with.
     """
@@ -40,7 +42,7 @@ async def release(
         cluster = await live.listed(client, {kind: Listed() for kind in KINDS})
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
-        before = await _keys_before(client, key)
+        before = await _keys_before(client, namespace, key)
         for node in cluster.nodes:
             found = cleanup(node, key, before)
             if found is not None and (names is None or node.name in names):
@@ -48,7 +50,7 @@ async def release(
                     await _clean_node(client, node.name, key, before)
                 tell("node", node.name, found.note)
         if names is None:
-            await _take_away(PublishedStore(client, NAMESPACE), tell, dry_run=dry_run)
+            await _take_away(client, namespace, tell, dry_run=dry_run)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 if not dry_run:
@@ -56,19 +58,20 @@ async def release(
                 tell("pod", write.key, "deletion cost")
 
 
-async def _take_away(store: PublishedStore, tell: Tell, *, dry_run: bool) -> None:
-    """Delete the CapacityBuffers of ours, where Ebb is usually installed."""
+async def _take_away(client: Client, namespace: str, tell: Tell, *, dry_run: bool) -> None:
+    """Delete the CapacityBuffers of ours."""
+    store = PublishedStore(client, namespace)
     found = await store.found()
     for change in changes({}, found, lower=True) if found else ():
         if not dry_run:
             await store.carry_out(change)
-        tell("buffer", f"{NAMESPACE}/{change.name}", change.act.value)
+        tell("buffer", f"{namespace}/{change.name}", change.act.value)
 
 
-async def _keys_before(client: Client, key: str) -> frozenset[str]:
-    """Return the taint's other keys, as the Lease where Ebb is usually installed has them."""
+async def _keys_before(client: Client, namespace: str, key: str) -> frozenset[str]:
+    """Return the taint's other keys, as the engine's Lease has them."""
     try:
-        lease = await LeaseStore(client, NAMESPACE, LEASE, CALL_SECONDS_MAX).read()
+        lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
     except UnavailableError:
         lease = None  # not every person may read it
     return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)

@@ -109,7 +109,8 @@ class Table:
         if number == len(self._headings) - 1:
             return min(size, TEXT_CHARS_MIN)
         cells = (row[number] for row in (self._headings, *self._rows))
-        return max(cell_len(word) for cell in cells for word in [*cell.split(), ""])
+        longest = max(cell_len(word) for cell in cells for word in [*cell.split(), ""])
+        return min(size, longest)  # names that stand above their rows need no room beside them
 
     def _row(self, cells: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
         for line in zip_longest(*map(_wrapped, cells, sizes), fillvalue=""):
@@ -127,6 +128,11 @@ def say(out: Console, *all_of: str | Table) -> None:
         if isinstance(what, str) and out.is_terminal:
             what = "\n".join(_wrapped(what, out.width))
         out.print(what, crop=False, overflow="ignore")
+
+
+def many(number: int, noun: str) -> str:
+    """Write a number of things: 1 node, 2,000 nodes."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _width(sizes: Sequence[int]) -> int:

@@ -119,6 +119,13 @@ def percent(share: Fraction) -> str:
     return f"{_decimal(share * 100)}%"
 
 
+def eased(share: Fraction) -> Fraction:
+    """Return the share up to which what is marked stays so, where nothing else is said."""
+    return min(share + SLACK, Fraction(1))
+
+
+SLACK: Final = Fraction(1, 20)
+"""By how much that stands above the one up to which nodes are marked."""
 SHARE: Final = Form(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
 
 

@@ -33,7 +33,7 @@ async def _serve(start: program.Start) -> None:
     serving = _serving(config.extender, clock)
     metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
     context = serving.context if serving else None
-    server = http.Server(app, config.extender.listen, context)
+    server = http.Server(app, config.extender.listen, context, setting="extender.listen")
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
         wanted: dict[AnyKind, str | None]

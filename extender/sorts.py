@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from core.model.pod import Pod
+from core.model.workload import REPLICA_SET
 from core.scores import SCORE_UNMARKED_MIN, Beside
-from core.writes.costs import OWNER_KIND
 from extender.wire import New
 
 
@@ -57,4 +57,4 @@ class Sorts:
 
 
 def _sort(pod: Pod) -> int:
-    return int(pod.owner_kind == OWNER_KIND)
+    return int(pod.owner_kind == REPLICA_SET)

@@ -1,7 +1,8 @@
 """What the extender knows of the cluster: marks, and with `pack` what is requested on each node.
 
 The view is fed by watches (or a simulation) and asked by handlers of one event loop; it holds
-answers ready as bytes, so that asking costs a dictionary access a node.
+answers ready as bytes, so that asking costs a dictionary access a node. Where pods are told apart,
+the first call about one of a kind makes the answers of that kind, for all nodes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
-from core.marks.mark import Mark, mark_of, marked_since
+from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -44,7 +45,8 @@ class View(Inventory):
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
         self._requests: dict[str, Resources] = {}
-        self._marks: dict[str, tuple[Mark, int]] = {}
+        self._marks: dict[str, tuple[Mark, tuple[int, int]]] = {}
+        """By node, each with where it stands in the order in which marks are judged."""
         self._unknown = self._how.unmarked(NOTHING, NOTHING)
         self._fragments = wire.Fragments(self._unknown)
         """For pods that are not told apart."""
@@ -162,7 +164,7 @@ class View(Inventory):
     def _note_mark(self, node: Node) -> None:
         mark = mark_of(node.labels)
         if mark is not None:
-            self._marks[node.name] = (mark, marked_since(node, self._taint_key))
+            self._marks[node.name] = (mark, mark_order(node, self._taint_key))
 
     def _score(self, names: Iterable[str | None]) -> None:
         """Make the fragments of unmarked nodes anew."""

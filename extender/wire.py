@@ -10,20 +10,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from core.edge.decode.depth import decoded
-from core.edge.decode.fields import FAULTS
-from core.edge.decode.objects import PodMeta, Present, Requests, Struct
+from core.edge.decode.fields import FAULTS, NAME_MAX
+from core.edge.decode.kinds import PODS
 from core.edge.decode.pod import head
+from core.edge.decode.requests import requests_of
 from core.errors import InvalidInputError
 from core.model.pod import Pod
-from core.model.resources import is_device
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
 """Full Node lists of some thousand nodes."""
 NODES_MAX: Final = 100_000
 """More than the nodes of any cluster."""
-NAME_CHARACTERS_MAX: Final = 253
-"""Of a Kubernetes object."""
 STEPS_MAX: Final = 1_000_000
 """Of cutting what nests too deep, about a second: 60 MB of brackets would take half a minute."""
 _SMALL_BYTES_MAX: Final = NODES_MAX * len('"n",')
@@ -57,21 +55,6 @@ class _Args(msgspec.Struct, gc=False):
     nodes: _NodeList | None = None
 
 
-class _Container(Struct):
-    resources: Requests | None = None
-
-
-class _Spec(Struct):
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    resource_claims: list[Present] | None = None
-
-
-class _Pod(Struct):
-    metadata: PodMeta
-    spec: _Spec | None = None
-
-
 class _Outline(msgspec.Struct, gc=False):
     """ExtenderArgs with names that have not been looked at."""
 
@@ -93,7 +76,6 @@ class _Tally:
 
 
 _tally: Final = _Tally()
-_POD: Final = msgspec.json.Decoder(_Pod)
 _DECODER: Final = msgspec.json.Decoder(_Args)
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
@@ -105,11 +87,6 @@ class Call(NamedTuple):
     """Of the nodes that it asks about, in its order."""
     pod: bytes
     """The pod that is to be placed, as it came; not looked at."""
-
-
-def node_names(body: bytes) -> list[str]:
-    """Return the names of the nodes that a prioritize call asks about; raises as `call`."""
-    return call(body).names
 
 
 def call(body: bytes) -> Call:
@@ -143,17 +120,11 @@ class New(NamedTuple):
 def new(pod: bytes) -> New | None:
     """Read the pod of a call; None where that cannot be done."""
     try:
-        found = decoded(_POD.decode, pod, STEPS_MAX)
-        return New(head(found.metadata), found.spec is not None and _asks(found.spec))
+        found = decoded(PODS.decoder.decode, pod, STEPS_MAX)
+        asked = requests_of(found.spec, None).devices
+        return New(head(found.metadata), bool(asked or found.spec.resource_claims))
     except (*FAULTS, InvalidInputError):
         return None
-
-
-def _asks(spec: _Spec) -> bool:
-    """Say whether a pod asks for devices; the API server writes limits down as requests too."""
-    asked = [one.resources for one in (*(spec.containers or ()), *(spec.init_containers or ()))]
-    names = (name for one in asked if one is not None for name in one.requests or ())
-    return bool(spec.resource_claims) or any(map(is_device, names))
 
 
 def _args(body: bytes) -> _Args:
@@ -195,7 +166,7 @@ class Fragments(dict[str, bytes]):
         self._score = score
 
     def __missing__(self, name: str) -> bytes:
-        if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        if not 0 < len(name) <= NAME_MAX:
             raise InvalidInputError("ExtenderArgs", f"a name of {len(name)} characters")
         made = fragment(name, self._score)
         if len(self) < FRAGMENTS_MAX:

@@ -15,11 +15,12 @@ from typing import Final, Protocol
 from core.capacity.usable import Amount
 from core.fit.rules import refusal
 from core.marks.mark import guard_key
+from core.model.cost import gpus
 from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim.cluster import GPU, Place, State
+from sim.cluster import Place, State
 from sim.expander import least_waste, option
 
 SCAN_MS: Final = 10_000
@@ -128,7 +129,7 @@ class Autoscaler:
 
     # Adding
 
-    def unschedulable(self, pod: Pod) -> None:  # noqa: ARG002 whom it finds waiting then counts
+    def unschedulable(self) -> None:
         """Hear of a pod that no node admits; look some seconds later who waits."""
         self._look_in(self._chance.randint(*self._timers.reaction_ms))
 
@@ -335,9 +336,10 @@ def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
     1.35 on when `utilization <= threshold`; the thresholds of both kinds are 50 % by default.
     Source: its simulator/utilization and scaledown/eligibility.
     """
+    pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))
-    if gpus := dict(node.allocatable.extended).get(GPU, 0):
-        pairs = [(dict(requests.extended).get(GPU, 0), gpus)]
+    if there := gpus(node.allocatable):
+        pairs = [(gpus(requests), there)]
     return all(
         used * threshold.denominator <= threshold.numerator * whole
         for used, whole in pairs

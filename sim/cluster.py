@@ -11,6 +11,7 @@ from core.model.constraints import Placing, Toleration
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.workload import DAEMON_SET
 
 GPU: Final = "gpu-milli"
 """Thousandths of a GPU, as an integer extended resource."""
@@ -74,7 +75,7 @@ class State:
             name=f"agent-{node.name}",
             node=node.name,
             requests=DAEMON_REQUESTS,
-            owner_kind="DaemonSet",
+            owner_kind=DAEMON_SET,
             owner_name="agent",
             placing=EVERYWHERE,
             daemon=True,

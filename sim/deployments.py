@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from core.model.pod import Pod
+from core.model.workload import REPLICA_SET
 from sim.cluster import State
 from sim.replicas import Replica, first_deleted
 from sim.workload import Deployment
@@ -165,7 +166,7 @@ class Deployments:
             uid=f"{self._chance.getrandbits(64):016x}",
             requests=one.of.requests,
             placing=one.of.placing,
-            owner_kind="ReplicaSet",
+            owner_kind=REPLICA_SET,
             owner_name=f"{one.of.name}-{one.revision}",
         )
         one.pods[pod.key] = one.revision, Replica(pod, self._world.now_ms())

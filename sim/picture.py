@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from core.edge import files
 from core.errors import InvalidInputError
-from sim import report
+from sim.report import COST, EVICTED, PENDING
 from sim.workload import HOUR_MS
 from sim.world import Result, Sample
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#6b6b6b", "#d1495b", "#e09f3e", "#5fa8d3", "#1f6f4a")
 SUFFIXES: Final = (".png", ".svg")
 BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
-    ("pods evicted so far", lambda one: one.evicted),
-    ("pending pod-seconds so far", lambda one: one.pending_ms / 1000),
+    (f"{EVICTED.label} so far", lambda one: one.evicted),
+    (f"{PENDING.label} so far", lambda one: one.pending_ms / 1000),
     ("marked nodes", lambda one: one.marked),
 )
 """The small ones: what stands above, and the height of a line."""
@@ -62,9 +62,8 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
 
 
 def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None:
-    cost, evicted = (row for row in report.ROWS if row.label in ("cost", "pods evicted"))
     for (name, result), colour in runs:
-        told = f"{name}: cost {cost.cell(result)}, {evicted.cell(result)} evicted"
+        told = f"{name}: cost {COST.cell(result)}, {EVICTED.cell(result)} evicted"
         _line(axis, result.samples, lambda one: float(one.cost), color=colour, label=told, lw=1.8)
     least = [one for one in runs[-1][0][1].samples if one.least is not None]
     heights = [float(one.least or 0) for one in least]

@@ -6,18 +6,12 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from sim.processes import Run, Tell, run_each
-from sim.report import CALIBRATION, ROWS, Row
+from sim.report import BY_MARK, CALIBRATION, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.ways import Way
 from sim.workload import Workload
 from sim.world import Result, Sample
 
-SEEDS_MAX: Final = 20
-PARTS_MAX: Final = 1000
-COST: Final = "cost"
-PENDING: Final = "pending pod-seconds"
-EVICTED: Final = "pods evicted"
-BY_MARK: Final = "pending by a mark"
 COMPARED_TO: Final = MOST_ALLOCATED.name
 """What a person would do instead of Ebb."""
 
@@ -45,19 +39,19 @@ class Outcome:
     """What came of a way, over all seeds."""
 
     way: Way
-    figures: Mapping[str, Spread | None]
-    """By the row's label; None: a run could not tell."""
+    figures: Mapping[Row, Spread | None]
+    """None: a run could not tell."""
     samples: Sequence[Sample]
     """Of the first seed."""
 
-    def mean(self, label: str) -> Fraction:
+    def mean(self, row: Row) -> Fraction:
         """Return the mean of a figure that every run tells."""
-        found = self.figures[label]
+        found = self.figures[row]
         return found.mean if found is not None else Fraction()
 
-    def worst(self, label: str) -> Fraction:
+    def worst(self, row: Row) -> Fraction:
         """Return the largest of a figure that every run tells."""
-        found = self.figures[label]
+        found = self.figures[row]
         return found.most if found is not None else Fraction()
 
 
@@ -79,7 +73,7 @@ def _name(way: Way, seed: int) -> str:
 
 
 def _outcome(way: Way, results: Sequence[Result]) -> Outcome:
-    figures = {row.label: _spread(row, results) for row in TOLD}
+    figures = {row: _spread(row, results) for row in TOLD}
     return Outcome(way, figures, results[0].samples)
 
 

@@ -14,12 +14,12 @@ from core.model.constraints import Placing
 from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.workload import REPLICA_SET
 from sim.cluster import Found, Place, State
 from sim.scoring import DEFAULT, Profile, Weighed, spread
 
 TAINT_WEIGHT: Final = 3
 SPREAD_WEIGHT: Final = 2
-REPLICA_SET: Final = "ReplicaSet"
 EXTENDER_WEIGHT: Final = 100
 """The shipped weight: ten points outweigh all default preferences together."""
 POINTS_PER_SCORE: Final = 10

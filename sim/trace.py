@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,8 +14,6 @@ NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
 PODS_AT_ONCE: Final = 5000
 """On average, where nothing else is said: of its 1,523 nodes three quarters of the GPUs then."""
-TICK_MS: Final = 60_000
-"""How often the engine looks at so large a cluster in virtual time."""
 DIGITS_MAX: Final = 9
 """So that no product of two fields leaves the range of a Kubernetes quantity."""
 
@@ -64,8 +61,7 @@ def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) ->
     """
     shapes = [shape for _, shape in nodes(folder)]
     lives = [(requests, life) for _, requests, life in pods(folder)]
-    load = bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
-    return replace(load, tick_ms=TICK_MS)
+    return bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -40,34 +40,32 @@ LEVELS_MAX: Final = DAY_MS // SYNC_MS
 """Levels that are remembered: all Deployments ask for the same."""
 
 
-def level(at_ms: int, wave: tuple[int, ...] = WAVE_PERCENT) -> Fraction:
+def level(at_ms: int) -> Fraction:
     """Return the wave at that time, relative to its mean: straight from one hour to the next."""
-    return _level(at_ms % (len(wave) * HOUR_MS), wave)
+    return _level(at_ms % DAY_MS)
 
 
 @lru_cache(maxsize=LEVELS_MAX)
-def _level(at_ms: int, wave: tuple[int, ...]) -> Fraction:
+def _level(at_ms: int) -> Fraction:
     hour, rest_ms = divmod(at_ms, HOUR_MS)
-    low, high = wave[hour % len(wave)], wave[(hour + 1) % len(wave)]
+    low, high = WAVE_PERCENT[hour], WAVE_PERCENT[(hour + 1) % len(WAVE_PERCENT)]
     here = low + Fraction(rest_ms, HOUR_MS) * (high - low)
-    return here * len(wave) / sum(wave)
+    return here * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
 
 
-def followed(
-    load: Callable[[int], Fraction], until_ms: int, least: int = 1
-) -> Iterator[tuple[int, int]]:
+def followed(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
     """Yield from when on (ms) how many pods there are.
 
     *load*: how many pods would be used as they are meant to be, at a time (ms).
     """
-    replicas = max(least, -(-load(0) // 1))
+    replicas = max(1, -(-load(0) // 1))
     yield 0, replicas
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
         asked = load(at_ms)
         pods, parts = asked.as_integer_ratio()  # fractions reduce every sum: 115,000 a day
         off = TOLERANCE_PARTS * abs(pods - replicas * parts)
-        advice = replicas if off <= replicas * parts else max(least, -(-pods // parts))
+        advice = replicas if off <= replicas * parts else max(1, -(-pods // parts))
         advised.append((at_ms, advice))
         while advised[0][0] <= at_ms - STABILIZATION_MS:
             advised.popleft()
@@ -85,14 +83,11 @@ def mixed(seed: int, days: int) -> Workload:
     return replace(
         embedded(seed, days, at_once=half),
         name="mixed",
-        tick_ms=None,
         deployments=deployments(seed, days, at_once=half),
     )
 
 
-def deployments(
-    seed: int, days: int, *, at_once: int, wave: tuple[int, ...] = WAVE_PERCENT
-) -> tuple[Deployment, ...]:
+def deployments(seed: int, days: int, *, at_once: int) -> tuple[Deployment, ...]:
     """Draw Deployments of the table's shapes that have so many pods together on average."""
     chance = random.Random(seed)
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
@@ -104,7 +99,6 @@ def deployments(
             chance.choices(shapes, weights)[0],
             Fraction(round(1000 * at_once * part / sum(parts)), 1000),
             days=days,
-            wave=wave,
             chance=chance,
         )
         for number, part in enumerate(parts)
@@ -117,14 +111,13 @@ def _drawn(
     mean: Fraction,
     *,
     days: int,
-    wave: tuple[int, ...],
     chance: random.Random,
 ) -> Deployment:
     end_ms = days * DAY_MS
     return Deployment(
         name,
         requests,
-        tuple(followed(lambda at_ms: mean * level(at_ms, wave), end_ms)),
+        tuple(followed(lambda at_ms: mean * level(at_ms), end_ms)),
         rollouts=tuple(_rollouts(days, chance)),
         restarts=tuple(_restarts(end_ms, float(mean) / POD_LIFE_MS, chance)),
     )

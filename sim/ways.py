@@ -45,7 +45,10 @@ class Way:
 
 
 def columns(document: Document, source: str) -> Iterator[Way]:
-    """Yield each mode, each score, and each rule that nominates nodes. Raises: ConfigError."""
+    """Yield each mode, each score, and each rule that nominates nodes. Raises: ConfigError.
+
+    A rule that nominates none under these settings is left out: it would be a mode without Ebb.
+    """
     config = parse(document, source)
     for scenario in SCENARIOS:
         if scenario.ebb is None:
@@ -59,8 +62,15 @@ def columns(document: Document, source: str) -> Iterator[Way]:
     for policy in POLICIES:
         if policy != config.policy:
             ruled = parse(document, source, policy)
+            if not _nominates(ruled):
+                continue
             told = {**document, "policy": policy}
             yield Way(f"{WHOLE.name}, {policy}", WHOLE, ruled, told)
+
+
+def _nominates(config: Config) -> bool:
+    pools = getattr(config.policy_settings(), "pools", None)
+    return pools is None or any(pool.enabled for pool in pools.values())
 
 
 def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:

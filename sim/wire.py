@@ -28,13 +28,14 @@ from extender.app import make_app as extender_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from sim.clock import VirtualClock
+from webhook.admission.app import MUTATE_PATH
 from webhook.admission.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics
 
 LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
 CALL_SECONDS_MAX: Final = 10.0
-MUTATE: Final = "/mutate-node?timeout=1s"
+MUTATE: Final = f"{MUTATE_PATH}?timeout=1s"
 """As the API server asks: the webhook's own timeout stands in the query."""
 
 

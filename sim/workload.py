@@ -13,6 +13,7 @@ from typing import Final
 from core.model.constraints import ANYWHERE, Placing
 from core.model.node import Node
 from core.model.resources import Resources
+from core.model.workload import JOB
 from sim.cluster import GPU
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
 
@@ -20,8 +21,8 @@ MIB: Final = 1024**2
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
-FLAT: Final = (100,)
-"""A wave that is none."""
+TICK_MS: Final = 60_000
+"""How often the engine looks at so large a cluster as a trace's in virtual time."""
 PODS_AT_ONCE: Final = 200
 """Of the embedded workload, on average over the day, by Little's law."""
 
@@ -35,7 +36,7 @@ class Arrival:
     requests: Resources
     life_ms: int
     placing: Placing = ANYWHERE
-    owner_kind: str = "Job"
+    owner_kind: str = JOB
     owner_name: str = ""
     """Empty: as the pod."""
     age_ms: int = 0
@@ -117,7 +118,7 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
         if left > 0:
             name = f"pod-{len(arrivals):05}"
             arrivals.append(Arrival(max(at, 0), name, shape, left, age_ms=max(-at, 0)))
-    return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=60_000)
+    return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
 
 
 def _life(chance: random.Random) -> int:
@@ -141,13 +142,13 @@ def bootstrap(
     seed: int,
     days: int,
     at_once: int,
-    wave: Sequence[int] = FLAT,
+    wave: Sequence[int],
 ) -> Workload:
     """Run a trace's rows (requests, life in ms) as a process that follows a daily wave.
 
     A start population in proportion to lifetimes with a residue each, then Poisson arrivals drawn
     evenly from the rows, so many that *at_once* pods run on average (Little's law). *wave*: how
-    many of them come in each hour, relative to each other; FLAT: as many in all.
+    many of them come in each hour, relative to each other.
     """
     chance = random.Random(seed)
     lives = [max(life, 1000) for _, life in rows]
@@ -161,9 +162,9 @@ def bootstrap(
     rate = at_once / mean_ms * (highest * len(wave) / sum(wave))
     while (now := now + chance.expovariate(rate)) < end:
         hour = math.floor(now / HOUR_MS) % len(wave)
-        if highest > min(wave) and chance.random() * highest >= wave[hour]:
+        if chance.random() * highest >= wave[hour]:
             continue
         place = chance.randrange(len(rows))
         name = f"pod-{len(arrivals):06}"
         arrivals.append(Arrival(round(now), name, rows[place][0], lives[place]))
-    return Workload("trace", tuple(nodes), tuple(arrivals), end, tick_ms=300_000)
+    return Workload("trace", tuple(nodes), tuple(arrivals), end, TICK_MS)

@@ -86,9 +86,6 @@ class Sample:
 class Result:
     """What a run counted."""
 
-    nodes_start: int = 0
-    nodes_lowest: int = 0
-    nodes_end: int = 0
     node_ms: int = 0
     capacity_millis_ms: int = 0
     """Allocatable millicores, each for every millisecond that it stood there."""
@@ -166,7 +163,6 @@ class World:
         """Play the workload to its end; tell *progress* the virtual hours."""
         for shape in self._workload.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
-        self.result.nodes_start = self.result.nodes_lowest = len(self.state.places)
         for arrival in self._workload.arrivals:
             self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
         self._deployments.begin(self._workload.deployments)
@@ -184,7 +180,6 @@ class World:
         self._pass_time(self._workload.duration_ms)
         for since in self.state.pending.values():
             self._waited(since)
-        self.result.nodes_end = len(self.state.places)
         self.result.scale_ups = self._autoscaler.scale_ups
         self.result.foretold = self._onlooker.judged(self._workload.duration_ms)
         return self.result
@@ -290,7 +285,6 @@ class World:
         self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
         self._cost -= self._prices.pop(name)
         gone = self.state.remove_node(name)
-        self.result.nodes_lowest = min(self.result.nodes_lowest, len(self.state.places))
         if self._compactor is not None:
             self._compactor.node_gone(name)
             for pod in gone:
@@ -332,7 +326,7 @@ class World:
         if self._compactor is not None:
             self._compactor.pod_changed(waiting)
             self._hurry()
-        self._autoscaler.unschedulable(waiting)
+        self._autoscaler.unschedulable()
 
     def _blame(self, pod: Pod) -> None:
         """Count a pod, once, that a marked node would take now, were it not for our taint."""

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import re
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -171,3 +172,45 @@ async def test_a_bad_file_is_a_line_and_exit_code_2(
     assert process.returncode == 2
     assert re.search(rf"^ebb-{module}: .*{problem}", told.decode(), re.MULTILINE), told.decode()
     assert "Traceback" not in told.decode()
+
+
+@pytest.mark.parametrize(
+    ("module", "setting"),
+    [
+        ("extender", "extender.listen"),
+        ("webhook", "webhook.listen"),
+        ("webhook", "webhook.metricsListen"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1", "address already in use"), ("no..name", None)]
+)
+async def test_an_address_that_cannot_be_had_is_a_line_and_exit_code_2(
+    module: str, setting: str, host: str, why: str | None, api: FakeApi, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"{host}:{taken.getsockname()[1]}"
+        section, _, field = setting.partition(".")
+        config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+        config["webhook"] = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
+        config[section] = {**config.get(section, {}), field: listen}
+        code, told = await ended(module, api, tmp_path, config)
+    assert code == 2, told
+    (line,) = [line for line in told.splitlines() if not line.startswith("{")]
+    assert line.startswith(f"ebb-{module}: {setting}: {listen!r}: {why or ''}"), line
+    assert line.endswith("; allowed: a free host:port"), line
+
+
+async def ended(
+    module: str, api: FakeApi, folder: Path, config: dict[str, Any]
+) -> tuple[int | None, str]:
+    """Run a program that ends by itself; return its exit code and all that it said."""
+    (folder / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
+    (folder / "ebb.yaml").write_text(json.dumps(config))
+    arguments = ["--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "ebb.yaml")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        _, told = await process.communicate()
+    return process.returncode, told.decode()

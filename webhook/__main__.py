@@ -128,9 +128,14 @@ class _Webhook:
         if config.cert_file and config.key_file:
             now = self._clock.unix_seconds()
             self._serving.load_files(config.cert_file, config.key_file, now)
-        plain = http.Server(http.make_app(self._health, self._metrics), config.metrics_listen)
+        plain = http.Server(
+            http.make_app(self._health, self._metrics),
+            config.metrics_listen,
+            setting="webhook.metricsListen",
+        )
         app = make_app(self._metrics, self._health, self._config.taint_key)
-        admission = http.Server(app, config.listen, self._serving.context)
+        tls = self._serving.context
+        admission = http.Server(app, config.listen, tls, setting="webhook.listen")
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [

@@ -14,6 +14,7 @@ from core.engine.plan import ReachSums, tightest
 from core.engine.step import Pass
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.writes.write import CostKind, WriteKind
 
 
 def _kept(found: Pass) -> Samples:
@@ -211,12 +212,12 @@ class Metrics(metrics.Metrics):
         self.writes = self._counter(
             "ebb_engine_writes_total",
             "Writes to Nodes by kind.",
-            kind=(),  # mark | release | guard | hold | unguard | ... | outdated | dropped | failed
+            kind=(*WriteKind, "outdated", "dropped", "failed"),
         )
         self.pod_writes = self._counter(
             "ebb_engine_pod_writes_total",
             "Writes of deletion costs to Pods by kind.",
-            kind=("set", "clear", "outdated", "failed"),
+            kind=(*CostKind, "outdated", "failed"),
         )
         self.evictions = self._counter(
             "ebb_engine_evictions_total",

@@ -1,6 +1,7 @@
 """`ebb config schema` and `ebb config validate`: what may stand in a configuration file."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import click
 
@@ -8,7 +9,9 @@ from cli import output
 from cli.answers import Settings
 from cli.look import source
 from core.edge import files
-from core.errors import ConfigError, EbbError
+from core.errors import ConfigError, EbbError, InvalidInputError
+
+STDIN: Final = "-"
 
 
 @click.group("config", no_args_is_help=False)
@@ -26,7 +29,7 @@ def schema(form: str) -> None:
 @command.command("validate")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def validate(paths: Sequence[str]) -> None:
-    """Tell every fault of configuration files, as the programs would."""
+    """Tell every fault of configuration files, as the programs would; - is standard input."""
     if faults := list(_faults(paths)):
         raise EbbError("\n".join(faults))
 
@@ -34,8 +37,12 @@ def validate(paths: Sequence[str]) -> None:
 def _faults(paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         try:
-            files.read_config(path)
-        except ConfigError as fault:
+            if path == STDIN:
+                raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
+                files.parse_config(raw, files.named(path))
+            else:
+                files.read_config(path)
+        except (ConfigError, InvalidInputError) as fault:
             yield str(fault)
         else:
-            click.echo(f"{path}: ok")
+            click.echo(f"{files.named(path)}: ok")

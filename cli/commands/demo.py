@@ -7,6 +7,7 @@ import click
 from cli.look import source
 
 DAYS_MAX: Final = 60
+RULES: Final = "Ebb's rules, but for the mode; default: built in, with thresholds of 85%"
 
 
 def _days(text: str) -> int:
@@ -19,7 +20,7 @@ def _days(text: str) -> int:
 @click.option(
     "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
 )
-@click.option("--config", type=source.FILE, metavar="FILE", help="Ebb's rules, but for the mode")
+@click.option("--config", type=source.FILE, metavar="FILE", help=RULES)
 @click.option("--days", type=_days, default="1", metavar="N", help="default 1")
 @click.option("--seed", type=int, default=1, metavar="N", help="default 1")
 @click.option(

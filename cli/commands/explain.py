@@ -16,7 +16,6 @@ from core.engine.step import judge
 from core.engine.survey import Survey
 from core.errors import InvalidInputError
 from core.explain.explainer import Explainer
-from webhook import names
 
 NEAR_MAX: Final = 3
 
@@ -29,10 +28,11 @@ def command() -> None:
 @command.command("node")
 @click.argument("name")
 @source.options
+@source.installed
 @output.option(NodeExplained)
 def node(found: Found, /, name: str, form: str) -> None:
     """Tell everything that decides about one node."""
-    now = SystemClock().unix_seconds()
+    now = found.now_seconds(SystemClock())
     answer = _explainer(found, now).node(name)
     if answer is None:
         raise _unknown("node", name, [node.name for node in found.cluster.nodes])
@@ -54,7 +54,9 @@ def node(found: Found, /, name: str, form: str) -> None:
 @output.option(PodExplained)
 def pod(found: Found, /, name: str, form: str) -> None:
     """Tell everything that decides about one pod."""
-    answer = _explainer(found, SystemClock().unix_seconds()).pod(name)
+    answer = _explainer(found, found.now_seconds(SystemClock())).pod(name)
+    if answer is None and "/" not in name:
+        raise _without_namespace(name, found)
     if answer is None:
         raise _unknown("pod", name, [pod.key for pod in found.cluster.pods])
     output.put(PodExplained(answer=answer, found=found), form)
@@ -62,7 +64,13 @@ def pod(found: Found, /, name: str, form: str) -> None:
 
 def _explainer(found: Found, now_seconds: int) -> Explainer:
     survey = Survey(found.cluster, found.config, now_seconds)
-    return Explainer(survey, judge(survey), now_seconds, names.NAMESPACE)
+    return Explainer(survey, judge(survey), now_seconds, found.namespace)
+
+
+def _without_namespace(name: str, found: Found) -> InvalidInputError:
+    named = sorted(pod.key for pod in found.cluster.pods if pod.name == name)[:NEAR_MAX]
+    meant = f"; did you mean {', '.join(named)}?" if named else ""
+    return InvalidInputError(f"pod {name}", f"no namespace; allowed: NAMESPACE/NAME{meant}")
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:
@@ -72,5 +80,5 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:
     like = difflib.get_close_matches(name, names, n=NEAR_MAX, cutoff=0.6)
     near += [one for one in like if one not in near][: NEAR_MAX - len(near)]
     hint = f"near: {', '.join(near)}" if near else f"none of the {len(names):,} comes near"
-    looked = " among the unfinished" if what == "pod" else ""
+    looked = " (finished and gated ones aside)" if what == "pod" else ""
     return InvalidInputError(f"{what} {name}", f"there is none of that name{looked}; {hint}")

@@ -58,7 +58,7 @@ def command(
     # The delay counts as elapsed: the engine alone knows it.
     judged_by = files.read_config(found.config_from, policy) if policy else found.config
     config = _limited(judged_by, max_cpu, max_memory)
-    now = SystemClock().unix_seconds()
+    now = found.now_seconds(SystemClock())
     plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
     answer = Planned(
         plan=plan,

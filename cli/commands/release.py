@@ -15,6 +15,7 @@ from core.errors import InvalidInputError
 @click.option("--all", "everything", is_flag=True, help="all nodes and pods")
 @click.option("--dry-run", is_flag=True, help="only say what would be written")
 @source.live_options
+@source.installed
 @click.pass_obj
 def command(  # noqa: PLR0913 one for each option
     environment: source.Environment,
@@ -26,6 +27,7 @@ def command(  # noqa: PLR0913 one for each option
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
+    namespace: str,
 ) -> None:
     """Take away what Ebb has written on nodes and pods, and nothing else.
 
@@ -51,5 +53,6 @@ def command(  # noqa: PLR0913 one for each option
 
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
-    asyncio.run(sweep.release(connecting, names, judged_by, tell, dry_run=dry_run))
+    sweeping = sweep.release(connecting, names, judged_by, tell, namespace, dry_run=dry_run)
+    asyncio.run(sweeping)
     print(f"{told['node']} nodes and {told['pod']} pods {would}")

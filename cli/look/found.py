@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from core.config.settings import Config
+from core.edge.clock import Clock
 from core.edge.decode.aside import Aside
 from core.model.cluster import Cluster
 from core.survival.look import Emptying, emptying
@@ -48,11 +49,16 @@ class Found:
     aside: Aside = field(default_factory=Aside)
     """What was seen beside the cluster."""
 
+    def now_seconds(self, clock: Clock) -> int:
+        """Return the moment from which all its times count: when it was looked at."""
+        clock_seconds = clock.unix_seconds()
+        if self.kinds is None:
+            return clock_seconds
+        return self.aside.moment(self.cluster.pods, clock_seconds)
+
     def emptying(self, names: Iterable[str], now_seconds: int) -> Mapping[str, Emptying]:
         """Return when nodes are expected to be empty, counted from the look."""
-        pods = self.cluster.pods
-        at = now_seconds if self.kinds is None else self.aside.moment(pods, now_seconds)
-        return emptying(names, pods, self.aside.ends, at)
+        return emptying(names, self.cluster.pods, self.aside.ends, now_seconds)
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:

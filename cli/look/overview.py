@@ -34,11 +34,13 @@ class Status:
     found: Found
     plan: Plan
     marked: tuple[Standing, ...]
-    """Nodes with a mark that are not leaving yet, the oldest mark first."""
+    """Nodes with a mark that are not leaving yet, the oldest mark first, as they are judged."""
     emptying: Mapping[str, Emptying]
     """Of these."""
     going: int
-    """Nodes that are leaving (core.leaving)."""
+    """Nodes that are leaving (core.model.leaving)."""
+    being_deleted: int
+    """Those of them that somebody deletes."""
     reasons: tuple[tuple[str, int], ...]
     """(code, nodes that stay for it), most first; a node with several codes counts in each."""
     stray: tuple[str, ...]
@@ -76,7 +78,8 @@ class Status:
             ("not marked, and held", self.held),
             ("kept for pods to be expected", self.reserved),
             ("unmarked with a left-over taint", len(self.stray)),
-            ("being deleted", self.going),
+            ("leaving", self.going),
+            ("being deleted", self.being_deleted),
         )
 
 
@@ -95,9 +98,10 @@ def look(found: Found, now_seconds: int) -> Status:
     return Status(
         found=found,
         plan=plan,
-        marked=tuple(sorted(marked, key=lambda one: (one.since or 0, one.node))),
+        marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
         emptying=found.emptying((one.node for one in marked), now_seconds),
         going=sum(one.going for one in every),
+        being_deleted=sum(one.being_deleted for one in every),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
         held=sum(one.mark is None and one.guard is Guard.HELD for one in every),

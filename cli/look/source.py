@@ -21,23 +21,25 @@ IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
 FILE: Final = click.Path(allow_dash=True)
 """Shells complete it; whether it is there is seen when it is read."""
-WHERE: Final = ("from_file", "kubeconfig", "context", "config", "namespace")
+WHERE: Final = ("from_file", "kubeconfig", "context", "config")
 """The options of `read`."""
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
 
-def options(command: Command) -> Command:
+def options(command: Command, *, leader: bool = False) -> Command:
     """Add the options that say which cluster, and by which configuration it is judged.
 
-    The command is given what is Found; one with an option --namespace, the Lease there too.
+    The command is given what is Found. *leader*: of a live cluster also who runs the engine.
     """
 
     @click.pass_obj
     @wraps(command)
     def looking(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
-        where = {name: given.pop(name) for name in WHERE if name in given}
-        command(read(environment, **where), **given)
+        where = {name: given.pop(name) for name in WHERE}
+        namespace = given.pop("namespace", NAMESPACE)
+        found = read(environment, **where, led_from=namespace if leader else None)
+        command(replace(found, namespace=namespace), **given)
 
     told = f"a dump, as `{COMMAND}` writes it: plain, gzipped, or - ; repeat it for several"
     from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
@@ -60,6 +62,12 @@ def live_options(command: Command) -> Command:
     return command
 
 
+def installed(command: Command) -> Command:
+    """Add the option that says where Ebb is."""
+    told = f"where Ebb is installed; default {NAMESPACE}"
+    return click.option("--namespace", default=NAMESPACE, metavar="NAME", help=told)(command)
+
+
 def read(
     environment: Environment,
     *,
@@ -67,9 +75,11 @@ def read(
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
-    namespace: str | None = None,
+    led_from: str | None,
 ) -> Found:
-    """Read the cluster that the command line names; of a live one the Lease of a *namespace* too.
+    """Read the cluster that the command line names, and who runs the engine.
+
+    *led_from*: in which namespace a live one's Lease is; None: it is not asked for.
 
     Raises: EbbError in one of its forms, UsageError for options that contradict each other.
     """
@@ -78,16 +88,15 @@ def read(
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
     judged_by = files.read_config(config)
-    installed = namespace or NAMESPACE
     if from_file:
-        return replace(_dumped(from_file, judged_by, config), namespace=installed)
+        return _dumped(from_file, judged_by, config)
     path = kubeconfig_of(kubeconfig, environment)
     # The client's packages take longer than a whole plan.
     import asyncio  # noqa: PLC0415
 
     from cli.look import live  # noqa: PLC0415
 
-    lease = None if namespace is None else (namespace, LEASE)
+    lease = None if led_from is None else (led_from, LEASE)
     aside = Aside()
     cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr, aside))
     return Found(
@@ -97,7 +106,6 @@ def read(
         + (f", context {context}" if context else ""),
         config_from=config,
         leader=leader,
-        namespace=installed,
         aside=aside,
     )
 

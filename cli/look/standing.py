@@ -16,12 +16,13 @@ from core.marks.mark import (
     guard_key,
     guard_of,
     mark_of,
+    mark_order,
     marked_since,
     reserved_for,
 )
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
-from core.model.leaving import going
+from core.model.leaving import being_deleted, going
 from core.model.node import Node
 from core.writes.emptiness import occupants
 
@@ -46,6 +47,8 @@ class Standing:
     mark: Mark | None
     since: int | None
     """Unix seconds; None: not marked, or not known."""
+    order: tuple[int, int]
+    """By what marks are judged one after the other: the second, the place in its plan."""
     details: Details | None
     """None: not marked, or the annotation is missing or damaged."""
     overdue: bool
@@ -59,6 +62,8 @@ class Standing:
     """Whether it carries exactly the taint that its mark asks for."""
     going: bool
     """Whether it is leaving (core.model.leaving)."""
+    being_deleted: bool
+    """Whether that is so because somebody deletes it."""
     backoff: Backoff | None
     """How often it did not empty in time, and until when it is left alone for that."""
 
@@ -81,6 +86,7 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
         node=node.name,
         mark=mark,
         since=marked_since(node, taint_key) or None if mark else None,
+        order=mark_order(node, taint_key),
         details=details,
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=left.get(node.name, 0),
@@ -88,6 +94,7 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
         reserved=reserved_for(node) is not None,
         taints_right=desired_taints(node, taint_key) == node.taints,
         going=going(node),
+        being_deleted=being_deleted(node),
         backoff=backoff_of(node.annotations),
     )
 

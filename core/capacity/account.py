@@ -22,8 +22,11 @@ class Load:
     """What is asked for on one node."""
 
     used: Amount
+    """Of each resource no more than there is."""
     resident: Amount
     """The part that goes with the node."""
+    beyond: Amount
+    """What is asked for beyond what there is."""
 
 
 _After = tuple[int, Amount, tuple[Amount, ...]]
@@ -74,6 +77,7 @@ class Account:
         self._open = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
+        self._beyond = {n: load.beyond for n, load in enumerate(loads) if load.beyond != NOTHING}
         self._capacity = [Amount.of(node.allocatable) for node in nodes]
         groups = {of: _group(sums, of) for of in set(reaches.of)}
         self._groups = [
@@ -226,6 +230,9 @@ class Account:
     def leave(self, node: int, amount: Amount) -> None:
         """Take away from a node what has found another place, or goes with it."""
         self.changed.append(node)
+        if beyond := self._beyond.get(node):
+            first = amount.at_most(beyond)
+            self._beyond[node], amount = beyond.minus(first), amount.minus(first)
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
@@ -235,8 +242,8 @@ class Account:
         """Count the node as gone, wherever its pods go; for the checks of sums alone."""
         if self._open[node]:
             self._drop(node)
-            self.adrift = self.adrift.plus(self._used[node].minus(self._resident[node]))
             self.leave(node, self._resident[node])
+            self.adrift = self.adrift.plus(self._used[node])
 
 
 def _group(sums: Sequence[Sums], of: tuple[int, ...]) -> _Group:

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Final
 
 from core.fit.kinds import NodeKinds
-from core.fit.rules import LABEL_RULES, TAINT_RULE, refusal, repels, tolerates
-from core.model.constraints import Placing, Requirement, SelectorTerm
+from core.fit.rules import LABEL_RULES, TAINT_RULE, repels, tolerates
+from core.model.constraints import Placing, Requirement, SelectorTerm, plain
 from core.model.leaving import passes
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -40,7 +40,8 @@ class Reach:
     """
 
     key: str
-    """What defines it, whole: the same from one look at the cluster to the next."""
+    """What defines it, whole: the same from one look at the cluster to the next, unless somebody
+    asks for the same nodes in shorter words (core.engine.words)."""
     nodes: tuple[int, ...]
     """Ids, ascending."""
     name: str
@@ -62,13 +63,13 @@ class Reaches:
         reach, of which it is asked all the same which nodes admit them.
         """
         self._nodes = nodes
-        self._bare = [_bare(node) for node in nodes]
+        self._bare = [bare(node) for node in nodes]
         self._virtual = frozenset(n for n, node in enumerate(nodes) if node.virtual)
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
         self._kinds = NodeKinds(self._bare, chain(asked, others))
-        self._shown = _Shown(self._bare)
+        self._shown = _Shown(self._bare, self._kinds)
         self._members: dict[int, tuple[int, ...]] = {}
         by_nodes: dict[tuple[int, ...], list[Placing]] = {}
         for placing in asked:
@@ -122,10 +123,9 @@ class Reaches:
         """Return the unreached nodes that one of these templates of other pods admits for good."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
-        asked = {plain(placing) for placing in placings}
-        return frozenset(
-            n for n in left if any(refusal(self._bare[n], one) is None for one in asked)
-        )
+        asked = {plain(placing) for placing in placings} if left else ()
+        kinds = NodeKinds([self._bare[n] for n in left], asked)
+        return frozenset(left[n] for n in chain.from_iterable(map(kinds.allowing, asked)))
 
     def _told_apart(
         self, by_nodes: Mapping[tuple[int, ...], list[Placing]], asked: Mapping[Placing, Groups]
@@ -169,12 +169,7 @@ def _namespaces(placings: Iterable[Placing], asked: Mapping[Placing, Groups]) ->
     )
 
 
-def plain(placing: Placing) -> Placing:
-    """Return the template without its volumes."""
-    return replace(placing, volumes=()) if placing.volumes else placing
-
-
-def _bare(node: Node) -> Node:
+def bare(node: Node) -> Node:
     """Return the node as it is for good."""
     taints = tuple(taint for taint in node.taints if not passes(taint.key))
     if len(taints) == len(node.taints) and not node.unschedulable:
@@ -185,11 +180,12 @@ def _bare(node: Node) -> Node:
 class _Shown:
     """What a template asks, in words, as far as it tells the nodes of this cluster apart."""
 
-    def __init__(self, bare: Sequence[Node]) -> None:
-        self._nodes = [node for node in bare if not node.virtual]
-        found = {taint for node in self._nodes for taint in node.taints if repels(taint)}
+    def __init__(self, bare: Sequence[Node], kinds: NodeKinds) -> None:
+        real = [node for node in bare if not node.virtual]
+        found = {taint for node in real for taint in node.taints if repels(taint)}
         self._taints = sorted(found, key=_taint)
-        self._everywhere: dict[Placing, bool] = {}
+        self._kinds = kinds
+        self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, placing: Placing) -> list[str]:
         """Return one text for each thing that it asks or tolerates."""
@@ -209,11 +205,7 @@ class _Shown:
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: Placing) -> bool:
-        found = self._everywhere.get(asked)
-        if found is None:
-            found = all(refusal(node, asked, LABEL_RULES) is None for node in self._nodes)
-            self._everywhere[asked] = found
-        return found
+        return self._kinds.allows(asked, self._real, LABEL_RULES)
 
 
 def _taint(taint: Taint) -> str:

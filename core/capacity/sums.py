@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from core import forms
 from core.capacity.reaches import Reach
 from core.capacity.usable import NOTHING, Amount, Share, Totals, Usability
 
@@ -16,7 +17,7 @@ RESOURCE_NAMES: Final = ("cpu", "memory")
 LIMITS_MAX: Final = 256
 """Texts of limits that are kept."""
 DECIMALS_MAX: Final = 12
-"""Of a percentage, where fewer do not tell it from its limit."""
+"""Of a percentage; limits in the file have fewer."""
 
 
 Limit = tuple[int, int, int, int]
@@ -103,22 +104,20 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
         if total <= 0:
             parts.append(f"{name} without capacity")
         elif have * share.denominator > share.numerator * total:
-            parts.append(f"{name} at {_apart(have, total, share)}")
+            parts.append(f"{name} at {beside(have, total, share)}, over {limit_text(share)}")
     return ", ".join(parts)
 
 
-def _apart(have: int, total: int, share: Fraction) -> str:
-    """Write a share and the limit that it is over with as many decimals as tell them apart."""
-    for decimals in range(1, DECIMALS_MAX):
-        found, limit = percent(have, total, decimals), _limit_text(share, decimals)
-        if found != limit:
-            return f"{found}, over {limit}"
-    return "over the limit"
+def beside(part: int, whole: int, limit: Fraction) -> str:
+    """Write a share with the decimals that its limit has, so that what is over it looks so."""
+    _, _, decimals = limit_text(limit).rstrip("%").partition(".")
+    return percent(part, whole, max(1, min(len(decimals), DECIMALS_MAX)))
 
 
 @lru_cache(maxsize=LIMITS_MAX)
-def _limit_text(share: Fraction, decimals: int) -> str:
-    return percent(share.numerator, share.denominator, decimals)
+def limit_text(share: Fraction) -> str:
+    """Write a limit as it stands in the file."""
+    return forms.percent(share)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:

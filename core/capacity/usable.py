@@ -34,6 +34,10 @@ class Amount(NamedTuple):
         """Subtract, resource by resource."""
         return Amount(self[0] - other[0], self[1] - other[1])
 
+    def at_most(self, other: "Amount") -> "Amount":
+        """Take the smaller, resource by resource."""
+        return Amount(min(self[0], other[0]), min(self[1], other[1]))
+
     def within(self, share: "Share", whole: "Amount") -> bool:
         """Say whether this is at most *share* of *whole* in both resources; no share of nothing.
 

@@ -24,7 +24,7 @@ from core.forms import (
     read_share,
     text,
 )
-from core.sections import INLINE, Listed, filled
+from core.sections import INLINE, Listed, filled, where
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000
@@ -47,7 +47,7 @@ class Limit(NamedTuple):
         return max(1, nodes * self.share.numerator // self.share.denominator)
 
     def __str__(self) -> str:
-        return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
+        return str(self.number) if self.share is None else percent(self.share)
 
 
 def _limit(value: object) -> Limit:
@@ -89,7 +89,8 @@ class Budget:
     max_in_window: Nodes = None
     """Nodes that are marked within the window, those that have left since among them."""
     min_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
-    """Nodes that must be left when all marked ones have gone."""
+    """Nodes that must be left when all marked ones have gone; a new mark leaves so many that take
+    pods."""
     min_untainted_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
     """The same of nodes that take pods and carry no taint but those that pass by themselves."""
 
@@ -133,7 +134,7 @@ class Backoff:
     first_seconds: Annotated[int, duration(1)] = 3600
     """The first time; then twice as long each time."""
     max_seconds: Annotated[int, duration(1)] = 24 * 3600
-    """The longest."""
+    """The longest; no shorter than `first`."""
 
     def seconds(self, times: int) -> int:
         """Return how long after so many failures: twice as long each time, up to the maximum."""
@@ -181,7 +182,7 @@ class Budgets:
     pools: Annotated[tuple[Pool, ...], Listed(POOLS_MAX, "{name, nodeSelector} with limits")] = ()
     """Empty: every node may go; else those in a pool alone, each in the first that selects it."""
     balance_zones: Flag = True
-    """No zone falls behind the largest by more than one node."""
+    """No zone falls behind the largest by more than one node, of those that take pods."""
     headroom: Annotated[int, Field(strict=True, ge=0, le=HEADROOM_MAX)] = 1
     """Pods as large as the largest of each reach for which room must be left."""
     reserve: Reserve = Reserve()
@@ -193,7 +194,10 @@ class Budgets:
     0s there may be several at once."""
     cooldown: Cooldown = Cooldown()
     """How long no node is marked."""
-    backoff: Backoff = Backoff()
+    backoff: Annotated[
+        Backoff,
+        where(lambda one: one.first_seconds <= one.max_seconds, "first no longer than max"),
+    ] = Backoff()
     """How long a node is left alone that did not empty before its deadline."""
 
     def pool_of(self, labels: Mapping[str, str]) -> Pool | None:

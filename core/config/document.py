@@ -123,8 +123,9 @@ def _unknown(*location: int | str) -> str:
     path, section = _at(location[:-1])
     name, known = str(location[-1]), list(fields_of(section))
     close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else ", ".join(known)
-    return f"{f'{path}.' if path else ''}{name:.80}: unknown field; allowed: {hint}"
+    meant = f"; did you mean {close[0]}?" if close else ""
+    whole = f"{f'{path}.' if path else ''}{name:.80}"
+    return f"{whole}: unknown field; allowed: {', '.join(known)}{meant}"
 
 
 def _meant(given: object, field: Schema) -> str:

@@ -46,6 +46,14 @@ def _beside_cert(client_ca_file: str | None, info: ValidationInfo) -> str | None
     return client_ca_file
 
 
+def _free_of_listen(metrics_listen: str, info: ValidationInfo) -> str:
+    # Port 0 is any that is free, for each another.
+    if metrics_listen == info.data.get("listen") and not metrics_listen.endswith(":0"):
+        # By its name, which pydantic leaves out where the field is missing.
+        raise refused([("metricsListen", metrics_listen, "another host:port than webhook.listen")])
+    return metrics_listen
+
+
 def _of_marks(answers: AnswersMode, info: ValidationInfo) -> AnswersMode:
     score = info.data.get("score")
     if answers is AnswersMode.COMPACT and score in EVERY_NODE:
@@ -84,7 +92,9 @@ class WebhookConfig:
 
     listen: Annotated[Address, AT_WEBHOOK_START] = "0.0.0.0:8443"
     """Where the API server's calls are answered."""
-    metrics_listen: Annotated[Address, AT_WEBHOOK_START] = "0.0.0.0:8080"
+    metrics_listen: Annotated[
+        Address, AfterValidator(_free_of_listen), Field(validate_default=True), AT_WEBHOOK_START
+    ] = "0.0.0.0:8080"
     """Where probes and metrics are answered."""
     key_file: Annotated[File | None, AT_WEBHOOK_START] = None
     """The key of `certFile`; read anew when the file changes."""

@@ -183,7 +183,7 @@ class Config:
     ] = TAINT_KEY
     """The key of the taint that a mark becomes."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
-    """A mark that is older is released."""
+    """A mark that is older is released, unless its node is empty by then."""
     hard_after_seconds: Annotated[int | None, duration(never=True)] = None
     """When a soft mark becomes a hard one."""
     hand_over: HandOver = HandOver()
@@ -218,6 +218,11 @@ class Config:
     def hardens(self) -> bool:
         """Say whether marks may become hard."""
         return self.hard_after_seconds is not None or self.eviction is Eviction.ENABLED
+
+    @property
+    def evicts(self) -> bool:
+        """Say whether pods of marked nodes are evicted."""
+        return self.mode is Mode.ENFORCE and self.eviction is Eviction.ENABLED
 
     @property
     def publishes(self) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
@@ -11,7 +11,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.forms import SHARE, percent
+from core.forms import SHARE, eased, percent
 from core.sections import filled, refused
 
 
@@ -26,12 +26,7 @@ class Thresholds:
 
     def leave(self) -> "Thresholds":
         """Return up to where a marked node stays marked, where nothing else is said."""
-        return Thresholds(cpu=min(self.cpu + SLACK, _ALL), memory=min(self.memory + SLACK, _ALL))
-
-
-SLACK: Final = Fraction(1, 20)
-"""By how much the leave thresholds stand above the others where nothing is said."""
-_ALL: Final = Fraction(1)
+        return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory))
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from core.engine.harden import Against
 from core.engine.plan import Plan
 from core.fit.rules import tolerates
 from core.marks.mark import Mark, mark_of, marked_since
-from core.marks.taints import desired_taints
+from core.marks.taints import desired_taints, hard_taint
 from core.model.cluster import Cluster
 from core.model.leaving import why_leaving
 from core.model.node import Effect, Taint
@@ -123,7 +123,8 @@ class Ground:
         own, taint_key = self.scene.own_namespace, self.scene.config.taint_key
         if (why := why_never(pod, own, self.now)) is not None:
             return why
-        taint = Taint(taint_key, "1", Effect.NO_SCHEDULE)
+        node = self.marked.get(pod.node or "")
+        taint = hard_taint(node, taint_key) if node else Taint(taint_key, "", Effect.NO_SCHEDULE)
         if any(tolerates(one, taint) for one in pod.placing.tolerations):
             return Blocker(COMES_BACK, "it tolerates the taint of a mark", pod.key, taint_key)
         return self.budgets.why_never(pod)

@@ -12,15 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.config.drain import Eviction as Asked
-from core.config.settings import Mode
 from core.drain.ground import Ground, Scene
 from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
-from core.guards.disruption import STATEFUL_SET
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
+from core.model.workload import STATEFUL_SET
 from core.reason import Blocker
 
 
@@ -42,8 +40,7 @@ NOTHING: Final = Drain(memory=Memory())
 
 def look(scene: Scene, memory: Memory) -> Drain:
     """Say what to evict now, given what this leader has evicted before."""
-    config = scene.config
-    if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
+    if not scene.config.evicts:
         return NOTHING
     if not memory.evicted and not any(mark_of(one.labels) for one in scene.cluster.nodes):
         return NOTHING

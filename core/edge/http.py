@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
@@ -107,7 +109,11 @@ class Server:
         listen: str,
         tls: ssl.SSLContext | None = None,
         limits: Limits = LIMITS,
+        *,
+        setting: str = "listen",
     ) -> None:
+        """Make it; *setting* is what faults call the address."""
+        self._listen, self._setting = listen, setting
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         host, _, port = listen.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
@@ -117,10 +123,14 @@ class Server:
         """The port that is really bound; known after start."""
 
     async def start(self) -> None:
-        """Listen. Raises: OSError when the address is taken."""
+        """Listen. Raises: InvalidInputError when that cannot be done at this address."""
         await self._runner.setup()
         self._door = Door(cast("web.Server", self._runner.server), self._tls, self._limits)
-        self.port = await self._door.open(self._host, self._port)
+        try:
+            self.port = await self._door.open(self._host, self._port)
+        except (OSError, UnicodeError) as fault:  # a host's name can be none that IDNA knows
+            problem = f"{self._listen!r}: {_why_not(fault)}; allowed: a free host:port"
+            raise InvalidInputError(self._setting, problem) from fault
         log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
 
     async def stop(self) -> None:
@@ -130,6 +140,15 @@ class Server:
         await self._runner.cleanup()
         if self._door is not None:
             self._door.abort()
+
+
+def _why_not(fault: Exception) -> str:
+    """Return the system's own words; asyncio puts others around them, of each Python its own."""
+    if isinstance(fault, OSError) and fault.errno is not None:
+        known = not isinstance(fault, socket.gaierror)
+        told = os.strerror(fault.errno) if known else fault.strerror or str(fault)
+        return told[:1].lower() + told[1:]
+    return str(fault)
 
 
 async def follow_files(serving: Serving, certificate: str, key: str, clock: Clock) -> None:

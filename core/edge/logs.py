@@ -17,11 +17,11 @@ def fields(**values: object) -> dict[str, Any]:
     return {_FIELDS: values}
 
 
-def start(level: str = "INFO") -> None:
+def start() -> None:
     """Send all logging to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     sys.unraisablehook = _unraisable
 
 

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,25 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
         config = files.read_config(arguments.config)
         asyncio.run(serve(Start(config, arguments.config, arguments.kubeconfig)))
     except (EbbError, OSError) as fault:
+        return _told(name, [fault])
+    except ExceptionGroup as several:
+        if several.split(EbbError)[1] is not None:
+            raise  # of which a traceback is wanted
+        return _told(name, _single(several))
+    return 0
+
+
+def _told(name: str, faults: Iterable[Exception]) -> int:
+    for fault in faults:
         for line in str(fault).splitlines():
             print(f"{name}: {line}", file=sys.stderr)
-        return FAULT
-    return 0
+    return FAULT
+
+
+def _single(several: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    """Yield the faults of what ran side by side, and of what ran beside that in it."""
+    for one in several.exceptions:
+        if isinstance(one, ExceptionGroup):
+            yield from _single(one)
+        else:
+            yield one

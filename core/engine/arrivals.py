@@ -5,7 +5,8 @@ one clock counts, and what a leader has not seen it does not guess from the pods
 left. A pod whose controller keeps a number of pods, and of which one has left a short time ago,
 takes that one's place: a rollout or an eviction asks for no more room than its surge. So does a
 Job's pod that asks for the same as one of its namespace which ended a short time ago: a stream of
-Jobs that begin as others end needs the room of those that run. Bare pods count each.
+Jobs that begin as others end needs the room of those that run. Bare pods count each, and none that
+asks for a node by its name: no other comes there in its place.
 """
 
 from bisect import bisect_left
@@ -13,17 +14,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from core.capacity.reaches import plain
 from core.config.budgets import Reserve
 from core.engine.census import changes
 from core.engine.survey import Survey
 from core.engine.waiting import in_turns
-from core.model.constraints import Placing
+from core.engine.words import Moved
+from core.model.constraints import Placing, names_node, plain
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.workload import KEEPERS, Workload, workload_of
+from core.model.volumes import CLAIMS_FIELD
+from core.model.workload import JOB, KEEPERS, Workload, workload_of
 from core.packing.ground import dominant_share
 
 STEPS: Final = 5
@@ -34,10 +37,11 @@ DAYS: Final = 7
 DAY_SECONDS: Final = 86_400
 DAY_SLOT_SECONDS: Final = 300
 """What days before are remembered by, at least: 2,016 of them."""
-KINDS_MAX: Final = 64
-"""Different pods that a slot tells apart; every namespace's first comes before any's second."""
 ONE: Final = "node: "
-JOB: Final = "Job"
+KINDS_MAX: Final = 64
+"""Different pods that a slot tells apart, of no namespace many more than of another that asks."""
+TEMPLATE_CHARACTERS_MAX: Final = 2048
+"""Of a kind's template, written out, some five times a usual one: it is remembered for days."""
 WORKLOADS_MAX: Final = 4096
 """Workloads of which it is remembered that pods have left; those that lost one last."""
 
@@ -55,6 +59,17 @@ class Kind(NamedTuple):
 Counts = Mapping[Kind, int]
 Slots = Mapping[int, Counts]
 """By number: the slot's first second, over how long a slot is."""
+
+
+class Latest(NamedTuple):
+    """The slot that was counted in last."""
+
+    slot: int = 0
+    whose: Mapping[Kind, str] = MappingProxyType({})
+    """The namespace whose pod was the first of the kind there."""
+
+
+NOTHING: Final = Latest()
 Gone = Mapping[int, int]
 """By slot: how many pods have left whose place no other has taken."""
 
@@ -101,7 +116,9 @@ class Arrivals:
     """Those of the last look, sorted by name, the cluster's own tuple; of them it matters who was
     there, not what else they are."""
     slots: Slots = field(default_factory=dict)
+    slot_of: Latest = NOTHING
     days: Slots = field(default_factory=dict)
+    day_of: Latest = NOTHING
     gone: Mapping[Workload, Gone] = field(default_factory=dict)
 
 
@@ -122,12 +139,17 @@ def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
             slot = now_seconds // grain.slot
             found[slot] = found.get(slot, 0) + 1
     new = [pod for pod in came if _asks_for_room(pod) and not _takes_a_place(pod, gone)]
-    kinds = [kind for pod in in_turns(new) if (kind := _kind(pod, survey)) is not None]
+    found_kinds = ((pod.namespace, _kind(pod, survey)) for pod in in_turns(new))
+    kinds = [(namespace, kind) for namespace, kind in found_kinds if kind is not None]
+    slots, slot_of = _counted(known.slots, known.slot_of, now_seconds // grain.slot, kinds)
+    days, day_of = _counted(known.days, known.day_of, now_seconds // grain.day, kinds)
     return Arrivals(
         grain=grain,
         pods=pods,
-        slots=_counted(known.slots, now_seconds // grain.slot, kinds),
-        days=_counted(known.days, now_seconds // grain.day, kinds),
+        slots=slots,
+        slot_of=slot_of,
+        days=days,
+        day_of=day_of,
         gone=_bounded(gone),
     )
 
@@ -147,6 +169,34 @@ def aged(arrivals: Arrivals, now_seconds: int) -> Arrivals:
     )
 
 
+def renamed(arrivals: Arrivals, keys: Moved) -> Arrivals:
+    """Return what is remembered under the keys that reaches have now."""
+    return replace(
+        arrivals,
+        slots={slot: _under(counts, keys) for slot, counts in arrivals.slots.items()},
+        slot_of=_latest_under(arrivals.slot_of, keys),
+        days={slot: _under(counts, keys) for slot, counts in arrivals.days.items()},
+        day_of=_latest_under(arrivals.day_of, keys),
+    )
+
+
+def _latest_under(latest: Latest, keys: Moved) -> Latest:
+    return Latest(latest.slot, {_named(kind, keys): its for kind, its in latest.whose.items()})
+
+
+def _named(kind: Kind, keys: Moved) -> Kind:
+    return kind._replace(reach=keys.get(kind.reach, kind.reach))
+
+
+def _under(counts: Counts, keys: Moved) -> Counts:
+    if not any(kind.reach in keys for kind in counts):
+        return counts
+    found: Counter[Kind] = Counter()
+    for kind, many in counts.items():
+        found[_named(kind, keys)] += many
+    return found
+
+
 def _news(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Return who has left or is leaving since, and who has come, both by name."""
     gone, came = changes(before, now)
@@ -161,8 +211,15 @@ def _goes_on(pod: Pod, now: Pod | None) -> bool:
 
 
 def _asks_for_room(pod: Pod) -> bool:
-    """Say whether room is to be kept for others like it; for whom others go, there is room."""
-    return pod.evaluable and pod.occupies and not pod.terminating
+    """Say whether room is to be kept for others like it; for whom others go, there is room.
+
+    A claim that waits for its first consumer is not known yet when its pod is seen first, and
+    volumes are no part of what is asked for others.
+    """
+    known = pod.evaluable or (
+        pod.unsupported == (CLAIMS_FIELD,) and not (pod.too_much or pod.unreadable)
+    )
+    return known and pod.occupies and not pod.terminating
 
 
 def _workload(pod: Pod) -> Workload | None:
@@ -188,14 +245,22 @@ def _takes_a_place(pod: Pod, gone: dict[Workload, dict[int, int]]) -> bool:
 
 
 def _kind(pod: Pod, survey: Survey) -> Kind | None:
-    """Return what the pod stands for; None: no node of this cluster is one for it."""
+    """Return what the pod stands for; None: no node of this cluster is one for it, or one by name.
+
+    By names who may create pods could have every empty node kept, with a small pod for each; nor
+    does a pod stand for others whose template is too long to be remembered.
+    """
     placing = plain(pod.placing)
+    if (pod.requests, pod.placing) in survey.hopeless or names_node(placing):
+        return None
     members = survey.reaches.members(placing)
     if survey.census.virtual.get(pod.node or "") or not members:
         return None
+    if len(repr(placing)) > TEMPLATE_CHARACTERS_MAX:
+        return None
     reach = survey.reaches.of_placing(placing)
     if reach is None and len(members) > 1:
-        return None  # it is beyond those that are told apart
+        return None  # beyond those that are told apart, or nobody who can be judged goes there yet
     key = reach.key if reach else f"{ONE}{survey.ground.nodes[members[0]].name}"
     return Kind(key, pod.requests, placing)
 
@@ -220,13 +285,33 @@ def _bounded(gone: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
     return {workload: gone[workload] for workload in latest[:WORKLOADS_MAX]}
 
 
-def _counted(slots: Slots, slot: int, kinds: Iterable[Kind]) -> Slots:
-    """Count the kinds in the slot, as far as it tells them apart."""
+def _counted(
+    slots: Slots, latest: Latest, slot: int, kinds: Sequence[tuple[str, Kind]]
+) -> tuple[Slots, Latest]:
+    """Count the kinds, each with its namespace, in the slot, as far as it tells them apart.
+
+    Once it is full, a kind of a namespace that has fewer takes the place of the rarest of the one
+    that has most.
+    """
+    if not kinds:
+        return slots, latest
     counts = Counter(slots.get(slot, {}))
-    for kind in kinds:
-        if kind in counts or len(counts) < KINDS_MAX:
-            counts[kind] += 1
-    return {**slots, slot: counts} if counts else slots
+    whose = dict(latest.whose) if latest.slot == slot else {}
+    had = Counter(whose.values())
+    for namespace, kind in kinds:
+        if kind not in counts:
+            if len(counts) >= KINDS_MAX:
+                most = max(sorted(had), key=lambda one: had[one], default="")
+                if had[most] <= had[namespace] + 1:
+                    continue
+                own = [one for one, its in whose.items() if its == most]
+                gone = min(own, key=lambda one: (counts[one], repr(one)))
+                del counts[gone], whose[gone]
+                had[most] -= 1
+            whose[kind] = namespace
+            had[namespace] += 1
+        counts[kind] += 1
+    return {**slots, slot: counts}, Latest(slot, whose)
 
 
 def expected(

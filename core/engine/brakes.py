@@ -11,6 +11,7 @@ from core.config.budgets import Budget
 from core.engine.memory import Pace
 from core.engine.survey import Survey
 from core.engine.zones import Zones
+from core.marks.keys import BACKOFF_ANNOTATION
 from core.marks.mark import backoff_of
 from core.model.leaving import others_taint
 from core.model.node import Node
@@ -25,8 +26,10 @@ class _Count:
 
     nodes: int = 0
     """That there are now."""
+    working: int = 0
+    """Of them, those that take pods, without those that go."""
     untainted: int = 0
-    """Of them, those that take pods and carry no taint of others, without those that go."""
+    """Of these, those that carry no taint of others."""
     marked: int = 0
     """Now and, as far as it has been planned, from now on."""
     in_window: int = 0
@@ -57,7 +60,7 @@ class Brakes:
         budgets = survey.config.budgets
         self._budgets, self._survey = budgets, survey
         self.pace = pace or Pace()
-        self._for_new = (LASTING, ENTERING, *(() if pace is None else (PACING, BUDGETS)))
+        self._for_new = (ENTERING, *(() if pace is None else (PACING, BUDGETS)))
         self._whole = self._scope("", _CLUSTER, budgets.cluster)
         self._pools = {
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
@@ -81,6 +84,7 @@ class Brakes:
             marked = node.name in survey.marks
             for count in self._counts(node):
                 count.nodes += 1
+                count.working += self._works(node)
                 count.untainted += node.name in self._untainted
                 count.marked += marked
         self._zones = Zones(survey, standing) if budgets.balance_zones else None
@@ -101,10 +105,15 @@ class Brakes:
             if self._survey.reaches_node(node.name):
                 yield scope.reached
 
+    def _works(self, node: Node) -> bool:
+        return node.name not in self._survey.closed
+
     def refusals(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
         found: list[Blocker] = []
-        for rules in (LASTING,) if node.name in self._survey.marks else self._for_new:
+        marked = node.name in self._survey.marks
+        lasting = LASTING if marked or not self._works(node) else LASTING_FOR_NEW
+        for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, rule in rules.of_node:
                 if why := rule(self, node):
                     found.append(Blocker(reason, why))
@@ -146,6 +155,7 @@ class Brakes:
         self._marks_one |= new
         for count in self._counts(node):
             count.gone += 1
+            count.working -= self._works(node)
             count.untainted -= node.name in self._untainted
             count.marked += new
             count.in_window += new
@@ -163,7 +173,7 @@ MIN_NODES: Final = Reason(
     "min-nodes",
     "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
     "set `minNodes` lower in the configuration, if the minimum is not meant",
-    "the cluster or pool has more nodes than `minNodes`, not counting those that go",
+    "the cluster or pool has more nodes that take pods than `minNodes`, without those that go",
 )
 MIN_UNTAINTED: Final = Reason(
     "min-untainted-nodes",
@@ -184,7 +194,7 @@ ZONE_BALANCE: Final = Reason(
     "zone-balance",
     "The node's zone would fall behind another zone by more than one node.",
     "wait for nodes of the larger zones to go; or set `balanceZones: false`",
-    "no zone has more nodes than the node's own, not counting those that go",
+    "no zone has more nodes that take pods than the node's own, not counting those that go",
 )
 COOLDOWN: Final = Reason(
     "cooldown",
@@ -201,11 +211,11 @@ PODS_PENDING: Final = Reason(
 )
 BACKOFF: Final = Reason(
     "backoff",
-    "The node was marked before and did not empty before its deadline, so it is left alone "
-    "for a time that doubles with each such failure.",
+    "The node was marked before and did not empty before its deadline, or its drain failed, so it "
+    "is left alone for a time that doubles with each such failure.",
     "see what kept pods on it: ebb explain node {node}; to try again at once: "
-    "kubectl annotate node {node} kube-ebb.io/backoff-",
-    "the time in its annotation kube-ebb.io/backoff has passed",
+    f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
+    f"the time in its annotation {BACKOFF_ANNOTATION} has passed",
 )
 BUDGET_MARKED: Final = Reason(
     "budget-marked",
@@ -233,6 +243,13 @@ def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     if left >= least:
         return None
     return f"{scope.name} would have {left} nodes, fewer than minNodes: {least}"
+
+
+def _min_working(scope: _Scope, count: _Count) -> str | None:
+    left, least = count.working - 1, scope.budget.min_nodes
+    if left >= least:
+        return None
+    return f"{scope.name} would have {left} nodes that take pods, fewer than minNodes: {least}"
 
 
 def _cooldown(brakes: Brakes, _: Node) -> str | None:
@@ -278,6 +295,9 @@ LASTING: Final = _Rules(
     ((NO_POOL, Brakes.no_pool), (MIN_UNTAINTED, Brakes.min_untainted)), ((MIN_NODES, _min_nodes),)
 )
 """At all times, and for marked nodes too."""
+LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
+"""The same of nodes without a mark: what takes no pods is none of those that must be left. Marked
+ones go by all that stand, so that none is released because another is not ready for a minute."""
 ENTERING: Final = _Rules(((ZONE_BALANCE, Brakes.zone_balance),))
 """At all times, for nodes without a mark."""
 PACING: Final = _Rules(

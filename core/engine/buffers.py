@@ -3,13 +3,13 @@
 An autoscaler that honours them takes no node that their pods need, so Ebb plans with them as with
 headroom: they are packed last, on what is free now, and never load. Whoever may write a buffer, or
 its status, may ask for anything: all of them together are kept a bounded share of the nodes that
-they can use, and of all nodes; what there is goes to the namespace that has least so far.
+they can use, and of all nodes; what there is goes to the namespace that has least.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from core.engine.waiting import in_turns
@@ -71,31 +71,35 @@ def rooms(
 
     *offered* names the nodes that admit a template.
 
-    The next pod is of the namespace that has least so far, and of its buffer that has least; one
-    pod is never too many, however large.
+    The next pod is of the namespace that has least with it, and of its buffer that has least with
+    it, so that a large one comes late. One that is more than the share by itself is kept all the
+    same, once, and takes nothing of what the others have.
     """
     most = int(share * SHARE_SCALE)
     kept = dict.fromkeys((one.key for one, _ in asked), 0)
+    costs = [dominant_share(pod.requests, whole) for _, pod in asked]
+    counts = [max(cost, SHARE_SCALE // PODS_MAX) for cost in costs]
     queues: dict[str, list[tuple[int, int]]] = {}
     for number, (one, _) in enumerate(asked):
-        queues.setdefault(one.namespace, []).append((0, number))
-    turns = [(0, namespace) for namespace in sorted(queues)]
-    used: Counter[tuple[int, ...]] = Counter()
+        heappush(queues.setdefault(one.namespace, []), (counts[number], number))
+    turns = [(queue[0][0], namespace) for namespace, queue in sorted(queues.items())]
+    heapify(turns)
+    spent: Counter[str] = Counter()
+    used: Counter[tuple[tuple[int, ...], bool]] = Counter()
     while turns and sum(kept.values()) < PODS_MAX:
-        spent, namespace = heappop(turns)
-        so_far, number = heappop(queues[namespace])
+        _, namespace = heappop(turns)
+        with_it, number = heappop(queues[namespace])
         buffer, pod = asked[number]
         nodes, theirs = offered(pod.placing)
-        own, cost = dominant_share(pod.requests, theirs), dominant_share(pod.requests, whole)
-        added = (used[nodes], own), (used[ALL], cost)
-        if nodes and all(had + more <= most or not had for had, more in added):
-            used[nodes] += own
-            used[ALL] += cost
+        own, cost = dominant_share(pod.requests, theirs), costs[number]
+        added = {(nodes, own > most): own, (ALL, cost > most): cost}
+        if nodes and all(used[of] + more <= most or not used[of] for of, more in added.items()):
+            used.update(added)
             kept[buffer.key] += 1
-            counts = max(cost, SHARE_SCALE // PODS_MAX)
-            spent += counts
+            spent[namespace] += counts[number]
             if kept[buffer.key] < buffer.replicas:
-                heappush(queues[namespace], (so_far + counts, number))
+                heappush(queues[namespace], (with_it + counts[number], number))
         if queues[namespace]:
-            heappush(turns, (spent, namespace))
+            _, number = queues[namespace][0]
+            heappush(turns, (spent[namespace] + counts[number], namespace))
     return tuple(Room(one, pod, kept[one.key]) for one, pod in asked)

@@ -6,21 +6,20 @@ What a node is does not matter here, but for whether it is one and whether it is
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
+from operator import is_
 from typing import Final
 
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.groups import alike
+from core.packing.groups import BY_NAME, alike, merged
 
 FOLLOWED_SHARE: Final = 8
 """Where more than one pod of so many has come, gone or changed, all are sorted out anew."""
 BLOCK: Final = 128
 """Pods that are compared at once."""
 Alike = tuple[Resources, Placing]
-_BY_NAME: Final = attrgetter("namespace", "name")
 _NONE: Final = Resources()
 
 
@@ -66,7 +65,7 @@ class Census:
             virtual=virtual,
             used=cluster.used(),
             resident={name: Resources.total(found) for name, found in stays.items()},
-            groups={key: _merged(found) for key, found in parts.items()},
+            groups={key: merged(found) for key, found in parts.items()},
             odd=odd,
         )
 
@@ -123,7 +122,7 @@ def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[
         run = len(same) if all(same) else same.index(False)
         here, there = here + run, there + run
         if run < len(same):
-            if _BY_NAME(before[here]) <= _BY_NAME(now[there]):
+            if BY_NAME(before[here]) <= BY_NAME(now[there]):
                 gone.append(before[here])
                 here += 1
             else:
@@ -136,18 +135,12 @@ def _exchanged(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) ->
     """Return *pods* without some of them and with others; they are not looked at one by one."""
     found = list(pods)
     for pod in gone:
-        place = bisect_left(found, _BY_NAME(pod), key=_BY_NAME)
+        place = bisect_left(found, BY_NAME(pod), key=BY_NAME)
         if place < len(found) and found[place] is pod:
             del found[place]
     for pod in came:
-        insort(found, pod, key=_BY_NAME)
+        insort(found, pod, key=BY_NAME)
     return found
-
-
-def _merged(parts: Sequence[list[Pod]]) -> list[Pod]:
-    if len(parts) == 1:
-        return parts[0]
-    return sorted((pod for members in parts for pod in members), key=_BY_NAME)
 
 
 def _add(sums: dict[str, Resources], pod: Pod, sign: int) -> None:

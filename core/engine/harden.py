@@ -5,25 +5,24 @@ scheduler's topology spread, which by default counts tainted nodes as domains, a
 which does not look at nodes with a taint that the pod does not tolerate.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from core.capacity.reaches import plain
+from core.engine.survey import Survey
 from core.engine.waiting import shape
 from core.fit.kinds import NodeKinds
 from core.fit.rules import tolerates
-from core.marks.mark import Mark, standing_marks
-from core.marks.taints import without_our_taint
+from core.marks.mark import Mark
+from core.marks.taints import hard_taint
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
-from core.model.leaving import going
-from core.model.node import Effect, Node, Taint
+from core.model.constraints import Placing, plain
+from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.workload import DAEMON_SET
 from core.reason import Blocker, Reason
 
-DAEMON_SET: Final = "DaemonSet"
 PAUSE_SECONDS: Final = 300
 """How long a mark stays soft after what made it so has ended: the scheduler tries every pod that
 waits at least that often, and marks must not change with every pod."""
@@ -44,7 +43,8 @@ HARD_SPREAD: Final = Reason(
     "Pods that must be spread evenly would count the node's domain although none of them "
     "could enter it, and others of them would wait.",
     "set `nodeTaintsPolicy: Honor` in those topologySpreadConstraints; or leave the mark soft",
-    "the domain has a node without a mark, or all such constraints honor taints",
+    "the domain has for five minutes had a node without a mark that takes such pods, or all such "
+    "constraints honor taints",
 )
 HARD_WAITING: Final = Reason(
     "hard-waiting",
@@ -81,25 +81,31 @@ class _Ground(NamedTuple):
     cluster: Cluster
     marked: Sequence[Node]
     """With our taint set aside."""
-    unmarked: Sequence[Node]
+    open: Sequence[tuple[Node, Resources]]
+    """Nodes without a mark that take pods, and what is free on them."""
 
 
 def refusals(
-    cluster: Cluster, taint_key: str, stuck: Iterable[tuple[Pod, str]] = ()
+    survey: Survey, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
 ) -> dict[str, tuple[Blocker, ...]]:
     """Return what speaks against a hard mark now, for every marked node.
 
-    *stuck* are pods that wait, and why a hard mark may be what keeps them (core.engine.waiting).
+    *stuck* are pods that wait, and why a hard mark may be what keeps them (core.engine.waiting);
+    *new*: nodes that get a mark in this pass, so that they count as marked for the others.
     """
-    marks = standing_marks(cluster.nodes, taint_key)
-    marked = [node for node in cluster.nodes if node.name in marks]
-    unmarked = [node for node in cluster.nodes if node.name not in marks]
-    if not marked:
+    marks, used = survey.marks, survey.census.used
+    if not marks:
         return {}
-    found: dict[str, list[Blocker]] = {node.name: [] for node in marked}
-    ground = _Ground(cluster, [without_our_taint(node, taint_key) for node in marked], unmarked)
+    found: dict[str, list[Blocker]] = {name: [] for name in marks}
+    nodes = sorted(survey.ground.nodes, key=lambda node: node.name)
+    unmarked = (node for node in nodes if node.name not in marks and node.name not in new)
+    ground = _Ground(
+        survey.cluster,
+        [node for node in nodes if node.name in marks],
+        [(n, n.allocatable - used[n.name]) for n in unmarked if n.name not in survey.closed],
+    )
     for name, blocker in chain(
-        _daemons(cluster, taint_key),
+        _daemons(survey),
         _domains_closed(ground),
         _kept_waiting(ground, stuck),
         _preempting(ground),
@@ -109,8 +115,8 @@ def refusals(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-PASSING: Final = (HARD_WAITING, HARD_PREEMPTION)
-"""What comes and goes with single pods."""
+PASSING: Final = (HARD_SPREAD, HARD_WAITING, HARD_PREEMPTION)
+"""What comes and goes with single pods, or with whether a node is Ready."""
 
 
 def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:
@@ -137,36 +143,46 @@ def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tu
     return paused
 
 
-def _daemons(cluster: Cluster, taint_key: str) -> Iterable[_Found]:
-    taint = Taint(taint_key, "1", Effect.NO_SCHEDULE)
-    for pod in cluster.pods:
-        if pod.owner_kind != DAEMON_SET or pod.node is None:
+def _daemons(survey: Survey) -> Iterable[_Found]:
+    key = survey.config.taint_key
+    taints = {n.name: hard_taint(n, key) for n in survey.cluster.nodes if n.name in survey.marks}
+    for pod in survey.cluster.pods:
+        if pod.owner_kind != DAEMON_SET or pod.node not in taints:
             continue
+        taint = taints[pod.node]
         if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
-            message = f"DaemonSet {pod.owner_name} does not tolerate the taint {taint_key}"
-            yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, taint_key)
+            message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
+            yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
 
 
 def _domains_closed(ground: _Ground) -> Iterable[_Found]:
-    """Yield the marked nodes whose domains have no open node without a mark.
+    """Yield the marked nodes in whose domains pods to be spread would find no other node.
 
-    A soft mark counts too: all of a domain's nodes may become hard in one pass.
+    A soft mark counts too: all of a domain's nodes may become hard in one pass. A node that such
+    pods could not use anyway closes nothing to them.
     """
-    keys = {
-        one.topology_key
-        for pod in ground.cluster.pods
-        for one in pod.company.spread
-        if not one.honor_taints
-    }
-    for key in sorted(keys):
-        open_domains = {
-            node.labels[key]
-            for node in ground.unmarked
-            if key in node.labels and not node.unschedulable
-        }
-        for node in ground.marked:
-            domain = node.labels.get(key)
-            if domain is not None and domain not in open_domains:
+    keys: dict[str, dict[Placing, None]] = {}
+    # Objects before values: pods of one template share them, and hashing values is dear.
+    spread = {(id(p.company), id(p.placing)): p for p in ground.cluster.pods if p.company.spread}
+    for pod in spread.values():
+        for one in pod.company.spread:
+            if not one.honor_taints:
+                keys.setdefault(one.topology_key, {})[plain(pod.placing)] = None
+    every = dict.fromkeys(placing for placings in keys.values() for placing in placings)
+    if len(every) > SHAPES_MAX:
+        keys, every = {key: {} for key in keys}, {}
+    kinds, open_kinds = (
+        NodeKinds(nodes, every) for nodes in (ground.marked, [node for node, _ in ground.open])
+    )
+    for key, placings in sorted(keys.items()):
+        closed: set[int] = set() if placings else set(range(len(ground.marked)))
+        for placing in placings:
+            open_to = {ground.open[n][0].labels.get(key) for n in open_kinds.allowing(placing)}
+            asked = kinds.allowing(placing)
+            closed |= {n for n in asked if ground.marked[n].labels.get(key) not in open_to}
+        for number in sorted(closed):
+            node = ground.marked[number]
+            if (domain := node.labels.get(key)) is not None:
                 message = f"pods spread over {key} would count {domain}, which no pod could enter"
                 yield node.name, Blocker(HARD_SPREAD, message)
 
@@ -208,7 +224,7 @@ def _preempting(ground: _Ground) -> Iterable[_Found]:
     largest = _largest(ground.cluster)
     if not largest:
         return
-    rooms = _rooms(ground)
+    rooms = ground.open
     looked_at = list(largest)[: SHAPES_MAX + 1]
     kinds, open_kinds = (
         NodeKinds(nodes, looked_at) for nodes in (ground.marked, [node for node, _ in rooms])
@@ -257,17 +273,6 @@ def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
         placing: tuple({pod.key: pod for _, _, pod in best.values()}.values())
         for placing, best in most.items()
     }
-
-
-def _rooms(ground: _Ground) -> list[tuple[Node, Resources]]:
-    """Return the nodes without a mark that take pods, and what is free on them."""
-    used = ground.cluster.used()
-    return [
-        (node, node.allocatable - used[node.name])
-        for node in ground.unmarked
-        if node.ready
-        and not (node.unschedulable or node.unreadable or node.virtual or going(node))
-    ]
 
 
 def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:

@@ -13,6 +13,7 @@ from core.engine.new_nodes import NewNodes
 from core.engine.places import Places
 from core.engine.survey import Survey
 from core.engine.waiting import hosted
+from core.engine.words import Words, moved
 from core.marks.mark import backoff_of
 from core.model.cluster import Cluster
 from core.model.resources import Resources
@@ -57,6 +58,8 @@ class Memory:
     """Unix seconds of the last mark, or of the last release of a node that did not empty."""
     demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By reach, requests within the peak window: one entry a look that no later one exceeds."""
+    words: Words = field(default_factory=Words)
+    """The reaches of the last look, by the keys under which they are remembered."""
     placed: Mapping[str, int] = field(default_factory=dict)
     """Since when pods wait for which there was a place (core.engine.waiting)."""
     spoken: Spoken = field(default_factory=dict)
@@ -68,6 +71,19 @@ class Memory:
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
         return arrivals.expected(self.arrivals, whole, now_seconds, self.new_nodes.seconds)
+
+    def following(self, words: Words) -> "Memory":
+        """Return the memory under the keys that the reaches have now."""
+        keys = moved(self.words, words)
+        if not keys:
+            return replace(self, words=words)
+        return replace(
+            self,
+            words=words,
+            demand={keys.get(key, key): looks for key, looks in self.demand.items()},
+            arrivals=arrivals.renamed(self.arrivals, keys),
+            new_nodes=new_nodes.renamed(self.new_nodes, keys),
+        )
 
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
@@ -102,6 +118,8 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
     names = frozenset(node.name for node in cluster.nodes)
+    words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
+    memory = memory.following(words)
     new = memory.nodes and not names <= memory.nodes
     waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
     opened = now_seconds - budgets.window_seconds

@@ -6,12 +6,14 @@ in it. The leader's clock alone counts, and each node once for each reach, whoev
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.capacity.reaches import REACHES_MAX, plain
+from core.capacity.reaches import REACHES_MAX
 from core.engine.survey import Survey
 from core.engine.waiting import WAITING_PODS_MAX, in_turns, waits
+from core.engine.words import Moved
+from core.model.constraints import plain
 from core.model.starting import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
@@ -56,6 +58,15 @@ def follow(before: NewNodes, survey: Survey, known: frozenset[str], now_seconds:
         came={name: at for name, at in came.items() if first < at and name not in seen},
         took=_told(before.took, found),
     )
+
+
+def renamed(before: NewNodes, keys: Moved) -> NewNodes:
+    """Return what is remembered under the keys that reaches have now."""
+    took: dict[str, tuple[int, ...]] = {}
+    for reach, times in before.took.items():
+        key = keys.get(reach, reach)
+        took[key] = (*took.pop(key, ()), *times)[-NODES_MAX:]
+    return replace(before, took=took)
 
 
 def _waiting(before: NewNodes, survey: Survey, now_seconds: int) -> dict[PodId, int]:

@@ -19,8 +19,9 @@ from core.engine.buffers import buffer_of
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
 from core.engine.survey import Survey
-from core.marks.mark import Mark, guard_of
+from core.marks.mark import Mark, handed_over
 from core.model.buffers import BUFFER
+from core.model.cost import cost
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
@@ -30,17 +31,12 @@ from core.packing.packer import Packer
 from core.reason import Blocker, Reason
 
 PODS_MAX: Final = 10_000
-"""Pods that room is kept for; every reach has an equal part."""
+"""Pods that room is kept for; every reach has an equal part, and what others leave of theirs."""
 KINDS_SHOWN: Final = 3
 SHORT: Final = Fraction(1, 4)
 """A reach is short of room when more than this of what its expected pods ask for finds none."""
 EXPECTED: Final = "Reserve"
 """Whose the expected pods are, of the reach as its name."""
-DEVICE_MILLIS: Final = 11_000
-"""What one unit of an extended resource counts like, of CPU, where no price is known."""
-GIB: Final = 2**30
-GIB_MILLIS: Final = 130
-"""What so much memory counts like."""
 
 RESERVE: Final = Reason(
     "reserve",
@@ -139,8 +135,8 @@ class Reserve:
         """Return the nodes that the autoscaler would take if it might, in the order of their use.
 
         Those without a mark first, since a plan keeps them; last those that are handed over, so
-        that they stay so; of each, the cheapest. Not those that stay whatever comes, which are
-        room like others, and not those with a hard mark, which are no room for anybody.
+        that they stay so; of each, the cheapest. Those with a hard mark among them: it becomes
+        soft where they are kept. Not those that stay whatever comes, which are room like others.
         """
         survey = self._survey
         found = [
@@ -148,7 +144,6 @@ class Reserve:
             for node in survey.ground.nodes
             if node.name not in survey.occupied
             and node.name not in survey.closed
-            and node.name not in self._hard
             and not survey.blockers[node.name]
         ]
         found.sort(key=self._order)
@@ -156,9 +151,8 @@ class Reserve:
 
     def _order(self, node: Node) -> tuple[object, ...]:
         marked = node.name in self._survey.marks
-        handed_over = marked and guard_of(node) is None
         price = self._survey.config.price_of(node.labels)
-        return marked, handed_over, price, cost(node.allocatable), node.name
+        return marked, handed_over(node), price, cost(node.allocatable), node.name
 
     @cached_property
     def _hard(self) -> frozenset[str]:
@@ -168,8 +162,9 @@ class Reserve:
     def _packer(self, empties: Sequence[str]) -> Packer:
         """Return a packer on which empty nodes come last, behind them those on their way.
 
-        So a node that is not there yet keeps no place of an empty one that is. Pods that stay are
-        only in its sums.
+        So a node that is not there yet keeps no place of an empty one that is. Nodes with a hard
+        mark that hold pods are no room: it does not become soft for what is only expected. Pods
+        that stay are only in its sums.
         """
         survey = self._survey
         cluster = survey.cluster
@@ -179,7 +174,7 @@ class Reserve:
         others = cluster.pods if waiting else ()
         starting = survey.starting
         last = [*empties, *sorted(starting.keys() - set(empties))]
-        closed = survey.closed - starting.keys() | self._hard
+        closed = survey.closed - starting.keys() | (self._hard - set(empties))
         ground = survey.ground.behind(last, closed, starting)
         return Packer(
             replace(cluster, pods=others),
@@ -219,17 +214,9 @@ class Reserve:
         return made
 
 
-def cost(allocatable: Resources) -> Fraction:
-    """Return what a node counts like without a price, in millicores: CPU, memory, devices."""
-    devices = sum(amount for _, amount in allocatable.extended)
-    memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
-    return allocatable.cpu_millis + memory + DEVICE_MILLIS * devices
-
-
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
     """Return a pod for each kind, and how many of it; of too many, those that come first."""
-    reaches = {kind.reach for kind in expected}
-    left = dict.fromkeys(reaches, PODS_MAX // max(len(reaches), 1))
+    left = _parts(expected)
     found: list[tuple[Pod, int]] = []
     for number, kind in enumerate(sorted(expected, key=_largest)):
         many = min(expected[kind], left[kind.reach])
@@ -243,6 +230,21 @@ def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
             owner_name=kind.reach,
         )
         found += [(pod, many)] if many else []
+    return found
+
+
+def _parts(expected: Counts) -> dict[str, int]:
+    """Return for how many pods of each reach room is kept, those that ask for least first.
+
+    What one leaves of its part the others have.
+    """
+    asked = Counter[str]()
+    for kind, many in expected.items():
+        asked[kind.reach] += many
+    left, found = PODS_MAX, dict[str, int]()
+    for reach in sorted(asked, key=lambda one: (asked[one], one)):
+        found[reach] = min(asked[reach], left // (len(asked) - len(found)))
+        left -= found[reach]
     return found
 
 

@@ -88,7 +88,8 @@ def step(
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
     kept, short = reserve(seen, survey, now_seconds)
     found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
-    against = against_hard(survey, placed, now_seconds, kept) if config.hardens else {}
+    goes = frozenset(one.node for one in found.removals)
+    against = against_hard(survey, placed, now_seconds, kept, goes) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken)
     return Pass(
@@ -123,15 +124,19 @@ def _judged(
 
 
 def against_hard(
-    survey: Survey, placed: Mapping[str, int], now_seconds: int, kept: Sequence[Held] = ()
+    survey: Survey,
+    placed: Mapping[str, int],
+    now_seconds: int,
+    kept: Sequence[Held] = (),
+    goes: Collection[str] = (),
 ) -> harden.Against:
     """Say what speaks against hard marks now, asked for or not; *placed*: as in Memory.
 
-    *kept* are nodes that must be open to pods that come.
+    *kept* are nodes that must be open to pods that come, *goes* those that are to have a mark.
     """
     cluster = survey.cluster
     stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond)
-    found = harden.refusals(cluster, survey.config.taint_key, stuck)
+    found = harden.refusals(survey, stuck, goes)
     for node, why in kept:
         if node in found:
             found[node] = (*found[node], why)

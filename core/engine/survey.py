@@ -7,20 +7,21 @@ from functools import cached_property
 from typing import Final
 
 from core.capacity.account import Account, Load
-from core.capacity.reaches import Reach, Reaches, plain
+from core.capacity.reaches import Reach, Reaches
 from core.capacity.sums import Sums
 from core.capacity.usable import NOTHING, Amount, Share, Usability, Widest, derive_usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.buffers import Offered, Room, asking, rooms
 from core.engine.census import Alike, Census
+from core.engine.waiting import impossible
 from core.guards.disruption import sticky_pods
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import standing_marks
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
-from core.model.leaving import going
+from core.model.constraints import Placing, plain
+from core.model.leaving import going, why_unready
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -81,7 +82,10 @@ class Survey:
         self._unsupported: list[Pod] = []
         """Those that look for room as others do, but that the engine cannot place."""
         self._look_at_odd()
-        self.movable: list[Sequence[Pod]] = sorted(self.census.groups.values(), key=_first)
+        self.hopeless = self._hopeless()
+        """Groups of pods that no node can ever hold: no room is short, or to be kept, for them."""
+        groups = (own for alike, own in self.census.groups.items() if alike not in self.hopeless)
+        self.movable: list[Sequence[Pod]] = sorted(groups, key=_first)
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
@@ -104,6 +108,13 @@ class Survey:
                 self._fix(pod, pod_blockers(pod))
                 if not pod.too_much and not pod.unreadable:
                     self._unsupported.append(pod)
+
+    def _hopeless(self) -> frozenset[Alike]:
+        """Return the groups of which no pod is bound, nor could be."""
+        groups = self.census.groups.values()
+        waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
+        found = impossible(self.cluster, waiting, self.config.taint_key)
+        return frozenset((pod.requests, pod.placing) for pod in found)
 
     def _fix(self, pod: Pod, blockers: Iterable[Blocker]) -> None:
         if pod.node is not None:
@@ -233,10 +244,18 @@ class Survey:
 
     @cached_property
     def _loads(self) -> list[Load]:
-        return [
-            Load(Amount.of(used), Amount.of(self.census.resident.get(node.name, Resources())))
-            for node, used in zip(self.ground.nodes, self.ground.used, strict=True)
-        ]
+        """Return what is asked for by node, of each resource no more than there is.
+
+        Whoever may bind a pod by `spec.nodeName`, and each kubelet, can write more on a node: that
+        is nobody's load elsewhere.
+        """
+        loads = []
+        for node, used in zip(self.ground.nodes, self.ground.used, strict=True):
+            whole, asked = Amount.of(node.allocatable), Amount.of(used)
+            resident = Amount.of(self.census.resident.get(node.name, Resources()))
+            most = asked.at_most(whole)
+            loads.append(Load(most, resident.at_most(whole), asked.minus(most)))
+        return loads
 
     def _sums(self, reach: Reach | None, reserve: Amount) -> Sums:
         nodes = [self.ground.nodes[n] for n in reach.nodes] if reach else []
@@ -368,7 +387,7 @@ def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
     *unread*: those with pods that cannot be read, so that what they take is not known.
     """
     for node in cluster.nodes:
-        if not node.ready or _stays_closed(node, unread):
+        if why_unready(node) or _stays_closed(node, unread):
             yield node.name
 
 

@@ -7,23 +7,24 @@ looked at in turns, and what costs time is bounded.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeVar
 
-from core.capacity.reaches import plain
+from core.capacity.reaches import bare
 from core.fit.kinds import NodeKinds
 from core.marks.mark import Mark, standing_marks
 from core.marks.taints import without_our_taint
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import Placing, plain
 from core.model.leaving import going
 from core.model.pod import Pod
 from core.model.resources import Resources
 
 Named_ = TypeVar("Named_", Pod, Buffer)
+Any_ = TypeVar("Any_")
 WAIT_SECONDS: Final = 5
 """How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
 WAITING_PODS_MAX: Final = 4096
@@ -39,11 +40,16 @@ def waits(pod: Pod) -> bool:
 
 def in_turns(found: Iterable[Named_]) -> list[Named_]:
     """Order them so that every namespace's first comes before any namespace's second."""
+    return by_turns(sorted(found, key=lambda one: one.key), lambda one: one.namespace)
+
+
+def by_turns(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[Any_]:
+    """Return everyone's first before anyone's second, and else in the order that there is."""
     had: Counter[str] = Counter()
-    turns: list[list[Named_]] = []
-    for one in sorted(found, key=lambda one: one.key):
-        turn = had[one.namespace]
-        had[one.namespace] += 1
+    turns: list[list[Any_]] = []
+    for one in ordered:
+        turn = had[whose(one)]
+        had[whose(one)] += 1
         if turn == len(turns):
             turns.append([])
         turns[turn].append(one)
@@ -58,8 +64,10 @@ def shape(pod: Pod) -> tuple[Placing, Resources]:
 class Hosts:
     """What nodes hold beside the pods that go with them, marks set aside."""
 
-    def __init__(self, cluster: Cluster, pods: Iterable[Pod], taint_key: str) -> None:
-        """Prepare for those *pods*."""
+    def __init__(
+        self, cluster: Cluster, pods: Iterable[Pod], taint_key: str, *, ever: bool = False
+    ) -> None:
+        """Prepare for those *pods*; *ever*: cordons and taints that pass are set aside too."""
         resident: dict[str | None, list[Resources]] = {}
         for pod in cluster.pods:
             if pod.stays_with_node:
@@ -69,6 +77,8 @@ class Hosts:
             for node in cluster.nodes
             if not (node.virtual or node.unreadable or going(node))
         ]
+        if ever:
+            nodes = [bare(node) for node in nodes]
         self._room = [
             node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
         ]
@@ -97,6 +107,14 @@ def hosted(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
     if waiting:
         hosts = Hosts(cluster, waiting, taint_key)
         yield from (pod for pod in in_turns(waiting) if hosts.hold(pod))
+
+
+def impossible(cluster: Cluster, waiting: Iterable[Pod], taint_key: str) -> Iterator[Pod]:
+    """Yield those that no node could hold even when all are ready, and those beyond the bound."""
+    found = in_turns(waiting)
+    if found:
+        hosts = Hosts(cluster, found, taint_key, ever=True)
+        yield from (pod for pod in found if not hosts.hold(pod))
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:

@@ -13,10 +13,11 @@ ZONE_SKEW_MAX: Final = 1
 
 
 class Zones:
-    """The nodes of each zone among those that the same pods can use.
+    """The nodes of each zone that take pods, among those that the same pods can use.
 
     The narrowest reach of a node that spans several zones decides: the wider ones hold nodes that
-    are of no use to its pods. What nobody reaches needs no balance.
+    are of no use to its pods. What nobody reaches needs no balance. A zone stays one while none of
+    its nodes takes pods, so which reach decides does not change as nodes come and go.
     """
 
     def __init__(self, survey: Survey, standing: Iterable[Node]) -> None:
@@ -26,7 +27,10 @@ class Zones:
         for node in standing:
             if zone := node.labels.get(ZONE_LABEL):
                 for where in self._places(node):
-                    self._counts.setdefault(where, Counter())[zone] += 1
+                    self._counts.setdefault(where, Counter())[zone] += self._counted(node)
+
+    def _counted(self, node: Node) -> bool:
+        return node.name not in self._survey.closed
 
     def _places(self, node: Node) -> list[tuple[int, str]]:
         """Return where the node counts, the narrowest first."""
@@ -44,16 +48,16 @@ class Zones:
     def refusal(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
         zone = node.labels.get(ZONE_LABEL)
-        if not zone or (zones := self._deciding(node)) is None:
+        if not zone or not self._counted(node) or (zones := self._deciding(node)) is None:
             return None
         left = zones[zone] - 1
         most = max(count for other, count in zones.items() if other != zone)
         if left >= most - ZONE_SKEW_MAX:
             return None
-        return f"zone {zone} would have {left} nodes and another zone {most}"
+        return f"zone {zone} would have {left} nodes that take pods and another zone {most}"
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes; a zone stays one when its last node has gone."""
         if zone := node.labels.get(ZONE_LABEL):
             for where in self._places(node):
-                self._counts[where][zone] -= 1
+                self._counts[where][zone] -= self._counted(node)

@@ -8,7 +8,7 @@ from typing import Final
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.model.cluster import Cluster
-from core.model.leaving import going
+from core.model.leaving import going, why_unready
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
@@ -121,7 +121,7 @@ ASIDE: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     (
         "not-ready",
         "{count} node{s} not Ready, no room though {room} stand there: {names}",
-        lambda node: not node.ready,
+        lambda node: why_unready(node) is not None,
     ),
 )
 """Why a node is no room; the first that holds counts."""

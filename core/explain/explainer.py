@@ -25,6 +25,7 @@ from core.guards.disruption import findings, stickiness
 from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
 from core.guards.pods import pod_blockers
 from core.marks.mark import Mark, mark_of, reserved_for
+from core.model.leaving import why_unready
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -252,7 +253,7 @@ def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], 
 
 def _refusal(survey: Survey, pod: Pod, node: Node) -> str:
     """Name why a node takes nobody, or the rule of fit that refuses the pod; empty: neither."""
-    asides = (node.virtual, node.name in survey.gone, not node.ready)
+    asides = (node.virtual, node.name in survey.gone, why_unready(node) is not None)
     if any(asides):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
     if (rule := refusal(node, pod.placing)) is not None:

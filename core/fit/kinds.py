@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import compress
 
-from core.fit.rules import LABEL, LABEL_RULES, RULES, VOLUME_RULES, Feature, Rules, refusal
+from core.fit.index import AT_ONCE, NodeIndex
+from core.fit.rules import LABEL, RULES, VOLUME_RULES, Feature, Rules, refusal
 from core.model.constraints import Placing, Requirement, SelectorTerm, VolumeReach
 from core.model.node import Node
 
@@ -41,11 +43,13 @@ class NodeKinds:
         for node, kind in zip(nodes, self._kind_of, strict=True):
             if kind == len(self._like):
                 self._like.append(node)
-        self._lists: dict[bytes, list[int]] = {}
+        self._index = NodeIndex(self._like)
+        self._ids = list(range(len(nodes)))
+        """One object for each id: templates may make as many lists as there are of them."""
+        self._lists: dict[int, list[int]] = {}
         self._admitted: dict[Placing, frozenset[int]] = {}
         self._reached: dict[VolumeReach, frozenset[int]] = {}
         self._labelled: dict[str, dict[str, list[int]]] = {}
-        self._kinds_labelled: dict[str, dict[str, list[int]]] = {}
 
     def allowing(self, placing: Placing, rules: Rules = RULES) -> list[int]:
         """Return the ids of the nodes that admit the template, ascending; *rules* alone count.
@@ -73,24 +77,30 @@ class NodeKinds:
             )
         return found
 
-    def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
-        verdicts = bytearray(len(self._like))
-        by_label = set(LABEL_RULES) <= set(rules)
-        for kind in self._kinds_near(placing) if by_label else range(len(verdicts)):
-            verdicts[kind] = refusal(self._like[kind], placing, rules) is None
-        key = bytes(verdicts)
-        found = self._lists.get(key)
-        if found is None:
-            found = self._lists[key] = [
-                number for number, kind in enumerate(self._kind_of) if key[kind]
-            ]
-        return found
+    def allows(self, placing: Placing, kinds: int, rules: Rules) -> bool:
+        """Say whether all of the *kinds* admit a template without volumes; *rules* alone count."""
+        return not kinds & ~self._kinds(placing, rules)
 
-    def _kinds_near(self, placing: Placing) -> Iterable[int]:
-        """Return the kinds that can admit the template at most, by one label they must have."""
-        selected = (Requirement(key, "In", (value,)) for key, value in placing.node_selector)
-        wanted = next(selected, None) or _sole_label(placing.affinity)
-        return _having(self._kinds_labelled, self._like, wanted)
+    def of(self, nodes: Iterable[int]) -> int:
+        """Return the kinds of the nodes, to be asked about with `allows`."""
+        found = {self._kind_of[node] for node in nodes}
+        return sum(1 << kind for kind in found)
+
+    def _kinds(self, placing: Placing, rules: Rules) -> int:
+        kinds = self._index.all
+        for rule in rules:
+            if kinds and rule not in VOLUME_RULES:
+                kinds &= AT_ONCE[rule.name](self._index, placing)
+        return kinds
+
+    def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
+        kinds = self._kinds(placing, rules)
+        found = self._lists.get(kinds)
+        if found is None:
+            digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
+            admits = map(digits.replace(b"0", b"\0").__getitem__, self._kind_of)
+            found = self._lists[kinds] = list(compress(self._ids, admits))
+        return found
 
 
 def _sole_label(terms: tuple[SelectorTerm, ...] | None) -> Requirement | None:

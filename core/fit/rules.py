@@ -93,13 +93,13 @@ def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    have, *limits = (_number(text) for text in (value or "", *requirement.values))
+    have, *limits = (number_in(text) for text in (value or "", *requirement.values))
     if have is None or len(limits) != 1 or limits[0] is None:
         return False  # as the scheduler: not a number, no match
     return have > limits[0] if requirement.operator == "Gt" else have < limits[0]
 
 
-def _number(text: str) -> int | None:
+def number_in(text: str) -> int | None:
     """Read a number as the scheduler does (Go's ParseInt): `1_0` is a label, and no number."""
     found = int(text) if _DIGITS.fullmatch(text) else None
     return None if found is None or not -(2**63) <= found < 2**63 else found

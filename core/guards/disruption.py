@@ -13,23 +13,22 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from core.marks.keys import KARPENTER_KEEP_ANNOTATION
 from core.model.constraints import UNTIED
 from core.model.pod import Pod
+from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET
 from core.reason import Blocker, Reason
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
 """The annotations that the rules read: Ties.notes."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on are the classes system-cluster-critical and system-node-critical."""
-STATEFUL_SET: Final = "StatefulSet"
-PLAIN_OWNER: Final = "ReplicaSet"
-"""The commonest by far."""
-KNOWN_OWNERS: Final = frozenset({PLAIN_OWNER, "ReplicationController", "Job", STATEFUL_SET})
+KNOWN_OWNERS: Final = KEEPERS | {JOB}
 """Controllers that are known to replace a pod elsewhere."""
 DURATION_CHARS_MAX: Final = 64
 DURATION_NANOS_MAX: Final = 2**63 - 1
@@ -96,7 +95,7 @@ ON_COMPLETION: Final = Reason(
 NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
     "Karpenter's annotation forbids to disturb the pod, for good or for a time.",
-    f"{_LEAVE_IT}; or take the annotation karpenter.sh/do-not-disrupt from its template",
+    f"{_LEAVE_IT}; or take the annotation {DO_NOT_DISRUPT} from its template",
     "the annotation is gone, or its time is over",
 )
 PREFERS_NO_EVICTION: Final = Reason(
@@ -296,7 +295,7 @@ def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[
 def ordinary(pod: Pod) -> bool:
     """Say whether no rule about sticking applies, without asking them: so are most pods."""
     return (
-        pod.owner_kind == PLAIN_OWNER
+        pod.owner_kind == REPLICA_SET
         and pod.ties is UNTIED
         and pod.priority < CRITICAL_PRIORITY
         and pod.namespace != SYSTEM_NAMESPACE

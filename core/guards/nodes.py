@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from core.marks.mark import opted_out
-from core.model.leaving import why_leaving
+from core.model.leaving import why_leaving, why_unready
 from core.model.node import Node
 from core.reason import Blocker, Reason
 
@@ -54,9 +54,10 @@ CORDONED: Final = Reason(
 )
 NOT_READY: Final = Reason(
     "not-ready",
-    "The node's condition Ready is not True, so nothing about it can be relied on.",
-    "kubectl describe node {node} (see Conditions)",
-    "the kubelet reports Ready",
+    "The node's condition Ready is not True, or a taint that passes says that no pod may come "
+    "yet, or now (it starts, its disk is full): it stays, and takes nothing.",
+    "kubectl describe node {node} (see Conditions and Taints)",
+    "the kubelet reports Ready, and no such taint is left",
 )
 CONTROL_PLANE: Final = Reason(
     "control-plane",
@@ -102,7 +103,7 @@ NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Found]], ...]] = (
         CORDONED,
         lambda node: "it is cordoned: somebody is working on it" if node.unschedulable else None,
     ),
-    (NOT_READY, lambda node: None if node.ready else "it is not Ready"),
+    (NOT_READY, why_unready),
     (CONTROL_PLANE, _control_plane),
     (
         UNREADABLE,

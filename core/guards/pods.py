@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from core.model.pod import Pod
-from core.model.volumes import CLAIMS_FIELD as VOLUME_CLAIMS_FIELD
+from core.model.pod import DEVICES_FIELD, Pod
+from core.model.volumes import CLAIMS_FIELD
 from core.reason import Blocker, Reason
-
-CLAIMS_FIELD: Final = "spec.resourceClaims"
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",
@@ -61,13 +59,13 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
         found.append(Blocker(POD_UNREADABLE, message, pod.key))
     if pod.too_much:
         found.append(Blocker(ASKS_TOO_MUCH, f"asks for {pod.too_much}", pod.key))
-    if CLAIMS_FIELD in pod.unsupported:
+    if DEVICES_FIELD in pod.unsupported:
         message = "it holds devices by resource claims (DRA), which Ebb cannot place"
         found.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
-    if VOLUME_CLAIMS_FIELD in pod.unsupported:
+    if CLAIMS_FIELD in pod.unsupported:
         faults = pod.ties.faults or ("what stands behind its claims has not been looked up",)
         found += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
-    others = (CLAIMS_FIELD, VOLUME_CLAIMS_FIELD)
+    others = (DEVICES_FIELD, CLAIMS_FIELD)
     if fields := [field for field in pod.unsupported if field not in others]:
         message = f"asks what Ebb cannot evaluate: {', '.join(fields)}"
         found.append(Blocker(POD_UNSUPPORTED, message, pod.key))

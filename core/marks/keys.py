@@ -26,3 +26,10 @@ GUARDS: Final = (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION)
 """What keeps an autoscaler from a Node."""
 BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"
 """How often the node did not empty before its deadline, and until when it is left alone."""
+OUR_ANNOTATIONS: Final = (
+    DETAILS_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    BACKOFF_ANNOTATION,
+    RESERVE_ANNOTATION,
+)
+"""On a Node: nobody else's; one of GUARDS beside them may be ours too."""

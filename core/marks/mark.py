@@ -197,6 +197,12 @@ def guard_key(node: Node) -> str:
     return KARPENTER_KEEP_ANNOTATION if KARPENTER_LABEL in node.labels else GUARD_ANNOTATION
 
 
+def handed_over(node: Node) -> bool:
+    """Say whether it is marked, and nothing keeps the autoscaler from it, ours or not."""
+    free = guard_of(node) is None and guard_key(node) not in node.annotations
+    return free and mark_of(node.labels) is not None
+
+
 def opted_out(node: Node) -> str | None:
     """Return the annotation by which a person or tool keeps the node, or None."""
     if node.annotations.get(KEEP_ANNOTATION) == "true":

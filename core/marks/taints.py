@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from core.marks.keys import TAINT_KEY
-from core.marks.mark import EFFECT_OF, mark_of, marked_since, seconds_of
+from core.marks.mark import EFFECT_OF, Mark, mark_of, marked_since, seconds_of
 from core.model.node import Node, Taint
 
 KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"
@@ -24,13 +24,22 @@ def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
     mark = mark_of(node.labels)
     if mark is None:
         return tuple(taint for taint in node.taints if taint.key != taint_key)
-    ours = Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
+    ours = _taint(node, taint_key, mark)
     taints = list(node.taints)
     places = [place for place, taint in enumerate(taints) if taint.key == taint_key]
     if not places:
         return (*taints, ours)
     taints[places[0]] = ours
     return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+
+
+def hard_taint(node: Node, taint_key: str) -> Taint:
+    """Return the taint of a marked Node if its mark is, or were, a hard one."""
+    return _taint(node, taint_key, Mark.HARD)
+
+
+def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
+    return Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
 
 
 def keys_of(annotation: str) -> list[str]:

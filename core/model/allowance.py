@@ -1,28 +1,41 @@
-"""How much the pods of one namespace may ask of other pods, together, and still be evaluated.
+"""How much the pods of one namespace may ask of nodes and other pods and still be evaluated.
 
-Every term about other pods costs time in every pass for all pods that it is about. What one pod
-may ask is bounded where it is read; this bounds what many pods ask. Each namespace has its own
-allowance, so that one tenant cannot use up another's.
+Every requirement of nodes costs time in every pass, and a term about other pods does for all pods
+that it is about. What one pod may ask is bounded where it is read; this bounds what many pods ask.
+Each namespace has its own allowance, so that one tenant cannot use up another's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
-from core.model.constraints import ALONE, Company, Placing, PodAffinityTerm, PodSelector
+from core.model.constraints import (
+    ALONE,
+    ANYWHERE,
+    Company,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    Requirement,
+    plain,
+)
 from core.model.pod import Pod
 
+NODE_REQUIREMENTS_MAX: Final = 4096
+"""Of nodes, in nodeSelectors and node affinity of different templates: hundreds of usual ones."""
 REQUIREMENTS_MAX: Final = 1024
 """Of selectors in different terms of pod affinity and anti-affinity and in spread constraints."""
 FOREIGN_MAX: Final = 64
 """Those of them that are about pods of other namespaces: they cost others time."""
 VALUES_A_REQUIREMENT: Final = 16
-"""So many values of a requirement count as one more."""
+"""So many values of a requirement count as one more, and so many tolerations as one."""
 
 Entry = PodAffinityTerm | tuple[object, object]
 """A term, a spread constraint with the placing whose nodes it counts, or affinity by topology."""
 Kind = tuple[Company, Placing | None]
 """Pods that ask the same of others."""
+Kind_ = TypeVar("Kind_", Kind, Placing)
 
 
 def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -30,6 +43,63 @@ def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
 
     What most pods of the namespace ask is evaluated first, then in the order of names.
     """
+    pods = _without(pods, _beyond_of_nodes(pods), _asks_too_much_of_nodes)
+    return _without(pods, _beyond_of_pods(pods), _asks_too_much_of_pods)
+
+
+def _without(
+    pods: Sequence[Pod], beyond: Iterable[int], less: Callable[[Pod], Pod]
+) -> Sequence[Pod]:
+    """Return the pods; of those *beyond* what is left of them."""
+    found = {number: less(pods[number]) for number in beyond}
+    return [found.get(number, pod) for number, pod in enumerate(pods)] if found else pods
+
+
+def _beyond_of_nodes(pods: Sequence[Pod]) -> Iterable[int]:
+    """Yield the pods that ask more of nodes than their namespaces' allowances hold."""
+    templates = {id(pod.placing): pod.placing for pod in pods}
+    if sum(map(_asked_of_nodes, templates.values())) <= NODE_REQUIREMENTS_MAX:
+        return
+    asking: dict[str, tuple[dict[Placing, list[int]], dict[Placing, list[int]]]] = {}
+    """By namespace: of pods that move, and of those that go with a node: each asks for its own."""
+    same: dict[int, Placing] = {}
+    for number, pod in enumerate(pods):
+        # Of what a pod asks that goes with its node the tolerations alone are known.
+        if not (pod.stays_with_node and pod.node):
+            template = same.get(id(pod.placing))
+            if template is None:
+                # What volumes ask is not their pod's word.
+                template = same[id(pod.placing)] = plain(pod.placing)
+            mine = asking.setdefault(pod.namespace, ({}, {}))[pod.stays_with_node]
+            mine.setdefault(template, []).append(number)
+    for both in asking.values():
+        left = NODE_REQUIREMENTS_MAX
+        for template, alike in chain.from_iterable(_ranked(pods, kinds) for kinds in both):
+            weight = _asked_of_nodes(template)
+            if weight > left:
+                yield from alike
+            else:
+                left -= weight
+
+
+def _asked_of_nodes(placing: Placing) -> int:
+    terms = placing.affinity or ()
+    found = _weight_of(one for term in terms for one in (*term.labels, *term.fields))
+    tolerated = len(placing.tolerations) // VALUES_A_REQUIREMENT
+    return max(1, found + len(placing.node_selector) + tolerated)
+
+
+def _ranked(
+    pods: Sequence[Pod], kinds: Mapping[Kind_, list[int]]
+) -> list[tuple[Kind_, list[int]]]:
+    """Return first what most pods ask, then by the first name."""
+    return sorted(
+        kinds.items(), key=lambda kind: (-len(kind[1]), min(pods[one].name for one in kind[1]))
+    )
+
+
+def _beyond_of_pods(pods: Sequence[Pod]) -> Iterable[int]:
+    """Yield the pods that ask more of others than their namespaces' allowances hold."""
     asking: dict[str, dict[tuple[int, int], list[int]]] = {}
     for number, pod in enumerate(pods):
         company = pod.company
@@ -37,13 +107,10 @@ def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
             # Objects before values: pods of one template share them, and hashing values is dear.
             objects = id(company), id(pod.placing) if company.spread else 0
             asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
-    beyond: dict[int, Pod] = {}
     for groups in asking.values():
         companies = (pods[alike[0]].company for alike in groups.values())
         if sum(_weight(_entries(company, None)) for company in companies) > FOREIGN_MAX:
-            for number in _beyond(pods, groups.values()):
-                beyond[number] = _too_much(pods[number])
-    return [beyond.get(number, pod) for number, pod in enumerate(pods)] if beyond else pods
+            yield from _beyond(pods, groups.values())
 
 
 def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:
@@ -53,12 +120,9 @@ def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:
         pod = pods[alike[0]]
         kind = pod.company, pod.placing if pod.company.spread else None
         kinds.setdefault(kind, []).extend(alike)
-    ranked = sorted(
-        kinds.items(), key=lambda kind: (-len(kind[1]), min(pods[one].name for one in kind[1]))
-    )
     own: dict[Entry, int] = {}
     foreign: dict[Entry, int] = {}
-    for (company, placing), alike in ranked:
+    for (company, placing), alike in _ranked(pods, kinds):
         namespace = pods[alike[0]].namespace
         new = _entries(company, placing)
         abroad = _entries(_foreign(company, namespace), placing)
@@ -83,8 +147,11 @@ def _entries(company: Company, placing: Placing | None) -> dict[Entry, int]:
 
 
 def _requirements(selector: PodSelector) -> int:
-    found = (1 + len(one.values) // VALUES_A_REQUIREMENT for one in selector.requirements)
-    return max(1, sum(found))
+    return max(1, _weight_of(selector.requirements))
+
+
+def _weight_of(requirements: Iterable[Requirement]) -> int:
+    return sum(1 + len(one.values) // VALUES_A_REQUIREMENT for one in requirements)
 
 
 def _foreign(company: Company, namespace: str) -> Company:
@@ -95,10 +162,25 @@ def _foreign(company: Company, namespace: str) -> Company:
     return Company(near=() if at_home else company.near, apart=apart)
 
 
-def _too_much(pod: Pod) -> Pod:
+def _asks_too_much_of_nodes(pod: Pod) -> Pod:
+    """Return the pod with what it asks left out, but for ports and disks."""
+    told = (
+        f"nodes in more ways than are evaluated for namespace {pod.namespace} "
+        f"({NODE_REQUIREMENTS_MAX} requirements)"
+    )
+    return replace(pod, placing=ANYWHERE, company=_not_of_pods(pod.company), too_much=told)
+
+
+def _asks_too_much_of_pods(pod: Pod) -> Pod:
     """Return the pod with what it asks of others left out, but for ports and disks."""
     told = (
         f"terms about other pods beyond those that are evaluated for namespace {pod.namespace} "
         f"({REQUIREMENTS_MAX} requirements, {FOREIGN_MAX} of them about other namespaces)"
     )
-    return replace(pod, company=replace(pod.company, near=(), apart=(), spread=()), too_much=told)
+    return replace(pod, company=_not_of_pods(pod.company), too_much=told)
+
+
+def _not_of_pods(company: Company) -> Company:
+    if company is ALONE:
+        return company
+    return replace(company, near=(), apart=(), spread=())

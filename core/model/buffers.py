@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from core.model.constraints import plain
 from core.model.pod import TEMPLATE_LABEL, Pod
+from core.model.workload import REPLICA_SET
 
 BUFFER: Final = "CapacityBuffer"
 """What owns the pods that a buffer stands for; nothing else of that name owns any."""
@@ -100,7 +102,7 @@ def _looked_up(
         namespace="",
         name=buffer.key,
         requests=found.requests,
-        placing=replace(found.placing, volumes=()) if found.placing.volumes else found.placing,
+        placing=plain(found.placing),
         owner_kind=BUFFER,
         owner_name=buffer.key,
     )
@@ -124,7 +126,7 @@ def _likes(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
 
 def _workloads(pod: Pod) -> Iterable[Workload]:
     yield pod.namespace, pod.owner_kind, pod.owner_name
-    if pod.owner_kind == "ReplicaSet" and (hashed := pod.labels.get(TEMPLATE_LABEL)):
+    if pod.owner_kind == REPLICA_SET and (hashed := pod.labels.get(TEMPLATE_LABEL)):
         yield pod.namespace, "Deployment", pod.owner_name.removesuffix(f"-{hashed}")
 
 

@@ -3,9 +3,10 @@
 Pods are compared and grouped by these values, so they hold tuples in canonical order only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+HOST_LABEL: Final = "kubernetes.io/hostname"
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
 """Of a volume that nobody knows: it may be any driver's."""
@@ -62,6 +63,19 @@ class Placing:
     tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[VolumeReach, ...] = ()
     """Of the volumes behind the pod's claims that not every node reaches (model.volumes)."""
+
+
+def plain(placing: Placing) -> Placing:
+    """Return the template without its volumes."""
+    return replace(placing, volumes=()) if placing.volumes else placing
+
+
+def names_node(placing: Placing) -> bool:
+    """Say whether the template asks for nodes by their names, as the pods of DaemonSets do."""
+    terms = placing.affinity or ()
+    asked = {key for key, _ in placing.node_selector}
+    asked |= {one.key for term in terms for one in term.labels}
+    return HOST_LABEL in asked or any(term.fields for term in terms)
 
 
 ANYWHERE: Final = Placing()

@@ -9,7 +9,7 @@ GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain.
 
 from typing import Final
 
-from core.model.node import Node
+from core.model.node import Effect, Node
 from core.model.starting import says_starting
 
 DELETING_TAINTS: Final = frozenset(
@@ -40,6 +40,11 @@ _PASSING_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unschedulable",
     "DeletionCandidateOfClusterAutoscaler",
 }
+_SAID_OTHERWISE: Final = LEAVING_TAINTS | {
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/memory-pressure",
+}
+"""Of leaving and of cordons is told apart; who asks for memory tolerates pressure (admission)."""
 
 
 def passes(key: str) -> bool:
@@ -50,6 +55,21 @@ def passes(key: str) -> bool:
 def others_taint(node: Node) -> str | None:
     """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
     return next((taint.key for taint in node.taints if not passes(taint.key)), None)
+
+
+def why_unready(node: Node) -> str | None:
+    """Say why a node that neither leaves nor is cordoned takes no pods at the moment, or None."""
+    if not node.ready:
+        return "it is not Ready"
+    keys = (
+        taint.key
+        for taint in node.taints
+        if taint.effect in (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+        and passes(taint.key)
+        and taint.key not in _SAID_OTHERWISE
+    )
+    key = next(keys, None)
+    return f"taint {key} keeps pods away for now" if key else None
 
 
 def being_deleted(node: Node) -> bool:

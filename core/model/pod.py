@@ -9,6 +9,8 @@ from core.model.resources import Resources
 
 EXPENDABLE_BELOW: Final = -10
 """Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
+DEVICES_FIELD: Final = "spec.resourceClaims"
+"""In Pod.unsupported: devices by claims (DRA)."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
 """What a Deployment puts behind its own name in that of a ReplicaSet."""
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.resources import KNOWN, Resources
+from core.model.resources import HUGE_PAGES, KNOWN, Resources
 
 Amounts = Mapping[str, int]
 """By resource: CPU in millicores, everything else in ones."""
 POD_LEVEL: Final = ("cpu", "memory")
 """Resources that `spec.resources` may set for the pod as a whole, besides huge pages."""
-HUGE_PAGES: Final = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ from typing import Final
 
 KNOWN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 """What has a field of its own."""
-NO_DEVICES: Final = ("hugepages-", "attachable-volumes-")
+HUGE_PAGES: Final = "hugepages-"
+ATTACHABLE: Final = "attachable-volumes-"
+"""Counts of volumes: no pod requests them by this name."""
+NO_DEVICES: Final = (HUGE_PAGES, ATTACHABLE)
 """How names begin that stand beside those of devices, but are of what every node has."""
 
 

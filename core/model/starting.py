@@ -3,7 +3,8 @@
 An agent or a controller takes its taint away when the node can run pods. A kubelet may set any of
 them when it registers its node: one that lies is on its way for no longer than START_SECONDS_MAX.
 Sources: k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster Autoscaler
-utils/taints, Karpenter apis/v1 taints.go, Cilium's and the AWS CSI drivers' documentation.
+utils/taints, Karpenter apis/v1 and pkg/scheduling taints.go, Cilium's and the AWS CSI drivers'
+documentation.
 """
 
 from dataclasses import replace
@@ -25,6 +26,7 @@ STARTING_TAINTS: Final = frozenset(
 STARTING_PREFIXES: Final = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
     "ignore-taint.cluster-autoscaler.kubernetes.io/",  # its name before
+    "readiness.k8s.io/",
 )
 START_SECONDS_MAX: Final = 900
 """What takes longer, waits for something else: autoscalers give a machine up after so long."""

@@ -5,7 +5,12 @@ from typing import Final, NamedTuple
 
 from core.model.pod import TEMPLATE_LABEL, Pod
 
-KEEPERS: Final = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
+REPLICA_SET: Final = "ReplicaSet"
+"""The commonest owner by far."""
+STATEFUL_SET: Final = "StatefulSet"
+DAEMON_SET: Final = "DaemonSet"
+JOB: Final = "Job"
+KEEPERS: Final = frozenset((REPLICA_SET, "ReplicationController", STATEFUL_SET))
 """Kinds of owners that make a new pod for each that leaves."""
 _OF_ONE_RUN: Final = re.compile(r"-(?:[0-9]+|[bcdfghjklmnpqrstvwxz2456789]{5})$")
 """Behind the name of what is made again and again: a CronJob puts a time there, `generateName`

@@ -6,13 +6,15 @@ Packing knows them as kinds, each with the nodes that may take its pods.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
+from core.capacity.reaches import Groups
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
 
-Groups = Sequence[Sequence[Pod]]
-"""Pods, those with equal requests and templates together."""
+BY_NAME: Final = attrgetter("namespace", "name")
 
 
 @dataclass(slots=True)
@@ -50,15 +52,17 @@ def templates(groups: Groups) -> list[Placing]:
 
 def grouped(
     groups: Groups, numbers: Mapping[Placing, int]
-) -> dict[tuple[Resources, int], list[Pod]]:
+) -> dict[tuple[Resources, int], Sequence[Pod]]:
     """Put groups together that are alike by value, each by namespace and name."""
     found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:
         key = members[0].requests, numbers[members[0].placing]
         found.setdefault(key, []).append(members)
-    return {key: _merged(parts) for key, parts in found.items()}
+    return {key: merged(parts) for key, parts in found.items()}
 
 
-def _merged(parts: Sequence[Sequence[Pod]]) -> list[Pod]:
-    pods = [pod for members in parts for pod in members]
-    return pods if len(parts) == 1 else sorted(pods, key=lambda pod: (pod.namespace, pod.name))
+def merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
+    """Return the pods of groups that are each by namespace and name as one that is."""
+    if len(parts) == 1:
+        return parts[0]
+    return sorted((pod for members in parts for pod in members), key=BY_NAME)

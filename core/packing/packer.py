@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from core.capacity.reaches import Groups
 from core.capacity.usable import NOTHING, Amount
 from core.fit.kinds import NodeKinds
 from core.fit.neighbours import Topology
@@ -29,7 +30,7 @@ from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.packing.ground import Ground, dominant_share
-from core.packing.groups import Groups, Kind, alike, grouped, templates
+from core.packing.groups import Kind, alike, grouped, templates
 from core.packing.vectors import Vectors, lane_minimum
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import RESOURCE_NAMES, percent
-from core.forms import SHARE, Flag
+from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, percent
+from core.forms import SHARE, Flag, eased
 from core.guards.disruption import (
     BARE,
     LOCAL_STORAGE,
@@ -28,10 +28,6 @@ from core.model.pod import Pod
 from core.policies.policy import Look, Order, Policy
 from core.reason import Blocker, Reason
 from core.sections import at_least
-
-SLACK: Final = Fraction(1, 20)
-"""By how much the utilization of a marked node may be higher where nothing else is said."""
-_ALL: Final = Fraction(1)
 
 UTILIZED: Final = Reason(
     "utilized",
@@ -71,7 +67,7 @@ class Settings:
         """Return what the utilization must be under."""
         if not marked:
             return self.utilization
-        return min(self.utilization + SLACK, _ALL) if self.leave is None else self.leave
+        return eased(self.utilization) if self.leave is None else self.leave
 
     def keeping(self) -> frozenset[Reason]:
         """Return what must not be true of any pod of a node that goes."""
@@ -118,13 +114,13 @@ class NodeUtilization(Policy):
         found, limit = [], self._limits[marked]
         used, whole = self._account.used(node), self._account.capacity(node)
         over = [
-            f"{name} at {percent(part, total)}" if total > 0 else f"{name} without capacity"
+            f"{name} at {beside(part, total, limit)}" if total > 0 else f"{name} without capacity"
             for name, part, total in zip(RESOURCE_NAMES, used, whole, strict=True)
             if not _is_under(part, total, limit)
         ]
         if over:
-            least = percent(limit.numerator, limit.denominator)
-            found.append(Blocker(UTILIZED, f"{' and '.join(over)}, not under {least}"))
+            told = f"{' and '.join(over)}, not under {limit_text(limit)}"
+            found.append(Blocker(UTILIZED, told))
         found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._kept_by(node))
         return found
 
@@ -133,7 +129,8 @@ class NodeUtilization(Policy):
         used, whole = self._account.used(node), self._account.capacity(node)
         parts = zip(RESOURCE_NAMES, used, whole, strict=True)
         told = ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
-        return f"{told} requested, {self._look.to_move(node)} pods to move"
+        moves = self._look.to_move(node)
+        return f"{told} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
 
     def _kept_by(self, node: int) -> tuple[Blocker, ...]:
         found = self._keepers.get(node)

@@ -6,13 +6,7 @@ The guard goes at once, without the time that a release leaves it: nobody is lef
 from collections.abc import Collection
 from dataclasses import replace
 
-from core.marks.keys import (
-    BACKOFF_ANNOTATION,
-    DETAILS_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    MARK_LABEL,
-    RESERVE_ANNOTATION,
-)
+from core.marks.keys import MARK_LABEL, OUR_ANNOTATIONS
 from core.marks.mark import guard_of
 from core.marks.taints import desired_taints, of_keys_before
 from core.model.leaving import being_deleted
@@ -53,11 +47,5 @@ def ours(node: Node) -> list[str]:
     An autoscaler's opt-out is only if we have written it, and only as long as it says so.
     """
     guard = guard_of(node)
-    keys = {
-        DETAILS_ANNOTATION,
-        GUARD_OURS_ANNOTATION,
-        BACKOFF_ANNOTATION,
-        RESERVE_ANNOTATION,
-    }
-    keys |= {guard.key} if guard else set()
+    keys = {*OUR_ANNOTATIONS, *([guard.key] if guard else [])}
     return sorted(keys & {*node.annotations})

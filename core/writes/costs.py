@@ -9,17 +9,18 @@ to write it seldom: here it is once for each pod and mark.
 
 import zlib
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Final
 
+from core.engine.waiting import by_turns
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.mark import mark_of, marked_since
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.workload import REPLICA_SET
 from core.writes.write import CostKind, Keys, Write
 
-OWNER_KIND: Final = "ReplicaSet"
-"""No other controller of Kubernetes reads the cost."""
 COST_MIN: Final = -100_000_000
 """There is room below for a person who wants a pod to go before these.
 
@@ -50,10 +51,13 @@ def cost_of(node: Node, taint_key: str) -> int:
 def decide_costs(cluster: Cluster, taint_key: str, *, enabled: bool) -> tuple[Write[Pod], ...]:
     """Return the writes that bring the pods' costs to where the marks want them.
 
-    What is to be taken away comes first, by pod; then the pods of the oldest marks. All follows
-    from what stands in the cluster, so that any leader cleans up what another one has left, and
-    applied to its own answer it leaves nothing to write. A cost that is not ours is never touched,
-    and what is ours is not written anew: pods do not move, so it stays right.
+    One that takes away, then one that sets, in turn, as long as there are both; of each in turns
+    of namespaces, by pod and those of the oldest marks first. A pass writes the first of them
+    only, and who may write on the pods of one namespace may forge as many traces to be taken away
+    as there are pods, and again after each pass. All follows from what stands in the cluster, so
+    that any leader cleans up what another one has left, and applied to its own answer it leaves
+    nothing to write. A cost that is not ours is never touched, and what is ours is not written
+    anew: pods do not move, so it stays right.
     """
     marked = {one.name: one for one in cluster.nodes if enabled and mark_of(one.labels)}
     concerned = [
@@ -64,7 +68,12 @@ def decide_costs(cluster: Cluster, taint_key: str, *, enabled: bool) -> tuple[Wr
     clears = [pod for pod in concerned if _to_clear(pod, marked)]
     sets = [pod for pod in concerned if _to_set(pod, marked)]
     costs: Costs = {name: cost_of(node, taint_key) for name, node in marked.items()}
-    return (*map(_clear, clears), *_sets(sets, costs))
+    both = zip_longest(*map(_in_turns, (map(_clear, clears), _sets(sets, costs))))
+    return tuple(write for pair in both for write in pair if write is not None)
+
+
+def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
+    return by_turns(writes, lambda write: write.before.namespace)
 
 
 def _to_clear(pod: Pod, marked: Mapping[str, Node]) -> bool:
@@ -85,8 +94,8 @@ def _to_set(pod: Pod, marked: Mapping[str, Node]) -> bool:
 
 
 def _goes_by_cost(pod: Pod) -> bool:
-    """Say whether a scale-in asks for the cost, and the node waits for the pod."""
-    return pod.owner_kind == OWNER_KIND and not pod.stays_with_node
+    """Say whether a scale-in asks for the cost, which no other controller does."""
+    return pod.owner_kind == REPLICA_SET and not pod.stays_with_node
 
 
 def _clear(pod: Pod) -> Write[Pod]:

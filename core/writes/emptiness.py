@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
+from core.model.cost import gpus
 from core.model.pod import Pod
 
 
@@ -15,7 +16,10 @@ def occupants(pods: Iterable[Pod]) -> Counter[str]:
 
 
 def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:
-    """Return the released nodes that their autoscaler would not take for underutilized."""
+    """Return the released nodes that their autoscaler would not take for underutilized.
+
+    Of none with GPUs can that be said: it judges them by GPUs alone, and by another threshold.
+    """
     released = [node for node in cluster.nodes if mark_of(node.labels) is None and guard_of(node)]
     if not released:
         return frozenset()
@@ -23,9 +27,10 @@ def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:
     return frozenset(
         node.name
         for node in released
+        if not gpus(node.allocatable)
         for have, whole in (
             (used[node.name].cpu_millis, node.allocatable.cpu_millis),
             (used[node.name].memory_bytes, node.allocatable.memory_bytes),
         )
-        if have * share.denominator > share.numerator * whole
+        if whole > 0 and have * share.denominator > share.numerator * whole
     )

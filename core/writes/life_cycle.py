@@ -12,8 +12,8 @@ from core.marks.mark import (
     GUARD_WHILE_HELD,
     Mark,
     backoff_of,
-    guard_key,
     guard_of,
+    handed_over,
     mark_of,
 )
 from core.model.node import Node
@@ -45,7 +45,7 @@ class Event(Enum):
     OBSERVE = "observe", "mode: observe"
     DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted, or its drain broke off"
     STAYS = "stays", "the plan keeps it"
-    KEPT_LONG = "kept long", "empty, and kept for pods to be expected, when its deadline came"
+    KEPT_LONG = "kept long", "empty, and still there when its deadline came"
     OVERDUE = "overdue", "it did not empty before its deadline"
     GOES = "goes", "the cluster can do without it"
     WOULD_GO = "would go", "the same in mode observe: the mark is only told"
@@ -166,7 +166,7 @@ def states(node: Node) -> Iterator[State]:
         yield State.HARD if mark is Mark.HARD else State.SOFT
         if guard is not None:
             yield State.GUARDED
-        elif guard_key(node) not in annotations:
+        elif handed_over(node):
             yield State.HANDED_OVER
     if backoff_of(annotations):
         yield State.BACKING_OFF

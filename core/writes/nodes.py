@@ -14,6 +14,7 @@ from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, Scope
 from core.engine import harden
 from core.engine.plan import Plan
+from core.engine.survey import Survey
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -96,7 +97,7 @@ def decide(
     after. Without a *watch* the cluster alone counts.
     """
     if watch is None:
-        watch = Watch(WATCH_SECONDS, harden.refusals(cluster, config.taint_key))
+        watch = Watch(WATCH_SECONDS, harden.refusals(Survey(cluster, config)))
     maker = _Maker(cluster, plan, config, _Moment(now_seconds, owner, watch))
     writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = _of(WriteKind.MARK, writes, lambda write: maker.order[write.key])
@@ -152,7 +153,7 @@ class _Maker:
                 return  # the other write has said it
             for state in found:
                 if state in acts:
-                    told |= acts[state] is not Act.REPAIR
+                    told = acts[state] is not Act.REPAIR
                     yield self._write(acts[state], node, self._note(event, node))
                     if event in LAST:
                         return
@@ -173,7 +174,7 @@ class _Maker:
         if not goes:
             yield Event.STAYS
         if details is not None and self._overdue(details):
-            yield Event.KEPT_LONG if self._is_kept(node) else Event.OVERDUE
+            yield Event.OVERDUE if node.name in self.occupied else Event.KEPT_LONG
         if goes:
             yield Event.WOULD_GO if self._observe else Event.GOES
         if self._taints(node) != node.taints:
@@ -257,7 +258,7 @@ class _Maker:
             yield Event.POD_THERE if node.name in self.occupied else Event.RESERVED
 
     def _is_kept(self, node: Node) -> bool:
-        """Say whether it is empty, and Ebb cannot do without it: it has not failed to empty."""
+        """Say whether it is empty, and Ebb cannot do without it."""
         return node.name in self._reserve and node.name not in self.occupied
 
     def _against(self, node: Node) -> tuple[Blocker, ...]:
@@ -332,9 +333,12 @@ class _Maker:
     def _annotations(self, act: Act, node: Node) -> Keys:
         annotations: Keys = {}
         match act:
-            case Act.MARK | Act.DATE | Act.RENEW:
-                details = self._details(node, renewed=act is Act.RENEW)
+            case Act.MARK | Act.DATE:
+                details = self._details(node, renewed=False)
                 annotations = details | _guarded(node, GUARD_WHILE_MARKED)
+            case Act.RENEW:  # a guard would only make the autoscaler begin to count anew
+                guard = _guarded(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
+                annotations = self._details(node, renewed=True) | guard
             case Act.RELEASE | Act.BACK_OFF:
                 backoff = self._backoff(node) if act is Act.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff

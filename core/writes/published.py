@@ -6,21 +6,23 @@ remembers what has been told: it stands in the cluster, by its label, for whoeve
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from hashlib import sha256
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from core.engine.arrivals import Counts
+from core.engine.waiting import by_turns
 from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
 from core.model.resources import Resources
 from core.packing.ground import SHARE_SCALE, dominant_share
 
 PUBLISHED_MAX: Final = 16
-"""Buffers at once: those that ask for most."""
+"""Buffers at once; of every reach that which asks for most before any reach's second."""
 REPLICAS_MAX: Final = 1000
 """Of one buffer."""
 MATERIAL: Final = 10
@@ -87,20 +89,58 @@ def wanted(expected: Counts, whole: Resources, share: Fraction) -> dict[str, Wan
 
     Whoever makes many pods come and go would else have nodes bought for all of them at once.
     """
-    alike: Counter[tuple[Resources, Placing]] = Counter()
+    alike: Counter[_Alike] = Counter()
+    reaches: dict[_Alike, str] = {}
     for kind, many in expected.items():
-        alike[kind.requests, kind.placing] += many
+        one = kind.requests, kind.placing
+        alike[one] += many
+        reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
     costs = {one: max(dominant_share(one[0], whole), 1) for one in alike}
     ranked = sorted(alike, key=lambda one: (-costs[one] * alike[one], repr(one)))
-    left = int(share * SHARE_SCALE)
+    told = by_turns(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
+    asked = [_Asked(reaches[one], costs[one], min(alike[one], REPLICAS_MAX)) for one in told]
     found: dict[str, Wanted] = {}
-    for one in ranked[:PUBLISHED_MAX]:
-        many = min(alike[one], REPLICAS_MAX, left // costs[one])
-        left -= many * costs[one]
+    for one, many in zip(told, _shared(asked, int(share * SHARE_SCALE)), strict=True):
         if many:
-            spec = pod_spec(*one)
             digest = sha256(repr(one).encode()).hexdigest()[:NAME_DIGITS]
-            found[f"{PREFIX}{digest}"] = Wanted(many, spec)
+            found[f"{PREFIX}{digest}"] = Wanted(many, pod_spec(*one))
+    return found
+
+
+_Alike = tuple[Resources, Placing]
+"""What pods of one buffer ask for."""
+
+
+class _Asked(NamedTuple):
+    """How many pods of one kind are asked for, and what each takes of the share."""
+
+    reach: str
+    cost: int
+    pods: int
+
+
+def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
+    """Return how many of each are told, as long as some of the share is *left*.
+
+    The next pod is of the reach that has least so far, and of its kind that has least.
+    """
+    found = [0] * len(asked)
+    queues: dict[str, list[tuple[int, int]]] = {}
+    for number, one in enumerate(asked):
+        queues.setdefault(one.reach, []).append((0, number))
+    turns = [(0, reach) for reach in sorted(queues)]
+    while turns:
+        spent, reach = heappop(turns)
+        so_far, number = heappop(queues[reach])
+        one = asked[number]
+        if one.cost <= left:
+            left -= one.cost
+            spent += one.cost
+            found[number] += 1
+            if found[number] < one.pods:
+                heappush(queues[reach], (so_far + one.cost, number))
+        if queues[reach]:
+            heappush(turns, (spent, reach))
     return found
 
 
@@ -132,7 +172,7 @@ def _is_material(was: int, now: int) -> bool:
 
 def pod_spec(requests: Resources, placing: Placing) -> Json:
     """Return the spec of a pod that asks for so much, and of its node the same."""
-    container = {"name": "room", "image": IMAGE, "resources": {"requests": _amounts(requests)}}
+    container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
     if placing.node_selector:
         spec["nodeSelector"] = dict(placing.node_selector)
@@ -145,14 +185,23 @@ def pod_spec(requests: Resources, placing: Placing) -> Json:
     return spec
 
 
-def _amounts(requests: Resources) -> dict[str, str]:
+def _amounts(requests: Resources) -> Json:
+    """Return requests and limits.
+
+    What cannot be shared out beyond what there is must be limited to as much, and huge pages go
+    with CPU or memory: an API server refuses the template else. Source:
+    validateContainerResourceRequirements of pkg/apis/core/validation.
+    """
     amounts = (
         ("cpu", requests.cpu_millis, "m"),
         ("memory", requests.memory_bytes, ""),
         ("ephemeral-storage", requests.ephemeral_bytes, ""),
     )
-    written = {name: f"{amount}{unit}" for name, amount, unit in amounts if amount}
-    return written | {name: str(units) for name, units in requests.extended}
+    shared = {name: f"{amount}{unit}" for name, amount, unit in amounts if amount}
+    whole = {name: str(units) for name, units in requests.extended}
+    if whole:
+        return {"requests": {"cpu": "0m", **shared, **whole}, "limits": whole}
+    return {"requests": shared}
 
 
 def _term(term: SelectorTerm) -> Json:

@@ -6,15 +6,7 @@ from enum import StrEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from core.config.settings import Mode
-from core.marks.keys import (
-    BACKOFF_ANNOTATION,
-    DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
-    KEEP_ANNOTATION,
-    MARK_LABEL,
-)
+from core.marks.keys import GUARDS, KEEP_ANNOTATION, MARK_LABEL, OUR_ANNOTATIONS
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
 from core.model.leaving import being_deleted, why_leaving
@@ -55,14 +47,7 @@ PRESSING: Final = (WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD, WriteKi
 """What keeps pods from waiting or from being evicted, and what completes that; in this order."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """What mode observe only tells; all else takes away what another mode has left."""
-_ANNOTATIONS: Final = (
-    DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KEEP_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
-    BACKOFF_ANNOTATION,
-)
+_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
 """What a decision rests on: if it has changed, nothing is written."""
 
 

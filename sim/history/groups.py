@@ -1,28 +1,25 @@
 """The kinds of nodes that a past has, as node groups that a simulated autoscaler may add to."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from statistics import median_low
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.engine.zones import ZONE_LABEL
-from core.fit.rules import LABEL, NAME, RULES
+from core.fit.rules import LABEL, RULES
 from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
 from core.marks.taints import without_our_taint
-from core.model.constraints import ANYWHERE, Placing
+from core.model.constraints import ANYWHERE, HOST_LABEL, Placing, names_node
 from core.model.leaving import passes
 from core.model.node import Node, Taint
 from core.model.resources import Resources
-from sim.cluster import DAEMON_REQUESTS, GPU
+from sim.cluster import DAEMON_REQUESTS
 from sim.costs import Price
 from sim.history.past import Life, Past, Stay
+from sim.world import Result
 
-HOST_LABEL: Final = "kubernetes.io/hostname"
-GPU_NAMES: Final = ("/gpu", "_gpu")
-"""How resources end that are whole GPUs: nvidia.com/gpu, and the same as metrics write it."""
 MEMORY_STEP_BYTES: Final = 1024**3
 """What is allocatable on machines of one type differs by less."""
 NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.code})
@@ -36,15 +33,6 @@ class _Kind(NamedTuple):
     cpu_millis: int
     memory_steps: int
     extended: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What the nodes were, as they really stood."""
-
-    node_ms: int
-    capacity_millis_ms: int
-    cost_ms: Fraction
 
 
 class Groups:
@@ -71,15 +59,15 @@ class Groups:
             shape for shape, begins_ms, _ in self._stays if begins_ms == past.begins_ms
         )
 
-    def spent(self, price_of: Price) -> Spent:
-        """Add up what the nodes were as they really stood, each as a node of its group."""
+    def spent(self, price_of: Price) -> Result:
+        """Add up what the nodes were as they really stood, each as a node of its group, alone."""
         node_ms, capacity, cost = 0, 0, Fraction()
         for shape, begins_ms, ends_ms in self._stays:
             stood_ms = max(ends_ms - begins_ms, 0)
             node_ms += stood_ms
             capacity += stood_ms * shape.cpu_millis
             cost += stood_ms * price_of(self.templates[shape])
-        return Spent(node_ms=node_ms, capacity_millis_ms=capacity, cost_ms=cost)
+        return Result(node_ms=node_ms, capacity_millis_ms=capacity, cost_ms=cost)
 
     def _kind(self, node: Node) -> _Kind:
         own = without_our_taint(node, self._taint_key)
@@ -99,7 +87,7 @@ class Groups:
         nodes = [stay.node for stay in members]
         whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
         taken = [Resources.total(agents.get(node.name, ())) for node in nodes]
-        shape = _with_gpus(_less(whole, taken))
+        shape = _less(whole, taken)
         while shape in self.templates:
             shape = replace(shape, memory_bytes=shape.memory_bytes - 1)
         labels, taints = dict(kind.labels), kind.taints
@@ -144,33 +132,15 @@ def _agents(past: Past) -> dict[str, list[Resources]]:
     return {node: list(owners.values()) for node, owners in seen.items()}
 
 
-def _with_gpus(asked: Resources) -> Resources:
-    """Return it with whole GPUs as what the simulation knows them by."""
-    if not any(name.endswith(GPU_NAMES) for name, _ in asked.extended):
-        return asked
-    counted: Counter[str] = Counter()
-    for name, units in asked.extended:
-        gpu = name.endswith(GPU_NAMES)
-        counted[GPU if gpu else name] += 1000 * units if gpu else units
-    return replace(asked, extended=tuple(sorted(counted.items())))
-
-
 def anywhere(life: Life) -> Life:
-    """Return the life of a pod that asks for no one node by name, in the simulation's units."""
+    """Return the life of a pod that asks for no one node by name."""
     pod = life.pod
-    placing, requests = _free(pod.placing), _with_gpus(pod.requests)
-    if placing is pod.placing and requests is pod.requests:
-        return life
-    return replace(life, pod=replace(pod, placing=placing, requests=requests))
-
-
-def pinned(placing: Placing) -> bool:
-    """Say whether it names a node."""
-    return any(read in (NAME, (LABEL, HOST_LABEL)) for read in _read(placing))
+    placing = _free(pod.placing)
+    return life if placing is pod.placing else replace(life, pod=replace(pod, placing=placing))
 
 
 def _free(placing: Placing) -> Placing:
-    if not pinned(placing):
+    if not names_node(placing):
         return placing
     selector = tuple(pair for pair in placing.node_selector if pair[0] != HOST_LABEL)
     return replace(ANYWHERE, node_selector=selector, tolerations=placing.tolerations)

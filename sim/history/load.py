@@ -11,17 +11,19 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.fit.rules import refusal
+from core.model.constraints import names_node
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.workload import REPLICA_SET
 from sim.costs import price_of
-from sim.history.groups import Groups, Spent, anywhere, offered, pinned
+from sim.history.groups import Groups, anywhere, offered
 from sim.history.past import Life, Past
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
+from sim.world import Result
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
 """A pod that comes so soon after another of its ReplicaSet has gone takes its place."""
-REPLICA_SET: Final = "ReplicaSet"
 SHORT: Final = (
     "shorter than an hour: an autoscaler waits ten minutes before it takes a node, so there is "
     "little to compare"
@@ -33,8 +35,8 @@ class Played(NamedTuple):
 
     workload: Workload
     notes: tuple[str, ...]
-    stood: Spent
-    """What the nodes were as they really stood."""
+    stood: Result
+    """What the nodes were as they really stood, and nothing else."""
 
 
 def played(past: Past, config: Config) -> Played:
@@ -52,16 +54,16 @@ def played(past: Past, config: Config) -> Played:
         groups=groups.templates,
         deployments=tuple(_deployments(past, able)),
     )
-    named = sum(pinned(life.pod.placing) for life in asked)
+    named = sum(names_node(life.pod.placing) for life in asked)
     social = sum(bool(life.pod.company.near or life.pod.company.apart) for life in able)
     counted = (
-        (groups.left_out, "nodes of the control plane, virtual and unreadable ones are left out"),
-        (len(freed) - len(able), "pods that no kind of node admits when empty are left out"),
-        (named, "pods ask for a node by its name: they are played as if one like it would do"),
-        (social, "pods ask to be near or apart from others: that is not played"),
+        (groups.left_out, "nodes left out, as of the control plane, virtual or unreadable"),
+        (len(freed) - len(able), "pods left out, as no kind of node admits them when empty"),
+        (named, "pods that ask for a node by its name, and are played as if one like it would do"),
+        (social, "pods that ask to be near or apart from others, which is not played"),
     )
     short = (SHORT,) if past.duration_ms < HOUR_MS else ()
-    told = (f"{count:,} {what}" for count, what in counted if count)
+    told = (f"{what}: {count:,}" for count, what in counted if count)
     return Played(whole, (*short, *past.notes, *told), groups.spent(price_of(config)))
 
 

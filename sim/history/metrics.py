@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from core.engine.zones import ZONE_LABEL
 from core.guards.nodes import CONTROL_PLANE_LABELS
-from core.model.constraints import Toleration
+from core.model.constraints import HOST_LABEL, Toleration
 from core.model.node import Taint
-from sim.history.groups import HOST_LABEL
 
 REQUESTS: Final = "kube_pod_container_resource_requests"
 INFO: Final = "kube_pod_info"

@@ -19,6 +19,7 @@ from core.model.constraints import Placing
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.requests import Asking, Container, pod_requests, resources
+from core.model.workload import DAEMON_SET
 from sim.history.dumps import Tell, listed
 from sim.history.metrics import (
     ALLOCATABLE,
@@ -246,6 +247,6 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
         placing=Placing(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,
         owner_name=owner,
-        daemon=kind == "DaemonSet",
+        daemon=kind == DAEMON_SET,
         mirror=kind == "Node",
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.workload import JOB
 from sim import trace
 from sim.history.past import Life, Past, Stay, check
 
@@ -23,7 +24,7 @@ def read(folder: str) -> Past:
                 namespace="work",
                 name=row.name,
                 requests=row.requests,
-                owner_kind="Job",
+                owner_kind=JOB,
                 owner_name=row.name,
             ),
             begins_ms=row.created_ms,

@@ -33,7 +33,7 @@ def test_the_schema_is_a_page_and_a_table_too() -> None:
             ["1: ok"],
             [
                 "0: mode: 'enforced'; allowed: observe | enforce; did you mean enforce?",
-                "0: mod: unknown field; allowed: did you mean mode?",
+                "0: mod: unknown field; allowed: apiVersion, kind, mode, policy, ",
                 "2: line 1: ",
             ],
             id="every fault of every file",
@@ -55,3 +55,11 @@ def test_files_are_good_or_all_their_faults_are_told(
         for line, fault in zip(told, faults, strict=True)
     )
     assert done.returncode == (2 if faults else 0)
+
+
+def test_a_configuration_is_read_from_standard_input() -> None:
+    done = ebb("config", "validate", "-", stdin=HEAD.encode())
+    assert (done.returncode, done.stdout) == (0, b"standard input: ok\n")
+    done = ebb("config", "validate", "-", stdin=b"kind: x")
+    assert done.returncode == 2
+    assert b"ebb: standard input: kind: 'x'; allowed: EbbConfiguration" in done.stderr

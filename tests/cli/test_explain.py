@@ -129,6 +129,7 @@ class TestNode:
             "empty": False,
             "guard": "marked",
             "taintsRight": True,
+            "leaving": False,
             "beingDeleted": False,
             "leftAloneUntil": None,
         }
@@ -136,7 +137,24 @@ class TestNode:
         assert "since 2023-11-14 22:13:20 UTC (" in text
         assert "overdue, it will be released" in text
         assert "taint right\n" in text
-        assert "still to leave 1 pods\n" in text
+        assert "still to leave 1 pod\n" in text
+        empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
+        assert "overdue, it gets another, as it is empty" in table(capsys, empty, "node", "m")
+
+    @pytest.mark.parametrize(
+        ("taint", "deleted"),
+        [
+            ("ToBeDeletedByClusterAutoscaler", True),
+            ("aws-node-termination-handler/spot-itn", False),
+        ],
+    )
+    def test_a_node_that_is_leaving_need_not_be_being_deleted(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], taint: str, deleted: bool
+    ) -> None:
+        leaves = node("m", spec={"taints": [{"key": taint, "effect": "NoSchedule"}]})
+        file = of(tmp_path, leaves, node("n"), pod("p", "n"))
+        mark = explained(capsys, file, "node", "m")["mark"]
+        assert (mark["leaving"], mark["beingDeleted"]) == (True, deleted)
 
     def test_a_node_that_is_kept_for_pods_to_be_expected(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -260,7 +278,12 @@ class TestNames:
             ("node", "10-0-0-3", f"there is none of that name; near: {C}"),
             ("node", A.replace("central", "centrul"), f"near: {A}, "),
             ("node", "zzz", "none of the 4 comes near"),
-            ("pod", "c1", "there is none of that name among the unfinished; near: shop/c1"),
+            ("pod", "c1", "no namespace; allowed: NAMESPACE/NAME; did you mean shop/c1?"),
+            (
+                "pod",
+                "shop/cc1",
+                "none of that name (finished and gated ones aside); near:",
+            ),
             ("pod", "shop/c9", "near: shop/c1"),
         ],
     )
@@ -462,6 +485,9 @@ class TestFixes:
             ("pod-bare", "shop/bare"),
             ("evict-budget", "shop/db-0"),
         ]
+        home = ("--config", str(config), "--namespace", "shop")
+        told = explained(capsys, file, "node", "n", *home)["notDrained"]
+        assert {one["code"] for one in told} == {"evict-own"}
         text = table(capsys, file, "node", "n", "--config", str(config))
         assert "is not drained for" in text
         assert "budget db allows 0" in text
@@ -493,3 +519,11 @@ class TestFixes:
         ) == 0  # fmt: skip
         told = re.sub(" +", " ", capsys.readouterr().out)
         assert f"add a toleration for {TAINT_KEY} to the DaemonSet of pod logs in shop;" in told
+
+
+def test_a_pod_without_its_namespace_is_told_what_is_wanted(path: str) -> None:
+    done = ebb("explain", "pod", "a1", "--from-file", path)
+    told = b"ebb: pod a1: no namespace; allowed: NAMESPACE/NAME; did you mean shop/a1?\n"
+    assert (done.returncode, done.stderr) == (2, told)
+    done = ebb("explain", "pod", "no-such", "--from-file", path)
+    assert done.stderr == b"ebb: pod no-such: no namespace; allowed: NAMESPACE/NAME\n"

@@ -69,23 +69,34 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
+HOMES = pytest.mark.parametrize(
+    ("home", "told"), [(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))]
+)
+"""Where Ebb is installed, and how the command line says so."""
+
+
+@HOMES
 async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
-    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    api: FakeApi,
+    kubeconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    home: str,
+    told: tuple[str, ...],
 ) -> None:
-    ours = {"name": "ebb-reserve-a", "namespace": NAMESPACE, "labels": {BUFFER_OURS_LABEL: ""}}
-    theirs = {"name": "theirs", "namespace": NAMESPACE}
+    ours = {"name": "ebb-reserve-a", "namespace": home, "labels": {BUFFER_OURS_LABEL: ""}}
+    theirs = {"name": "theirs", "namespace": home}
     kinds = ("capacitybuffers", "podtemplates")
     for kind in kinds:
         for metadata in (ours, theirs):
             api.put(kind, {"metadata": metadata})
-    where = ("--kubeconfig", kubeconfig)
+    where = ("--kubeconfig", kubeconfig, *told)
     for arguments in (("n1",), ("--all", "--dry-run")):
         assert (await run(capsys, "release", *arguments, *where))[0] == 0
         assert [len(api.objects[kind]) for kind in kinds] == [2, 2]
     code, out, _ = await run(capsys, "release", "--all", *where)
     assert code == 0
-    assert f"buffer {NAMESPACE}/ebb-reserve-a  released: drop buffer" in out
-    assert [list(api.objects[kind]) for kind in kinds] == [[f"{NAMESPACE}/theirs"]] * 2
+    assert f"buffer {home}/ebb-reserve-a  released: drop buffer" in out
+    assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
 
 
 @pytest.fixture
@@ -143,10 +154,15 @@ async def test_one_node_and_its_pods(
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
 
 
+@HOMES
 async def test_taints_of_keys_before_go_too(
-    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    api: FakeApi,
+    kubeconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    home: str,
+    told: tuple[str, ...],
 ) -> None:
-    path = "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases/ebb-webhook"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-webhook"
     api.put_document(path, {"metadata": {"annotations": {KEYS_ANNOTATION: "old,older"}}})
     odd = marked("n3")
     odd["spec"]["taints"] += [
@@ -154,7 +170,7 @@ async def test_taints_of_keys_before_go_too(
         {"key": "old", "value": "of somebody else", "effect": "NoSchedule"},
     ]
     api.put("nodes", odd)
-    code, _, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, _, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *told)
     assert code == 0
     assert [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]] == [
         "theirs",

@@ -1,6 +1,7 @@
 """`ebb replay`, as a person runs it."""
 
 import re
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,7 +9,11 @@ import orjson
 import pytest
 
 from cli.__main__ import main
+from cli.answers import Figure, WayPlayed
+from cli.forms.text.replay import tables
+from cli.terminal import Table
 from core.edge.files import read_config
+from sim.report import Row
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
 
@@ -120,3 +125,26 @@ def test_what_cannot_be_replayed_is_one_line(
 ) -> None:
     assert main(["replay", *arguments]) == 2
     assert problem in capsys.readouterr().err
+
+
+LABELS = ("cost", "pods that waited for a mark", "longest wait of a pod, minutes")
+
+
+def played(name: str) -> WayPlayed:
+    rows = [Row(label, lambda _: None, 1) for label in LABELS]
+    figures = [Figure(row, Fraction(7), Fraction(5), Fraction(9)) for row in rows]
+    return WayPlayed(name=name, settings=(), figures=figures, best=False, moments=())
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_ways_that_do_not_fit_side_by_side_stand_in_blocks(spread: bool) -> None:
+    names = [f"Ebb, way-number-{number}" for number in range(10)]
+    ways = [played(name) for name in names]
+    for width in (1, 40, 80, 120):
+        blocks = [one for one in tables(ways, width, spread=spread) if isinstance(one, Table)]
+        headings = [re.split("  +", next(one.lines(width)).strip()) for one in blocks]
+        assert [name for block in headings for name in block] == names
+        for block, told in zip(blocks, headings, strict=True):
+            assert block.width <= width or len(told) == 1
+            assert len([*block.lines(max(width, block.width))]) == 1 + len(LABELS)
+    assert len([*tables(ways, 10_000, spread=spread)]) == 1, "a pipe has all the room"

@@ -15,6 +15,7 @@ from cli.look.overview import look
 from cli.look.standing import moment, span
 from core.config.settings import Config
 from core.marks.keys import (
+    BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -35,8 +36,10 @@ HELD = {
 }
 
 
-def mark(name: str, since: int, deadline: int, *, hard: bool = False, ours: bool = True) -> Json:
-    told = Details(since=since, deadline=deadline, owner="me", policy="P", reason="r")
+def mark(
+    name: str, since: int, deadline: int, *, order: int = 0, hard: bool = False, ours: bool = True
+) -> Json:
+    told = Details(since=since, deadline=deadline, owner="me", policy="P", reason="r", order=order)
     annotations = {DETAILS_ANNOTATION: encode_details(told)}
     if ours:
         annotations |= {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
@@ -51,12 +54,14 @@ def mark(name: str, since: int, deadline: int, *, hard: bool = False, ours: bool
 def path(tmp_path: Path) -> str:
     now = int(time.time())
     going = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    stopped = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
     stray = {"key": TAINT_KEY, "value": "1", "effect": "PreferNoSchedule"}
     items = [
         mark("m-old", now - 3 * HOUR, now - HOUR),
         mark("m-hard", now - 2 * HOUR, now + HOUR, hard=True),
         mark("m-empty", now - HOUR, now + HOUR, ours=False),
         node("gone", spec={"taints": [going]}),
+        node("stopped", spec={"taints": [stopped]}),
         node("kept", metadata={"name": "kept", "annotations": {"kube-ebb.io/keep": "true"}}),
         node("stray", metadata={"name": "stray", "annotations": HELD}, spec={"taints": [stray]}),
         pod("a", "m-old"),
@@ -86,7 +91,7 @@ class TestJson:
         marked = {one["node"] for one in status["marks"]}
         assert counts.pop("removableAndMarked") == len(marked.intersection(status["removable"]))
         assert counts == {
-            "nodes": 6,
+            "nodes": 7,
             "marked": 3,
             "markedSoft": 2,
             "markedHard": 1,
@@ -97,6 +102,7 @@ class TestJson:
             "notMarkedAndHeld": 1,
             "keptForPodsToBeExpected": 1,
             "unmarkedWithALeftOverTaint": 1,
+            "leaving": 2,
             "beingDeleted": 1,
         }
         assert [one["node"] for one in status["marks"]] == ["m-old", "m-hard", "m-empty"]
@@ -106,7 +112,16 @@ class TestJson:
         assert status["before"]["nodes"] == 5
         reasons = {one["code"]: one["nodes"] for one in status["reasons"]}
         assert reasons["reserve"] == 1
-        assert reasons["opted-out"] == reasons["being-deleted"] == 1
+        assert (reasons["opted-out"], reasons["being-deleted"]) == (1, 2)
+
+    def test_marks_of_one_second_stand_in_the_order_of_their_plan(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = [mark(name, 9, 99, order=place) for name, place in (("a", 3), ("b", 1), ("c", 2))]
+        file = tmp_path / "d"
+        file.write_bytes(dump(*items, pod("p", "a")))
+        marks = status_of(capsys, str(file))["marks"]
+        assert [one["node"] for one in marks] == ["b", "c", "a"]
 
     def test_it_agrees_with_the_plan(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -138,7 +153,9 @@ class TestTable:
             "judged by built-in defaults",
             "leader not known from a dump",
             "marks oldest 3 h, youngest 1 h",
-            "all 6",
+            "all 7",
+            "leaving 2",
+            "being deleted 1",
             "marked and overdue 1",
             "cpu requests, cores",
             "soft m-old 3 h overdue",
@@ -214,3 +231,53 @@ def test_spans(seconds: int, written: str) -> None:
 def test_a_moment_that_no_calendar_has() -> None:
     assert moment(0, 60) == "1970-01-01 00:00:00 UTC (1 min ago)"
     assert moment(10**15, 0) == "1000000000000000 (unix seconds)"
+
+
+MADE = 1_700_000_000
+"""When the dump of long ago was made: 2023-11-14 22:13:20 UTC."""
+
+
+@pytest.fixture
+def long_ago(tmp_path: Path) -> str:
+    """Marks of all ages, a back-off and a pod that is being deleted, as they were then."""
+    beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2023-11-14T22:13:20Z"}
+    apart = mark("m-new", MADE + 60, MADE + HOUR)
+    alone = {"name": "alone", "annotations": {BACKOFF_ANNOTATION: f"1 {MADE + HOUR}"}}
+    going = pod("going", "kept")
+    going["metadata"] |= {
+        "creationTimestamp": "2023-11-14T20:00:00Z",
+        "deletionTimestamp": "2023-11-14T22:13:00Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    items = [
+        mark("m-old", MADE - 3 * HOUR, MADE + HOUR),
+        apart,
+        node("alone", metadata=alone),
+        node("kept"),
+        going,
+    ]
+    for one in items[:4]:
+        one["status"] = {**one["status"], "conditions": [beat]}
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*items))
+    return str(file)
+
+
+def test_times_in_a_dump_count_from_when_it_was_made(
+    long_ago: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = status_of(capsys, long_ago)
+    assert status["counts"]["markedAndOverdue"] == 0
+    shown = ebb("status", "--from-file", long_ago).stdout.decode()
+    assert re.search(r"soft +m-old +3 h +in 1 h", shown), shown
+    assert re.search(r"soft +m-new +0 s +in 1 h", shown), shown
+    assert "(3 h ago)" in ebb("explain", "node", "m-old", "--from-file", long_ago).stdout.decode()
+    alone = ebb("explain", "node", "alone", "--from-file", long_ago).stdout.decode()
+    assert re.search(r"left alone until +2023-11-14 23:13:20 UTC \(in 1 h\)", alone), alone
+    assert re.search(r"\bbackoff\b", alone), alone
+
+
+def test_a_pod_that_was_going_then_is_not_late_for_it_now(long_ago: str) -> None:
+    said = ebb("explain", "pod", "shop/going", "--from-file", long_ago).stdout.decode()
+    assert "pod-terminating" in said
+    assert "pod-long-terminating" not in said

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.terminal import TEXT_CHARS_MIN, Table, say, written
+from cli.terminal import TEXT_CHARS_MIN, Table, many, say, written
 from tests.support.plan_cli import dump, node, on_terminal, pod
 
 LABEL = "n" * 63
@@ -49,6 +49,16 @@ def test_a_name_above_its_row() -> None:
     table = Table("reach", "nodes", rows=rows, names_above=True)
     assert list(table.lines(20)) == ["reach  nodes", "a name of several words", "          12"]
     assert len(list(table.lines(40))) == 2
+
+
+@pytest.mark.parametrize("names_above", [False, True])
+def test_no_terminal_is_too_narrow(names_above: bool) -> None:
+    """The name and its longest word are wider than the heading over them."""
+    rows = [("a-name-of-one-word", "7", TEXT), ("one of several words", "8", "short")]
+    table = Table("name", "number", "text", rows=rows, left=(0, 2), names_above=names_above)
+    for width in range(1, 81):
+        said = " ".join(" ".join(table.lines(width)).split())
+        assert "a-name-of-one-word" in said, width
 
 
 WORDS = st.lists(st.text("abc-./:", min_size=1, max_size=90), min_size=1, max_size=6)
@@ -98,8 +108,25 @@ def test_no_command_breaks_a_name(command: list[str], columns: str, tmp_path: Pa
     assert {len(run) for run, letter in runs if letter in "dp"} <= {61, 200}
 
 
+@pytest.mark.parametrize("columns", ["1", "20", "50", "53"])
+@pytest.mark.parametrize("command", ["plan", "status"])
+def test_a_cluster_is_told_in_a_narrow_terminal(
+    command: str, columns: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*LONG))
+    assert on_terminal(command, "--from-file", str(file), COLUMNS=columns, TERM="xterm")
+
+
 def test_nothing_that_is_written_steers_the_terminal() -> None:
     """Messages hold what others have put into objects."""
     evil = "x\x1b]0;title\x07\x9b2J"
     assert list(made((evil, "7", evil)).lines(80))[1].isprintable()
     assert written(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")]
+)
+def test_one_is_one(number: int, said: str) -> None:
+    assert many(number, "node") == said

@@ -136,8 +136,8 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
             "min-untainted-nodes",
             "the cluster would have 5 nodes without a taint, fewer than minUntaintedNodes: 7",
         ),
-        ("min-nodes", "the cluster would have 5 nodes, fewer than minNodes: 6"),
-        ("min-nodes", "pool a would have 5 nodes, fewer than minNodes: 6"),
+        ("min-nodes", "the cluster would have 5 nodes that take pods, fewer than minNodes: 6"),
+        ("min-nodes", "pool a would have 5 nodes that take pods, fewer than minNodes: 6"),
         ("cooldown", "a node was added: nothing is marked for 2 s more"),
         ("pods-pending", "a pod turned unschedulable: nothing is marked for 3 s more"),
         ("spacing", "a node was marked, or did not empty: nothing is marked for 4 s more"),
@@ -182,7 +182,36 @@ def test_the_fewest_nodes_are_counted_without_those_that_leave_or_are_no_machine
     asked = config(cluster=Budget(min_nodes=2))
     brakes = Brakes(Survey(Cluster.of([*empties(2), *others], []), asked), None)
     told = [one.message for one in brakes.refusals(node("n0")) if one.code == "min-nodes"]
-    assert told == ["the cluster would have 1 nodes, fewer than minNodes: 2"]
+    assert told == ["the cluster would have 1 nodes that take pods, fewer than minNodes: 2"]
+
+
+@pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": False}])
+def test_what_takes_no_pods_is_none_of_the_nodes_that_a_new_mark_leaves(
+    closed: dict[str, bool],
+) -> None:
+    broken = [replace(one, **closed) for one in in_zones("xy")]  # type: ignore[arg-type]
+    asked = config(cluster=Budget(min_nodes=3))
+    cluster = Cluster.of([*empties(4), *broken], [TINY])
+    assert gone(cluster, asked) == ["n0"]
+    told = {
+        kept.node: one.message
+        for kept in step.plan(cluster, asked).kept
+        for one in kept.blockers
+        if one.code == "min-nodes"
+    }
+    assert told["n1"] == "the cluster would have 2 nodes that take pods, fewer than minNodes: 3"
+    assert not told.keys() & {"x0", "y1"}, "as many stand without them"
+
+
+def test_no_mark_is_released_because_another_node_is_not_ready_for_a_while() -> None:
+    """Nor set anew after it: whoever was marked goes by all nodes that stand."""
+    asked = config(cluster=Budget(min_nodes=3))
+    nodes = [marked(node("n0"), Mark.SOFT, 1), *empties(4)[1:]]
+    assert gone(Cluster.of(nodes, [TINY]), asked) == ["n0"]
+    nodes[3] = replace(nodes[3], ready=False)
+    assert gone(Cluster.of(nodes, [TINY]), asked) == ["n0"]
+    nodes[0] = node("n0")
+    assert gone(Cluster.of(nodes, [TINY]), asked) == []
 
 
 def test_zones_fall_in_step() -> None:
@@ -438,7 +467,31 @@ def test_each_node_that_goes_counts_in_its_zone() -> None:
     stays = [replace(one, annotations=keep) for one in in_zones("bb")]
     cluster, asked = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
     assert gone(cluster, asked) == ["a0", "a1"]
-    assert zone_refusals(cluster, asked) == {"zone a would have 0 nodes and another zone 2"}
+    assert zone_refusals(cluster, asked) == {
+        "zone a would have 0 nodes that take pods and another zone 2"
+    }
+
+
+@pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": False}])
+def test_a_zone_keeps_the_last_node_that_takes_pods(closed: dict[str, bool]) -> None:
+    """Whatever stands beside it: its pods would have no node of their zone."""
+    own = [replace(one, **closed) for one in in_zones("aaa")]  # type: ignore[arg-type]
+    keep = {"kube-ebb.io/keep": "true"}
+    stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
+    works = node("a9", labels={ZONE_LABEL: "a"})
+    cluster, asked = Cluster.of([*own, works, *stays], [TINY]), config(balance_zones=True)
+    assert gone(cluster, asked) == []
+    assert zone_refusals(cluster, asked) == {
+        "zone a would have 0 nodes that take pods and another zone 3"
+    }
+
+
+def test_nodes_that_take_no_pods_keep_no_others_and_their_zone_stays_one() -> None:
+    """So it is still this reach that decides, be it that all nodes of a zone are not ready."""
+    down = [replace(one, ready=False) for one in in_zones("bbb")]
+    cluster, asked = Cluster.of([*in_zones("aaa"), *down], [TINY]), config(balance_zones=True)
+    assert gone(cluster, asked) == ["a0", "a1"]
+    assert zone_refusals(cluster, asked) == set()
 
 
 def test_zones_are_balanced_within_each_pool() -> None:

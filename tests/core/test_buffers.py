@@ -300,6 +300,17 @@ class TestBounds:
         assert found["z/b"] == 4
         assert sum(found.values()) == 8
 
+    @pytest.mark.parametrize("cpu", [7000, 9000, 10**9])
+    def test_a_large_pod_takes_nothing_of_what_small_ones_of_another_have(self, cpu: int) -> None:
+        plan = planned(cluster(buffer(1, cpu, key="a/large"), buffer(5, key="z/b")))
+        assert {one.buffer: one.allowed for one in plan.buffers}["z/b"] == 5
+
+    def test_what_is_more_than_the_share_by_itself_is_kept_once(self) -> None:
+        one = replace(NODES[0], name="big", allocatable=Resources(20_000, 10**12, 10**12, 110))
+        large = [buffer(2, 19_000, key=f"{name}/large") for name in "ab"]
+        plan = planned(cluster(*large, buffer(100, key="z/b"), nodes=(one, *NODES[:3])))
+        assert [found.allowed for found in plan.buffers] == [1, 0, 16]
+
     def test_a_pool_of_few_nodes_is_not_held_whole(self) -> None:
         green = tuple(replace(one, labels={"green": "true"}) for one in NODES[2:])
         plan = planned(cluster(buffer(100, placing=GREEN), nodes=(*NODES[:2], *green)))

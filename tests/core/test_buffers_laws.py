@@ -26,6 +26,8 @@ MUTANTS = (
     "buffers are nothing",
     "all is for buffers",
     "the first by name takes all",
+    "a large one comes as soon",
+    "the largest takes all",
     "headroom is load",
 )
 

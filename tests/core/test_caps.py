@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.edge.decode import caps, kinds
@@ -11,13 +12,32 @@ from core.edge.decode.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MA
 from core.edge.decode.ties import NOTE_CHARS_MAX
 from core.engine import step
 from core.guards.disruption import SAFE_TO_EVICT
-from core.model.allowance import FOREIGN_MAX, REQUIREMENTS_MAX, within_allowance
+from core.model.allowance import (
+    FOREIGN_MAX,
+    NODE_REQUIREMENTS_MAX,
+    REQUIREMENTS_MAX,
+    VALUES_A_REQUIREMENT,
+    within_allowance,
+)
 from core.model.cluster import Cluster
-from core.model.constraints import ALONE, Company, PodAffinityTerm, PodSelector
+from core.model.constraints import (
+    ALONE,
+    ANYWHERE,
+    Company,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+    VolumeReach,
+)
+from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import node, pod, select, thesis_config
-from tests.support.kube_json import POD, changed
+from tests.support.kube_json import NODE, POD, changed
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -156,6 +176,39 @@ def test_what_a_daemon_asks_too_much_binds_nobody(path: str) -> None:
     assert found.company == ALONE
 
 
+def _devices(count: int) -> dict[str, str]:
+    return {f"x.y/{n}": "1" for n in range(count)}
+
+
+def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
+    def read(count: int) -> Pod:
+        asked = {"cpu": "1", "memory": "1Gi", "x.y/none": "0", **_devices(count)}
+        found = kinds.PODS.taken(
+            msgspec.Raw(changed(POD, spec__containers__0__resources={"requests": asked}))
+        )
+        assert found is not None
+        return found
+
+    within, beyond = read(caps.RESOURCES_MAX), read(caps.RESOURCES_MAX + 1)
+    assert (len(within.requests.extended), within.unreadable) == (caps.RESOURCES_MAX, "")
+    assert "resources, over 64" in beyond.unreadable
+    assert (beyond.node, beyond.requests.extended) == ("n1", ())
+
+
+def test_a_node_that_offers_more_resources_cannot_be_read() -> None:
+    def read(count: int) -> Node:
+        found = kinds.NODES.taken(
+            msgspec.Raw(changed(NODE, status__allocatable={"cpu": "4", **_devices(count)}))
+        )
+        assert found is not None
+        return found
+
+    within, beyond = read(caps.NODE_RESOURCES_MAX - 1), read(caps.NODE_RESOURCES_MAX)
+    assert not within.unreadable
+    assert "resources, over 256" in beyond.unreadable
+    assert (beyond.labels, beyond.allocatable.extended) == (within.labels, ())
+
+
 def test_annotations_that_are_kept_are_cut() -> None:
     notes = {
         SAFE_TO_EVICT: "x" * 10**5,
@@ -175,6 +228,23 @@ def _apart(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
 
 def _own(namespace: str, number: int) -> PodAffinityTerm:
     return PodAffinityTerm(select(f"a{number}", namespace), "zone")
+
+
+@pytest.mark.parametrize("part", ["kind", "name"])
+def test_whose_a_pod_is_is_cut_and_equal_owners_stay_equal(part: str) -> None:
+    def owner(text: str) -> Pod:
+        refs = [{"kind": "ReplicaSet", "name": "web", "controller": True, part: text}]
+        found = kinds.PODS.read(changed(POD, metadata__ownerReferences=refs))
+        assert found is not None
+        return found
+
+    longest, more = "x" * caps.OWNER_CHARS_MAX, "x" * 1_000_000
+    assert getattr(owner(longest), f"owner_{part}") == longest
+    found = [owner(text) for text in (more, more, f"{more}y", f"x{longest}")]
+    texts = [getattr(one, f"owner_{part}") for one in found]
+    assert all(len(text) <= caps.OWNER_CHARS_MAX for text in texts)
+    assert texts[0] == texts[1]
+    assert len({*texts, longest}) == 4
 
 
 class TestAllowance:
@@ -210,6 +280,93 @@ class TestAllowance:
     def test_equal_terms_count_once(self) -> None:
         pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * REQUIREMENTS_MAX)]
         assert within_allowance(pods) == pods
+
+
+def _placed(name: str, namespace: str, placing: Placing) -> Pod:
+    return pod(name, "n1", 1, 1, namespace=namespace, placing=placing)
+
+
+def _asking(number: int, requirements: int) -> Placing:
+    asked = tuple(Requirement(f"k{number}-{n}", "Exists") for n in range(requirements))
+    return Placing(affinity=(SelectorTerm(asked[1:]), SelectorTerm((), asked[:1])))
+
+
+class TestAllowanceOfNodes:
+    EACH = 64
+    KINDS = NODE_REQUIREMENTS_MAX // EACH
+
+    def _greedy(self) -> list[Pod]:
+        return [_placed(f"p{n:03}", "evil", _asking(n, self.EACH)) for n in range(self.KINDS + 2)]
+
+    def test_each_namespace_has_its_own(self) -> None:
+        tame = [_placed(f"p{n}", "tame", _asking(n, 3)) for n in range(500)]
+        found = within_allowance([*self._greedy(), *tame])
+        beyond = [one for one in found if one.too_much]
+        assert [one.name for one in beyond] == [f"p{n:03}" for n in (self.KINDS, self.KINDS + 1)]
+        assert {one.placing for one in beyond} == {ANYWHERE}
+        assert "namespace evil" in beyond[0].too_much
+        assert found[-500:] == tame
+
+    def test_who_is_beyond_does_not_depend_on_the_order(self) -> None:
+        pods = self._greedy()
+        found = within_allowance(pods)
+        assert within_allowance(pods[::-1]) == found[::-1]
+
+    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
+        many = [_placed(f"z{n}", "evil", _asking(-1, self.EACH)) for n in range(2)]
+        found = within_allowance([*self._greedy(), *many])
+        beyond = [one.name for one in found if one.too_much]
+        assert beyond == [f"p{n:03}" for n in range(self.KINDS - 1, self.KINDS + 2)]
+
+    def test_a_smaller_one_may_fit_behind_a_larger_one_that_does_not(self) -> None:
+        pods = [_placed("a", "d", _asking(0, NODE_REQUIREMENTS_MAX - 1))]
+        pods += [_placed("b", "d", _asking(1, 2)), _placed("c", "d", _asking(2, 1))]
+        assert [bool(one.too_much) for one in within_allowance(pods)] == [False, True, False]
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            Placing(node_selector=(("a", "b"), ("c", "d"))),
+            Placing(tolerations=(Toleration("a"),) * (2 * VALUES_A_REQUIREMENT)),
+            Placing(
+                affinity=(SelectorTerm((Requirement("a", "In", ("v",) * VALUES_A_REQUIREMENT),)),)
+            ),
+        ],
+    )
+    def test_what_else_counts(self, more: Placing) -> None:
+        first = [_placed(f"a{n}", "d", _asking(0, NODE_REQUIREMENTS_MAX - 2)) for n in range(2)]
+        last = _placed("z", "d", Placing(node_selector=(("z", ""),)))
+        pods = [*first, _placed("b", "d", more), last]
+        assert [one.name for one in within_allowance(pods) if one.too_much] == ["z"]
+
+    def test_volumes_and_what_goes_with_its_node_count_for_nothing(self) -> None:
+        wide = Placing(node_selector=tuple((f"k{n}", "") for n in range(100)))
+        pods = [
+            _placed(f"p{n}", "d", replace(wide, volumes=(VolumeReach(zones=((f"z{n}", ()),)),)))
+            for n in range(100)
+        ]
+        pods += [
+            replace(one, daemon=True, node="n1")
+            for one in (_placed(f"d{n}", "d", _asking(n, 100)) for n in range(100))
+        ]
+        assert within_allowance(pods) == pods
+
+    def test_a_new_daemonset_takes_nothing_of_what_others_in_its_namespace_have(self) -> None:
+        """Its pods are made all at once, and each asks for its own node."""
+        pods = [
+            replace(_placed(f"a{n}", "d", _asking(n, 2)), daemon=True, node=None)
+            for n in range(NODE_REQUIREMENTS_MAX)
+        ]
+        found = within_allowance([*pods, _placed("z", "d", _asking(-1, 10))])
+        assert not found[-1].too_much
+        assert sum(bool(one.too_much) for one in found) > NODE_REQUIREMENTS_MAX // 2 - 10
+
+    def test_ports_stay_and_what_is_asked_of_pods_goes(self) -> None:
+        company = Company(host_ports=(HostPort(80),), apart=(_own("d", 1),))
+        one = replace(_placed("p", "d", _asking(0, NODE_REQUIREMENTS_MAX + 1)), company=company)
+        found = within_allowance([one])
+        assert found[0].too_much
+        assert found[0].company == Company(host_ports=(HostPort(80),))
 
 
 def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:

@@ -100,7 +100,15 @@ def test_all_faults_come_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         parse({"mode": "x", "delay": "y", "mod": 1}, "ebb.yaml")
     assert len(refused.value.faults) == 5
-    assert "did you mean mode?" in str(refused.value)
+    (unknown,) = (fault for fault in refused.value.faults if fault.startswith("mod: "))
+    assert unknown.startswith("mod: unknown field; allowed: apiVersion, kind, mode, ")
+    assert unknown.endswith("; did you mean mode?")
+
+
+@pytest.mark.parametrize("written", ["20%", "62.5%", "33.333333333%", "0.00001%", "100%"])
+def test_a_limit_that_is_a_share_is_told_as_it_stands_in_the_file(written: str) -> None:
+    found = parse({**HEAD, "budgets": {"maxMarked": written}}, "x").budgets.cluster
+    assert str(found.max_marked) == written
 
 
 def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> None:

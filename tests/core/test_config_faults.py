@@ -67,6 +67,37 @@ def test_a_port_that_no_machine_has_is_refused(listen: str) -> None:
     assert fault.startswith("webhook.metricsListen: ")
 
 
+@pytest.mark.parametrize(
+    ("webhook", "both"),
+    [
+        ({"listen": "0.0.0.0:8080"}, "0.0.0.0:8080"),
+        ({"metricsListen": "0.0.0.0:8443"}, "0.0.0.0:8443"),
+        ({"listen": "[::]:1", "metricsListen": "[::]:1"}, "[::]:1"),
+    ],
+)
+def test_two_servers_need_two_addresses(webhook: dict[str, str], both: str) -> None:
+    (fault,) = faults_of({**HEAD, "webhook": webhook})
+    told = f"{both!r}; allowed: another host:port than webhook.listen"
+    assert fault == f"webhook.metricsListen: {told}"
+
+
+@pytest.mark.parametrize(
+    "backoff",
+    [{"first": "48h"}, {"first": "2h", "max": "90m"}, {"max": "1s"}],
+)
+def test_a_back_off_does_not_begin_longer_than_it_can_be(backoff: dict[str, str]) -> None:
+    """What is not said is 1h and 24h."""
+    told = f"backoff: {backoff!r}; allowed: first no longer than max"
+    assert faults_of({**HEAD, "backoff": backoff}) == (told,)
+    fitting = {"first": "2h", "max": "2h"}
+    assert parse({**HEAD, "backoff": fitting}, "x").budgets.backoff.max_seconds == 7200
+
+
+def test_two_ports_that_the_system_chooses_are_two() -> None:
+    webhook = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
+    assert parse({**HEAD, "webhook": webhook}, "x").webhook.metrics_listen == "127.0.0.1:0"
+
+
 @pytest.mark.parametrize("listen", ["0.0.0.0:65535", "[::]:8443", "localhost:0", "127.0.0.1:8080"])
 def test_good_addresses_are_taken(listen: str) -> None:
     assert parse({**HEAD, "webhook": {"listen": listen}}, "x").webhook.listen == listen

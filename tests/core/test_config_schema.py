@@ -25,6 +25,7 @@ VALIDATOR = Draft202012Validator(schema())
 UNSAID = (
     re.compile(r"allowed: (never, or )?a duration"),  # its bounds: the form is a pattern
     re.compile(r"allowed: at least (thresholds\.|utilization)"),  # two fields are compared
+    re.compile(r"allowed: (first no longer than max|another host:port than)"),  # so are these
     re.compile(r"allowed: a text that no other pool has$"),  # so are entries of a list
     re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits

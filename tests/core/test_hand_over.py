@@ -254,7 +254,7 @@ def test_the_guard_of_a_node_without_a_mark(
         (
             Scope.EMPTY,
             (THERE,),
-            "min-nodes: the cluster would have 1 nodes, fewer than minNodes: 1000",
+            "min-nodes: the cluster would have 1 nodes that take pods, fewer than minNodes: 1000",
         ),
         (
             Scope.ALL,
@@ -519,6 +519,29 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     (failed,) = written(config, step(Cluster.of(nodes, [THERE, MOVING]), config, Memory(), late))
     assert failed.kind is WriteKind.RELEASE
     assert failed.annotations[BACKOFF_ANNOTATION]
+
+
+@pytest.mark.parametrize("value", Mark)
+def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> None:
+    """Its group is at its minimum, say: it has emptied, so there is nothing to back off from.
+
+    It stays handed over: a guard would only make the autoscaler begin to count anew.
+    """
+    late = NOW + CONFIG.deadline_seconds
+    config = replace(CONFIG, hard_after_seconds=60 if value is Mark.HARD else None)
+    one = replace(marked(node("n")), labels={MARK_LABEL: value})
+    nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
+    assert written(config, looked(config, nodes, THERE, now=late - 1)) == ()
+    (renewed,) = written(config, looked(config, nodes, THERE, now=late))
+    assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
+    assert renewed.note == "empty, and still there when its deadline came"
+    assert set(renewed.annotations) == {DETAILS_ANNOTATION}
+    nodes = [stored(renewed, nodes[0]), OTHER]
+    assert mark_of(nodes[0].labels) is value
+    details = decode_details(nodes[0].annotations)
+    assert details is not None
+    assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
+    assert written(config, looked(config, nodes, THERE, now=late)) == ()
 
 
 def test_no_annotation_of_others_is_written_over_or_taken_away(seeds: range) -> None:

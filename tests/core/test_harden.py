@@ -19,6 +19,7 @@ from core.engine.harden import (
     wanted,
     with_pause,
 )
+from core.engine.survey import Survey
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
@@ -61,8 +62,65 @@ def nodes() -> list[Node]:
     ],
 )
 def test_what_speaks_against_it(others: list[Pod], against: dict[str, list[str]]) -> None:
-    found = refusals(Cluster.of(nodes(), others), TAINT_KEY)
+    found = refusals(Survey(Cluster.of(nodes(), others), Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
+
+
+ODD = Pod(namespace="d", name="odd", node="other", unreadable="spec")
+ZONE_B = [replace(spread("zone"), node="n1", placing=GREEN)]
+
+
+@pytest.mark.parametrize(
+    ("other", "pods", "against"),
+    [
+        ({}, [spread("zone")], False),
+        ({"ready": False}, [spread("zone")], True),
+        ({"unschedulable": True}, [spread("zone")], True),
+        ({"unreadable": "status"}, [spread("zone")], True),
+        ({"virtual": True}, [spread("zone")], True),
+        ({"deleting": True}, [spread("zone")], True),
+        ({"taints": (Taint("control-plane", "", "NoSchedule"),)}, [spread("zone")], True),
+        ({}, [spread("zone"), ODD], True),
+        ({"ready": False}, ZONE_B, False),
+        ({"labels": {"zone": "b", "green": "true"}, "ready": False}, ZONE_B, False),
+    ],
+)  # fmt: skip
+def test_a_domain_is_closed_to_pods_that_only_a_marked_node_would_take(
+    other: dict[str, Any], pods: list[Pod], against: bool
+) -> None:
+    """Beside the marked one the zone has another; pods that ask for green nodes use neither."""
+    here = replace(node("other", labels={"zone": "b"}), **other)
+    found = refusals(Survey(Cluster.of([*nodes(), here], pods), Config()))["n2"]
+    assert [one.reason for one in found] == ([HARD_SPREAD] if against else [])
+
+
+def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
+    survey = Survey(small(ranked("p", 500)), Config())
+    assert not any(refusals(survey).values())
+    assert all(refusals(survey, new={"open"}).values())
+
+
+def test_of_too_many_templates_that_are_spread_none_is_looked_at() -> None:
+    def pods(many: int) -> list[Pod]:
+        placings = [Placing(node_selector=(("no", str(n)),)) for n in range(many)]
+        return [
+            replace(spread("zone"), name=str(n), placing=one) for n, one in enumerate(placings)
+        ]
+
+    few, many = (
+        refusals(Survey(Cluster.of(nodes(), pods(number)), Config()))
+        for number in (SHAPES_MAX, SHAPES_MAX + 1)
+    )
+    assert not any(few.values())
+    assert all([one.reason for one in why] == [HARD_SPREAD] for why in many.values())
+
+
+def test_a_toleration_of_another_second_is_none_of_the_mark() -> None:
+    """The taint's value is the second of the mark: 1."""
+    for value, speaks in (("1", False), ("2", True)):
+        placing = Placing(tolerations=(Toleration(TAINT_KEY, "Equal", value),))
+        found = refusals(Survey(Cluster.of(nodes(), [replace(DAEMON, placing=placing)]), Config()))
+        assert bool(found["n0"]) is speaks
 
 
 @pytest.mark.parametrize(
@@ -71,7 +129,7 @@ def test_what_speaks_against_it(others: list[Pod], against: dict[str, list[str]]
 )
 def test_it_is_opt_in_and_takes_time(after: int | None, age: int, mark: Mark) -> None:
     assert wanted((), after, age) is mark
-    against = refusals(Cluster.of(nodes(), [DAEMON]), TAINT_KEY)["n0"]
+    against = refusals(Survey(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
     assert wanted(against, after, age) is Mark.SOFT
 
 
@@ -129,7 +187,7 @@ def ranked(name: str, cpu: int, priority: int = 1, **more: object) -> Pod:
 def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
     others: list[Pod], against: list[str]
 ) -> None:
-    found = refusals(small(*others), TAINT_KEY)
+    found = refusals(Survey(small(*others), Config()))
     told = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
     assert told == against
 
@@ -137,7 +195,7 @@ def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
 def test_each_resource_has_its_largest_pod() -> None:
     """The one that asks for most memory counts beside the one that asks for most CPU."""
     pods = [ranked("cpu", 400, node=None), replace(pod("memory", None, 1, 7950), priority=1)]
-    found = refusals(small(*pods, used=0), TAINT_KEY)
+    found = refusals(Survey(small(*pods, used=0), Config()))
     assert {name: [one.pod for one in why] for name, why in found.items()} == {
         "green": ["d/memory"],
         "small": ["d/memory"],
@@ -149,9 +207,9 @@ def test_more_placings_than_are_looked_at_keep_all_marks_soft() -> None:
         ranked(f"p{n}", 1, placing=Placing(node_selector=(("k", str(n)),)), node=None)
         for n in range(SHAPES_MAX + 1)
     ]
-    found = refusals(small(*pods), TAINT_KEY)
+    found = refusals(Survey(small(*pods), Config()))
     assert all(why for why in found.values())
-    assert not any(refusals(small(*pods[1:]), TAINT_KEY).values())
+    assert not any(refusals(Survey(small(*pods[1:]), Config())).values())
 
 
 @pytest.mark.parametrize(
@@ -167,22 +225,22 @@ def test_more_placings_than_are_looked_at_keep_all_marks_soft() -> None:
 def test_a_pod_that_is_stuck_softens_the_marks_that_may_be_what_keeps_it(
     waits: Pod, against: list[str]
 ) -> None:
-    found = refusals(small(waits), TAINT_KEY, [(waits, "it waits")])
+    found = refusals(Survey(small(waits), Config()), [(waits, "it waits")])
     told = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
     assert told == {name: [("hard-waiting", "d/p")] for name in against}
 
 
 def test_more_pods_that_wait_than_are_looked_at_keep_all_marks_soft() -> None:
     stuck = [(pod(f"p{n}", None, 5000 + n, 100), "it waits") for n in range(SHAPES_MAX + 1)]
-    assert all(refusals(small(), TAINT_KEY, stuck).values())
-    assert not any(refusals(small(), TAINT_KEY, stuck[1:]).values())
+    assert all(refusals(Survey(small(), Config()), stuck).values())
+    assert not any(refusals(Survey(small(), Config()), stuck[1:]).values())
 
 
 def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
     waits = pod("p", None, 500, 100, placing=GREEN)
     cluster = small(waits)
-    held = refusals(cluster, TAINT_KEY, [(waits, "it waits")])
-    freed = refusals(cluster, TAINT_KEY)
+    held = refusals(Survey(cluster, Config()), [(waits, "it waits")])
+    freed = refusals(Survey(cluster, Config()))
     spoken = remember({}, held, 100)
     assert with_pause(held, spoken, 100) == held
     for later in (101, 100 + PAUSE_SECONDS - 1):
@@ -204,7 +262,7 @@ def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
 def test_each_refusal_says_which_pod_and_why() -> None:
     """A pod of no DaemonSet before one of a DaemonSet hides nothing."""
     two = [pod("a", "n0", 10, 10), DAEMON, spread("zone")]
-    assert refusals(Cluster.of(nodes(), two), TAINT_KEY) == {
+    assert refusals(Survey(Cluster.of(nodes(), two), Config())) == {
         "n0": (
             Blocker(
                 HARD_DAEMONSET,
@@ -219,7 +277,7 @@ def test_each_refusal_says_which_pod_and_why() -> None:
     }
     would = "would find no room on unmarked nodes and may preempt"
     pods = [ranked("p", 100, placing=GREEN, node="green"), ranked("q", 501), ranked("r", 502)]
-    assert refusals(small(*pods), TAINT_KEY) == {
+    assert refusals(Survey(small(*pods), Config())) == {
         "green": (Blocker(HARD_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
         "small": (Blocker(HARD_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
     }
@@ -229,7 +287,7 @@ def test_a_node_is_told_of_one_pod_that_waits_and_taints_of_the_key_in_use_are_s
     taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
     one = replace(marked(node("n"), Mark.HARD, 1), taints=(taint,))
     stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
-    found = refusals(Cluster.of([one], []), "example.com/ours", stuck)
+    found = refusals(Survey(Cluster.of([one], []), Config(taint_key="example.com/ours")), stuck)
     assert found == {"n": (Blocker(HARD_WAITING, "waits", "d/p"),)}
 
 
@@ -248,7 +306,9 @@ def many(cpu: int) -> list[Pod]:
 
 @pytest.mark.parametrize(("cpu", "against"), [(1, []), (1000, []), (1001, ["green"])])
 def test_as_many_placings_as_are_looked_at_are_all_looked_at(cpu: int, against: list[str]) -> None:
-    assert [name for name, why in refusals(small(*many(cpu)), TAINT_KEY).items() if why] == against
+    assert [
+        name for name, why in refusals(Survey(small(*many(cpu)), Config())).items() if why
+    ] == against
 
 
 @pytest.mark.parametrize(
@@ -268,5 +328,5 @@ def test_as_many_placings_as_are_looked_at_are_all_looked_at(cpu: int, against: 
 def test_a_node_that_takes_nothing_is_no_room(changed: dict[str, Any], against: list[str]) -> None:
     found = small(ranked("p", 100, node=None))
     nodes = [replace(one, **changed) if one.name == "open" else one for one in found.nodes]
-    told = refusals(Cluster.of(nodes, found.pods), TAINT_KEY)
+    told = refusals(Survey(Cluster.of(nodes, found.pods), Config()))
     assert [name for name, why in told.items() if why] == against

@@ -59,6 +59,18 @@ async def test_a_finished_pod_is_gone(api: FakeApi) -> None:
         assert bench.seen.calls[-1] == ("deleted", "default/a")
 
 
+async def test_a_pod_comes_when_its_last_gate_is_gone(api: FakeApi) -> None:
+    gated = pod_object("gated", phase="Pending")
+    gated["spec"]["schedulingGates"] = [{"name": "queue"}]
+    api.put(PODS, gated)
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.seen.until(lambda: set(bench.seen.view) == {"default/a"})
+        await api.watched(PODS)
+        api.put(PODS, pod_object("gated", phase="Pending"))
+        await bench.seen.until(lambda: set(bench.seen.view) == {"default/a", "default/gated"})
+
+
 async def test_a_node_that_loses_the_label_is_gone(api: FakeApi) -> None:
     api.put(NODES, node_object("plain"))
     api.put(NODES, node_object("marked", labels={MARK_LABEL: "soft"}))

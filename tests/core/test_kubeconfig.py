@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -164,11 +165,75 @@ class TestPlugin:
     async def test_one_without_a_version_is_no_kubeconfig(self, tmp_path: Path) -> None:
         user = {"exec": {"command": "p"}}
         paths = files(tmp_path, config("a", "http://a", current="a", user=user))
-        with pytest.raises(InvalidInputError, match="apiVersion"):
+        told = r"users\[a\]\.user\.exec\.apiVersion: missing; allowed: a version"
+        with pytest.raises(InvalidInputError, match=told):
             await Client.connect(paths)
 
 
-async def test_without_a_current_context_it_is_said(tmp_path: Path) -> None:
-    text = KUBECONFIG.format(url="http://a").replace("current-context: it\n", "")
-    with pytest.raises(InvalidInputError, match="current-context"):
-        await Client.connect(files(tmp_path, text))
+GOOD: dict[str, Any] = yaml.safe_load(KUBECONFIG.format(url="http://a"))
+NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (
+            None,
+            "document: it is empty; allowed: a kubeconfig, a mapping of clusters, contexts, users",
+        ),
+        (["x"], "document: ['x']; allowed: a kubeconfig, a mapping of clusters, contexts, users"),
+        ({"kind": "List", "items": []}, "kind: 'List'; allowed: Config"),
+        ({}, "current-context: missing; allowed: one of the contexts: there are none"),
+        ({**GOOD, "current-context": None}, "current-context: missing; allowed: one of the c"),
+        ({**GOOD, "current-context": "no"}, "current-context: 'no'; allowed: one of the conte"),
+        ({**GOOD, "current-context": 7}, "current-context: 7; allowed: the name of a context"),
+        ({**GOOD, "clusters": 7}, "clusters: 7; allowed: a list"),
+        ({**GOOD, "clusters": ["x"]}, "clusters[0]: 'x'; allowed: a mapping of name and cluster"),
+        ({**GOOD, "users": [{"name": 7}]}, "users[0].name: 7; allowed: a name"),
+        ({**GOOD, "users": [{"name": "a", "user": "b"}]}, "users[0].user: 'b'; allowed: a mapp"),
+        ({**GOOD, "clusters": []}, "contexts[it].context.cluster: 'it'; allowed: one of the cl"),
+        (
+            {**GOOD, "clusters": NO_SERVER},
+            "clusters[it].cluster.server: missing; allowed: https://host:port",
+        ),
+        (
+            {**GOOD, "clusters": [{"name": "it", "cluster": {"server": "host:6443"}}]},
+            "clusters[it].cluster.server: 'host:6443'; allowed: https://host:port",
+        ),
+        (
+            {**GOOD, "users": [{"name": "it", "user": {"tokenFile": 7}}]},
+            "users[0].user.tokenFile: 7; allowed: a text",
+        ),
+        (
+            {**GOOD, "users": [{"name": "it", "user": {"exec": "x"}}]},
+            "users[0].user.exec: 'x'; allowed: a mapping of command, apiVersion and more",
+        ),
+        (
+            {**GOOD, "users": [{"name": "it", "user": {"exec": {}}}]},
+            "users[0].user.exec.command: missing; allowed: the program that is asked",
+        ),
+    ],
+)
+async def test_what_is_no_kubeconfig_is_told_by_field_and_value(
+    document: object, problem: str, tmp_path: Path
+) -> None:
+    path = files(tmp_path, "" if document is None else yaml.safe_dump(document))
+    with pytest.raises(InvalidInputError) as caught:
+        await Client.connect(path)
+    assert str(caught.value).startswith(f"{path}: {problem}")
+    assert len(str(caught.value)) < len(path) + 200
+
+
+async def test_what_cannot_be_read_is_told_with_its_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=f"^{tmp_path}: Is a directory$"):
+        await Client.connect(str(tmp_path))
+    with pytest.raises(InvalidInputError, match=f"^{tmp_path}/0: not YAML: .* line 1, column 2"):
+        await Client.connect(files(tmp_path, "["))
+    with pytest.raises(InvalidInputError, match=r"^/no/such: no such file$"):
+        await Client.connect("/no/such")
+
+
+@pytest.mark.skipif("KUBERNETES_SERVICE_HOST" in os.environ, reason="this is a pod of a cluster")
+async def test_outside_a_cluster_it_is_said_what_to_give() -> None:
+    with pytest.raises(InvalidInputError, match=r"^in-cluster .* give --kubeconfig FILE$"):
+        await Client.connect(None)

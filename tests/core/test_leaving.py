@@ -10,7 +10,14 @@ from core.engine import step
 from core.guards.nodes import node_blockers
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.leaving import DELETING_TAINTS, LEAVING_TAINTS, going, others_taint, why_leaving
+from core.model.leaving import (
+    DELETING_TAINTS,
+    LEAVING_TAINTS,
+    going,
+    others_taint,
+    why_leaving,
+    why_unready,
+)
 from core.model.node import Node, Taint
 from core.writes.write import traces
 from tests.support import kube_json
@@ -22,6 +29,7 @@ STATES = (
     *(key for key in PASSING if key not in LEAVING),
     "startup-taint.cluster-autoscaler.kubernetes.io/anything",
     "ignore-taint.cluster-autoscaler.kubernetes.io/anything",
+    "readiness.k8s.io/anything",
 )
 CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
 
@@ -85,6 +93,42 @@ class TestVirtual:
         assert "no-room" in codes["a"]
 
 
+class TestUnready:
+    """Capacity that no pod can use counts for nothing, and such a node does not go."""
+
+    @pytest.mark.parametrize(
+        ("taint", "why"),
+        [
+            (
+                Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),
+                "taint node.kubernetes.io/disk-pressure keeps pods away for now",
+            ),
+            (
+                Taint("node.cilium.io/agent-not-ready", "", "NoExecute"),
+                "taint node.cilium.io/agent-not-ready keeps pods away for now",
+            ),
+            (Taint("node.cilium.io/agent-not-ready", "", "PreferNoSchedule"), None),
+            (Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"), None),
+            (Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"), None),
+            (Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"), None),
+            (Taint("gpu", "", "NoSchedule"), None),
+        ],
+    )
+    def test_a_taint_that_passes_says_so(self, taint: Taint, why: str | None) -> None:
+        assert why_unready(node("n", taints=(taint,))) == why
+
+    def test_such_a_node_is_no_capacity_and_does_not_go(self) -> None:
+        """Half of twelve nodes wait for their network: the others' thresholds hold alone."""
+        away = (Taint("node.cilium.io/agent-not-ready", "", "NoSchedule"),)
+        nodes = [node(f"n{n:02}", taints=away if n % 2 else ()) for n in range(12)]
+        pods = [pod(f"p{n}", f"n{n:02}", 1200, 2400) for n in range(12)]
+        tainted = step.plan(Cluster.of(nodes, pods), CONFIG)
+        unready = [replace(one, taints=(), ready=not one.taints) for one in nodes]
+        assert tainted.before == step.plan(Cluster.of(unready, pods), CONFIG).before
+        assert tainted.before.nodes == 6
+        assert all(int(one.node[1:]) % 2 == 0 for one in tainted.removals)
+
+
 class TestLeaving:
     @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
     def test_a_taint_says_so(self, key: str) -> None:
@@ -119,7 +163,13 @@ class TestLeaving:
         assert others_taint(written(taint=key)) is None
 
     @pytest.mark.parametrize(
-        "key", ["gpu", "node.cilium.io/agent-not-ready2", "startup-taint.cluster-autoscaler"]
+        "key",
+        [
+            "gpu",
+            "node.cilium.io/agent-not-ready2",
+            "startup-taint.cluster-autoscaler",
+            "readiness.k8s.io",
+        ],
     )
     def test_all_other_taints_say_for_whom_a_node_is(self, key: str) -> None:
         assert others_taint(written(taint=key)) == key

@@ -98,6 +98,20 @@ def test_the_message_says_what_is_over() -> None:
     assert kept.blockers[0].message == "cpu at 50% and memory at 50.1%, not under 50%"
 
 
+@pytest.mark.parametrize(
+    ("cpu", "message"),
+    [
+        (5001, "cpu at 50.01%, not under 50.01%"),
+        (5002, "cpu at 50.02%, not under 50.01%"),
+        (7000, "cpu at 70%, not under 50.01%"),
+    ],
+)
+def test_the_message_has_the_decimals_of_the_limit(cpu: int, message: str) -> None:
+    cluster = Cluster.of([node("a", cpu=10_000)], [pod("p", "a", cpu, 0)])
+    [kept] = step.plan(cluster, settings(utilization="50.01%")).kept
+    assert kept.blockers[0].message == message
+
+
 # What keeps a node.
 
 PLAIN = pod("p", "a", 100, 100)
@@ -166,7 +180,7 @@ def test_every_reason_is_told() -> None:
 
 def test_explain_says_how_full_a_node_is() -> None:
     work, _ = step.trial(Survey(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings()))
-    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pods to move"
+    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
 
 
 def test_a_pod_that_waits_keeps_no_node() -> None:

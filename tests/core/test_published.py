@@ -1,6 +1,7 @@
 """What autoscalers are told of the pods that are to be expected."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import orjson
@@ -78,11 +79,35 @@ def test_the_pods_of_two_reaches_that_ask_the_same_are_one_buffer() -> None:
     assert one.replicas == 7
 
 
-def test_no_more_is_asked_for_than_the_share_and_what_asks_for_most_comes_first() -> None:
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "hugepages-2Mi"])
+def test_what_cannot_be_shared_out_twice_is_limited_to_as_much(name: str) -> None:
+    """Or an API server refuses the template; it wants CPU or memory beside huge pages too."""
+    for more in (SMALL, Resources(pods=1)):
+        (container,) = pod_spec(replace(more, extended=((name, 2),)), ANYWHERE)["containers"]
+        asked = container["resources"]
+        assert asked["limits"] == {name: "2"}
+        assert asked["requests"][name] == "2"
+        assert asked["requests"].keys() & {"cpu", "memory"}
+    (container,) = pod_spec(SMALL, ANYWHERE)["containers"]
+    assert "limits" not in container["resources"], "CPU and memory are nobody's alone"
+
+
+def test_no_more_is_asked_for_than_the_share_and_kinds_take_it_in_turns() -> None:
     found = wanted({kind(SMALL): 10**6, kind(LARGE): 5}, WHOLE, HALF)
-    assert [one.replicas for one in found.values()] == [100]
+    assert [one.replicas for one in found.values()] == [60, 5]
     found = wanted({kind(SMALL): 30, kind(LARGE): 10}, WHOLE, HALF)
-    assert [one.replicas for one in found.values()] == [10, 20]
+    assert sorted(one.replicas for one in found.values()) == [8, 30]
+    huge = Resources(60_000, 1, 0, 1)
+    (one,) = wanted({kind(huge): 1, kind(SMALL): 3}, WHOLE, HALF).values()
+    assert one.replicas == 3, "what is beyond the share takes nothing of it"
+
+
+def test_a_reach_of_many_kinds_takes_no_more_of_the_share_than_another() -> None:
+    many = {kind(Resources(1000 + number, 1, 0, 1), reach="b"): 100 for number in range(50)}
+    found = wanted({**many, kind(SMALL, GREEN): 100}, WHOLE, HALF)
+    assert len(found) == PUBLISHED_MAX
+    green = [one.replicas for one in found.values() if "nodeSelector" in one.spec]
+    assert 49 <= green[0] <= 51, "half of what there is"
 
 
 def test_what_asks_for_almost_nothing_counts_for_one_part() -> None:

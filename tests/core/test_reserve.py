@@ -24,16 +24,27 @@ from core.engine.arrivals import (
     turns,
 )
 from core.engine.memory import Memory
-from core.engine.reserve import PODS_MAX, RESERVE, cost
+from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.reserve import Reserve as Room
 from core.engine.step import Pass, step
 from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import ANYWHERE, Company, HostPort, Placing
+from core.model.constraints import (
+    ANYWHERE,
+    EVERYWHERE,
+    Company,
+    HostPort,
+    Placing,
+    Requirement,
+    SelectorTerm,
+)
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import START_SECONDS_MAX
+from core.model.volumes import CLAIMS_FIELD
+from core.writes.nodes import Watch, decide
+from core.writes.write import WriteKind
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.mixed import marked
 
@@ -89,12 +100,24 @@ class TestArrivals:
             {"priority": -11},
             {"terminating": True},
             {"unsupported": ("spec.x",)},
+            {"unsupported": (CLAIMS_FIELD, "spec.x")},
+            {"unsupported": (CLAIMS_FIELD,), "unreadable": "x"},
+            {"unsupported": (CLAIMS_FIELD,), "too_much": "labels"},
             {"too_much": "labels"},
             {"placing": Placing(node_selector=(("no", "where"),))},
         ],
     )
     def test_for_what_no_room_is_looked_for_none_is_kept(self, changes: dict[str, Any]) -> None:
         assert came(looks(self.NODES, (0, []), (10, [replace(job("a", "n0"), **changes)]))) == {}
+
+    def test_a_pod_whose_claims_are_bound_with_it_has_come(self) -> None:
+        """So most pods with volumes begin: their claims wait for a first consumer."""
+        waits = replace(job("a", None), unsupported=(CLAIMS_FIELD,))
+        assert came(looks(self.NODES, (0, [job("b", "n1")]), (10, [waits, job("b", "n1")]))) == {
+            1000: 1
+        }
+        bound = job("a", "n0", placing=Placing(volumes=(EVERYWHERE,)))
+        assert came(looks(self.NODES, (0, [waits]), (10, [bound]))) == {}, "it was there"
 
     def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
         one = job("a", None, owner_kind="")
@@ -295,9 +318,62 @@ class TestBounds:
     def test_a_slot_tells_so_many_kinds_apart_and_no_namespace_hides_another_s(self) -> None:
         many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * KINDS_MAX)]
         other = job("z", "n0", 999, namespace="other")
-        found = came(looks([node("n0")], (0, []), (10, [*many, other])))
+        found = came(looks([node("n0"), node("n1")], (0, []), (10, [*many, other])))
         assert len(found) == KINDS_MAX
         assert 999 in found
+
+    @pytest.mark.parametrize(("values", "counts"), [(1, True), (1000, False)])
+    def test_a_template_that_is_too_long_is_not_remembered(
+        self, values: int, counts: bool
+    ) -> None:
+        asked = Requirement("a", "NotIn", tuple(map(str, range(values))))
+        one = job("a", "n0", placing=Placing(affinity=(SelectorTerm((asked,)),)))
+        assert bool(came(looks([node("n0"), node("n1")], (0, []), (10, [one])))) is counts
+
+    def test_nor_does_it_when_it_has_come_first(self) -> None:
+        nodes = [node("n0"), node("n1")]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        others = [job(f"z{n}", "n0", 900 + n, namespace=f"other-{n}") for n in range(40)]
+        late = [job("late", "n0", 990, namespace="other-0")]
+        moments = [(0, []), (60, many), (70, [*many, *others]), (80, [*many, *others, *late])]
+        found = looks(nodes, *moments)
+        assert {900 + n for n in range(40)} <= came(found).keys()
+        assert 990 in came(found), "others have more"
+        assert len(came(found)) == KINDS_MAX
+        assert came(looks(nodes, *moments, (90, [*many, *others, *late]))) == came(found)
+        for slot in (*found.memory.arrivals.slots.values(), *found.memory.arrivals.days.values()):
+            assert len(slot) == KINDS_MAX
+        one = [*many, *others, *late, job("one", "n0", 995)]
+        assert came(looks(nodes, *moments, (130, one))) == {**came(found), 995: 1}, "the next slot"
+
+    def test_in_a_full_slot_a_namespace_takes_no_place_of_its_own_and_keeps_what_came_most(
+        self,
+    ) -> None:
+        nodes = [node("n0"), node("n1")]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        often = [job(f"b{n}", "n0", 1) for n in range(3)]
+        more = [job("c", "n0", 800)]
+        theirs = [job("z", "n0", 900, namespace="other")]
+        found = came(looks(nodes, (0, []), (60, [*many, *often]), (70, [*more, *theirs])))
+        assert 800 not in found
+        assert found[900] == 1
+        assert found[1] == 4
+
+    def test_who_asks_for_nodes_by_name_keeps_none(self) -> None:
+        """Or a small pod for each node would keep them all."""
+        nodes = [node(f"n{n}", labels={"kubernetes.io/hostname": f"n{n}"}) for n in range(5)]
+        pinned = [
+            job(
+                f"p{n}",
+                None,
+                1,
+                placing=Placing(node_selector=(("kubernetes.io/hostname", f"n{n}"),)),
+            )
+            for n in range(5)
+        ]
+        found = looks(nodes, (0, []), (1, pinned), (2, []), (400, []))
+        assert came(found) == {}
+        assert kept(found) == []
 
     def test_of_so_many_workloads_it_is_remembered_that_pods_have_left(self) -> None:
         owned = [
@@ -310,7 +386,7 @@ class TestBounds:
         assert "w0000" not in {one.owner_name for one in gone}
 
     def test_room_is_kept_for_so_many_pods(self) -> None:
-        nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000)]
+        nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000), node("n1", pods=0)]
         many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
         (held,) = looks(nodes, (0, []), (10, many), (400, [])).plan.reserve
         assert held.why.message.startswith(f"it is kept for {PODS_MAX} pods: {PODS_MAX} of 1m")
@@ -331,6 +407,24 @@ class TestBounds:
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
             ((one, many),) = Room(survey, counts).expected
             assert (one.requests, many) == (first, PODS_MAX)
+
+    @pytest.mark.parametrize(
+        ("asked", "has"),
+        [
+            ([PODS_MAX, 1], [PODS_MAX - 1, 1]),
+            ([PODS_MAX, *[1] * 99], [PODS_MAX - 99, *[1] * 99]),
+            ([PODS_MAX] * 4, [PODS_MAX // 4] * 4),
+            ([10, PODS_MAX, PODS_MAX], [10, PODS_MAX // 2 - 5, PODS_MAX // 2 - 5]),
+            ([10, 20], [10, 20]),
+        ],
+    )
+    def test_what_one_reach_leaves_of_its_part_the_others_have(
+        self, asked: list[int], has: list[int]
+    ) -> None:
+        survey = looks([node("n0")], (0, [])).survey
+        kinds = [Kind(f"{n:03}", Resources(1, 1), ANYWHERE) for n in range(len(asked))]
+        made = Room(survey, dict(zip(kinds, asked, strict=True))).expected
+        assert [many for _, many in made] == has
 
     def test_of_as_many_that_ask_for_the_same_it_is_the_same_always(self) -> None:
         survey = looks([node("n0")], (0, [])).survey
@@ -434,6 +528,20 @@ class TestHeld:
         assert [one.code for one in found.against_hard["e0"]] == ["reserve"]
         assert [one.node for one in found.plan.removals][:1] == ["e0"]
 
+    def test_an_empty_node_with_a_hard_mark_is_kept_and_softened(self) -> None:
+        """Marks become hard while nodes empty: with `hardAfter` most empty ones have one."""
+        nodes = [marked(one, "hard", START) for one in self.EMPTY]
+        hard = replace(ASKED, mode=Mode.ENFORCE, hard_after_seconds=0)
+        found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        assert kept(found) == ["e0"]
+        watch = Watch(HOUR, found.against_hard)
+        writes = decide(
+            found.survey.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
+        )
+        own = [one for one in writes if one.key == "e0"]
+        assert [one.kind for one in own] == [WriteKind.SOFTEN, WriteKind.GUARD]
+        assert "it is kept for 1 pod" in own[0].note
+
     @pytest.mark.parametrize(
         "changes",
         [
@@ -498,7 +606,7 @@ class TestHeld:
     def test_what_came_to_one_reach_is_no_headroom_of_another(self) -> None:
         """Nor are more that are smaller."""
         least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
-        nodes = [*self.EMPTY, node("g0", labels={"green": "true"})]
+        nodes = [*self.EMPTY, *(node(name, labels={"green": "true"}) for name in ("g0", "g1"))]
         come = [job("a", None, 3500, placing=GREEN), job("b", None, 2000)]
         found = self.found(*come, nodes=nodes, config=least)
         assert {one.node: one.why.message.split(": ")[1] for one in found.plan.reserve} == {
@@ -557,7 +665,7 @@ class TestHeld:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
         aside = node("a", cpu=10**6, taints=(Taint("other", "", "NoSchedule"),))
         assert kept(self.found(*pods, nodes=[aside, *self.EMPTY])) == kept(self.found(*pods))
-        memory = replace(job("b", None), requests=Resources(2100, 3000 * 10**6))
+        memory = replace(job("b", None), requests=Resources(1900, 3000 * 10**6))
         found = self.found(*pods[:2], memory)
         assert [one.node for one in found.plan.reserve] == ["e0", "e1"]
         assert self.found(*pods[:2], memory, nodes=[aside, *self.EMPTY]).plan.reserve == (
@@ -627,7 +735,7 @@ class TestStarting:
     def test_what_starts_is_room(self, changes: dict[str, Any]) -> None:
         found = self.found(replace(self.NEW, **changes))
         assert found.short == frozenset()
-        assert kept(found) == (["new"] if changes.get("ready") else [])
+        assert kept(found) == []
 
     @pytest.mark.parametrize(
         "changes",
@@ -668,7 +776,3 @@ class TestStarting:
             assert found.short == frozenset()
         assert found.again == ends
         assert step(cluster, self.TOLD, found.memory, ends, last=found).short == {"general"}
-
-
-def test_a_node_without_a_price_counts_by_all_that_it_has() -> None:
-    assert cost(Resources(4000, 16 * 2**30, 0, 110, (("gpu", 2),))) == 4000 + 16 * 130 + 2 * 11_000

@@ -137,7 +137,7 @@ def test_turned_off_no_cost_is_set() -> None:
     assert decided(a_pod(), enabled=False) == []
 
 
-def test_clears_come_first_then_the_pods_of_the_oldest_mark() -> None:
+def test_a_clear_comes_first_and_the_pods_of_the_oldest_mark() -> None:
     nodes = [marked("young"), marked("old", NOW - COST_STEP_SECONDS), UNMARKED]
     pods = [
         replace(a_pod("young"), name="a"),
@@ -153,6 +153,20 @@ def test_clears_come_first_then_the_pods_of_the_oldest_mark() -> None:
         ("set", "a"),
     ]
     assert [write.before.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
+
+
+def test_what_one_namespace_has_written_leaves_half_to_the_others_and_to_new_costs() -> None:
+    forged = [
+        replace(a_pod("unmarked", ours="1"), namespace="a", name=f"{n:03}") for n in range(300)
+    ]
+    own = [replace(a_pod(), namespace="a", name=f"x{n:03}") for n in range(300)]
+    theirs = [
+        replace(a_pod("unmarked", cost="-1", ours="-1"), namespace="shop", name=f"old{n}")
+        for n in range(5)
+    ] + [replace(a_pod(), namespace="shop", name=f"new{n}") for n in range(5)]
+    first = decided(*forged, *own, *theirs)[:20]
+    assert sum(write.before.namespace == "shop" for write in first) == 10
+    assert sum(write.kind is CostKind.SET for write in first) == 10
 
 
 @given(

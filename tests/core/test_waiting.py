@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.memory import Memory
+from core.engine.plan import Plan
 from core.engine.step import step
 from core.engine.waiting import (
     IMPOSSIBLE_MAX,
@@ -107,6 +109,55 @@ def test_a_thousand_different_pods_of_one_namespace_hide_none_of_another() -> No
     assert [pod.key for pod in hosted(found, TAINT_KEY)] == ["z/p"]
     assert cannot_wait(found, [*flood, one], TAINT_KEY)
     assert not cannot_wait(found, flood, TAINT_KEY)
+
+
+STANDING = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(4)]
+BURSTS = Placing(node_selector=(("type", "virtual"),))
+BURST = [waiting(f"b{n}", 4000, placing=BURSTS) for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("there", "then"),
+    [
+        ([waiting("huge", 10**9)], []),
+        ([waiting("of-no-pool", placing=GREEN)], []),
+        ([waiting("huge-of-a-pool", 10**9, placing=Placing(node_selector=(("a", "b"),)))], []),
+        (BURST, [replace(one, node="v", unschedulable=False) for one in BURST]),
+    ],
+    ids=["too large", "of no pool", "too large for a pool", "a burst to a virtual node"],
+)
+def test_what_no_node_can_hold_is_in_no_sum(there: list[Pod], then: list[Pod]) -> None:
+    """Neither while it waits nor later: in the peak, the headroom, the reserve, or a reach."""
+    nodes = [node(f"n{n}", labels={"a": "b"} if n < 2 else None) for n in range(4)]
+    nodes.append(replace(node("v", 10**6, 10**6, labels={"type": "virtual"}), virtual=True))
+    budgets = replace(UNLIMITED, headroom=1, peak_window_seconds=600, reserve=Reserve())
+    config = Config(budgets=budgets, delay_seconds=0)
+
+    def looked(*more: list[Pod]) -> Plan:
+        memory, plans = Memory(first=0), []
+        for second, pods in enumerate(more):
+            found = step(Cluster.of(nodes, [*STANDING, *pods]), config, memory, NOW + second)
+            memory = found.memory
+            plans.append(found.plan)
+        return plans[-1]
+
+    assert looked([], [], []).removals
+    assert looked([], there) == looked([], [])
+    assert looked([], there, then) == looked([], [], then)
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_what_is_bound_by_force_fills_its_own_node_alone(ready: bool) -> None:
+    """A tenant may write `spec.nodeName`, and a kubelet what its pods were given."""
+    nodes = [replace(node("n0"), ready=ready), *(node(f"n{n}") for n in range(1, 8))]
+    there = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(8)]
+    config = Config(budgets=replace(UNLIMITED, peak_window_seconds=600), delay_seconds=0)
+    memory = Memory(first=0)
+    for second, pods in enumerate(([], [pod("huge", "n0", 10**9, 100)], [])):
+        found = step(Cluster.of(nodes, [*there, *pods]), config, memory, NOW + second)
+        memory = found.memory
+        assert found.plan.before.requests.cpu_millis == (7500 if pods else 4000)
+        assert len(found.plan.removals) >= 3 or not second
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), unique=True))

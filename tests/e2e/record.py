@@ -26,6 +26,7 @@ from tests.e2e.pki import Signed
 from tests.e2e.plane import LOOPBACK, ROOT, Plane
 from tests.e2e.scheduling import scheduling, stanza
 from webhook.admission import wire
+from webhook.admission.app import MUTATE_PATH
 
 BYTES_MAX = 30_000
 """Of one message: these are for people to read, too."""
@@ -99,7 +100,7 @@ def record_reviews(plane: Plane) -> None:
             plane,
             recorder.port,
             clientConfig={
-                "url": f"https://{LOOPBACK}:{recorder.port}/mutate-node",
+                "url": f"https://{LOOPBACK}:{recorder.port}{MUTATE_PATH}",
                 "caBundle": bundle,
             },
             rules=[

@@ -64,7 +64,7 @@ class StandIn:
         for pod in self.state.pods.values():
             if pod.unschedulable and pod.uid not in self._refused:
                 self._refused.add(pod.uid)
-                self._autoscaler.unschedulable(pod)
+                self._autoscaler.unschedulable()
         while self._later and self._later[0][0] <= self.now_ms():
             heapq.heappop(self._later)[2]()
             self._look()

@@ -7,10 +7,13 @@ import subprocess
 import pytest
 
 from core.marks.keys import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
+    MARK_LABEL,
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
@@ -103,10 +106,26 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
     api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
     forged = f"held\ntheirs held {KARPENTER_KEEP_ANNOTATION}"  # as its kubelet may write it
     api.merge(f"{NODES}/forged", {"metadata": {"annotations": {GUARD_OURS_ANNOTATION: forged}}})
-    api.create(PODS, pod("p", node_name="marked"))
-    assert said(plane, block(TRACES))
+    costs = {
+        "plain": {},
+        "ours": {COST_ANNOTATION: "-5", COST_OURS_ANNOTATION: "-5"},
+        "changed": {COST_ANNOTATION: "7", COST_OURS_ANNOTATION: "-5"},
+        "own": {COST_ANNOTATION: "7"},
+    }
+    for name, written in costs.items():
+        made = pod(name, node_name="marked")
+        api.create(PODS, {**made, "metadata": {**made["metadata"], "annotations": written}})
+    traces = said(plane, block(TRACES))
+    assert MARK_LABEL in traces
+    assert COST_OURS_ANNOTATION in traces
     said(plane, block(BY_HAND))
     assert said(plane, block(TRACES)) == ""
+    left = {
+        one["metadata"]["name"]: one["metadata"].get("annotations", {}).get(COST_ANNOTATION)
+        for one in api.get(PODS)["items"]
+        if one["metadata"]["name"] in costs
+    }
+    assert left == {"plain": None, "ours": None, "changed": "7", "own": "7"}
     found = {one["metadata"]["name"]: one for one in api.get(NODES)["items"]}
     assert taints(found["marked"]) == [THEIRS]
     assert GUARD_ANNOTATION not in found["marked"]["metadata"]["annotations"]

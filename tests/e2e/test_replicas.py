@@ -28,6 +28,7 @@ from tests.e2e.install import (
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod, taints
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, until
 from tests.e2e.stub import answering
+from webhook.admission.app import MUTATE_PATH
 from webhook.admission.certs import ROTATE_ANNOTATION
 
 LEASE_SECONDS = 6
@@ -228,7 +229,7 @@ class TestBrokenWebhook:
         with answering(body, status=status, serving=served) as port:
             found = marked.get(REGISTRATION)
             client = found["webhooks"][0]["clientConfig"]
-            client["url"] = f"https://{LOOPBACK}:{port}/mutate-node"
+            client["url"] = f"https://{LOOPBACK}:{port}{MUTATE_PATH}"
             client["caBundle"] = encoded(plane)
             marked.call("PUT", REGISTRATION, found)
 

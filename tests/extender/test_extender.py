@@ -31,8 +31,8 @@ MESSAGES = Path(__file__).parent / "messages"
 NAMES = ["node-a", "node-b", "node-c"]
 
 
-def marked(name: str, mark: str = "soft", since: int = 0) -> Node:
-    details = Details(since=since, deadline=0, owner="", policy="", reason="")
+def marked(name: str, mark: str = "soft", since: int = 0, order: int = 0) -> Node:
+    details = Details(since=since, deadline=0, owner="", policy="", reason="", order=order)
     return node(
         name,
         labels={MARK_LABEL: mark},
@@ -56,7 +56,7 @@ HOSTS = st.text(min_size=1, max_size=8)
 
 @pytest.mark.parametrize("message", ["names", "names_lower", "nodes"])
 def test_every_form_of_the_call(message: str) -> None:
-    assert wire.node_names((MESSAGES / f"{message}.json").read_bytes()) == NAMES
+    assert wire.call((MESSAGES / f"{message}.json").read_bytes()).names == NAMES
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_every_form_of_the_call(message: str) -> None:
 )
 def test_what_is_no_call_is_refused_with_the_reason(body: bytes) -> None:
     with pytest.raises(InvalidInputError, match=r"ExtenderArgs: ."):
-        wire.node_names(body)
+        wire.call(body)
 
 
 @given(st.dictionaries(HOSTS, st.integers(-10, 10)), st.lists(HOSTS))
@@ -107,10 +107,10 @@ def test_what_no_node_can_be_called_is_refused(name: str) -> None:
 
 def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
     most = ["n" * 253] * wire.NODES_MAX
-    assert len(wire.node_names(wire.names_body(most))) == wire.NODES_MAX
+    assert len(wire.call(wire.names_body(most)).names) == wire.NODES_MAX
     nodes = b'{"Nodes":{"items":[%b]}}'
     one = b'{"metadata":{"name":"n"}}'
-    assert len(wire.node_names(nodes % b",".join([one] * wire.NODES_MAX))) == wire.NODES_MAX
+    assert len(wire.call(nodes % b",".join([one] * wire.NODES_MAX)).names) == wire.NODES_MAX
     for body in (
         wire.names_body([*most, "n"]),
         wire.names_body(["n"] * (wire.NODES_MAX + 1)).replace(b"NodeNames", b"nodenames"),
@@ -118,7 +118,7 @@ def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
         nodes % b",".join([one] * (wire.NODES_MAX + 1)),
     ):
         with pytest.raises(InvalidInputError, match="more than 100000"):
-            wire.node_names(body)
+            wire.call(body)
 
 
 def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
@@ -141,6 +141,14 @@ def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> Non
     assert ask(asked, ["old", "new"]) == {"old": 0, "new": 1}
     asked.changed(NODES, node("old"))
     assert ask(asked, ["old", "new"]) == {"old": 10, "new": 0}
+
+
+def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() -> None:
+    asked = view()
+    asked.replaced(NODES, [marked("a", since=5, order=2), marked("b", since=5, order=1)])
+    assert ask(asked, ["a", "b"]) == {"a": 1, "b": 0}
+    asked.changed(NODES, marked("b", since=5, order=3))
+    assert ask(asked, ["a", "b"]) == {"a": 0, "b": 1}
 
 
 def test_pack_scores_follow_the_pods() -> None:

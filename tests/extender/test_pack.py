@@ -118,6 +118,8 @@ def test_a_pod_without_devices_leaves_them_to_others(gpus: int, scores: dict[boo
         ({}, False),
         ({"containers": [PLAIN]}, False),
         ({"containers": [{"resources": {"limits": {"cpu": "1"}}}]}, False),
+        ({"containers": [{"resources": {"requests": {GPU: "0"}}}]}, False),
+        ({"containers": [PLAIN], "overhead": {GPU: "1"}}, True),
         ({"containers": [PLAIN, ASKS]}, True),
         ({"containers": [PLAIN], "initContainers": [ASKS]}, True),
         ({"containers": [PLAIN], "resourceClaims": [{"name": "gpu"}]}, True),

@@ -245,6 +245,10 @@ def _pods() -> Iterator[tuple[str, bytes]]:
     )
 
 
+FILLING: Final = ("requests: a number", "requests of 10^70")
+"""Their node is full: there is so much less room."""
+
+
 def _amounts() -> Iterator[tuple[str, bytes]]:
     for wrong, raw in WRONG.items():
         found = _evil(spec=_container({"requests": {"cpu": "@it", "memory": "@it"}}))
@@ -333,7 +337,7 @@ def _buffers() -> Iterator[tuple[str, str, bytes]]:
 HOSTILE: Final[tuple[Hostile, ...]] = (
     *(Hostile(name, kind, raw) for name, kind, raw in _buffers()),
     *(Hostile(name, "Pod", raw) for name, raw in _pods()),
-    *(Hostile(name, "Pod", raw, alone=False) for name, raw in _amounts()),
+    *(Hostile(name, "Pod", raw, alone=name not in FILLING) for name, raw in _amounts()),
     *(Hostile(name, "Node", raw) for name, raw in _nodes()),
     *(Hostile(name, kind, raw) for name, kind, raw in _others()),
 )

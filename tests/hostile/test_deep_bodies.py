@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from core.marks.keys import MARK_LABEL, TAINT_KEY
-from extender.wire import node_names
+from extender.wire import call
 from tests.hostile.objects import DEEP, LISTS
 from tests.support.admission import node_json, patch_of, review_of
 from webhook.admission import wire
@@ -24,4 +24,4 @@ def test_a_mark_becomes_a_taint_all_the_same(deep: bytes) -> None:
 def test_a_list_of_nodes_has_its_names(deep: bytes) -> None:
     items = [{"metadata": {"name": name, "managedFields": "@"}} for name in ("a", "b")]
     body = orjson.dumps({"Nodes": {"items": items}}).replace(b'"@"', deep)
-    assert node_names(body) == ["a", "b"]
+    assert call(body).names == ["a", "b"]

@@ -34,10 +34,18 @@ def render(name: str) -> list[Json]:
     return copy.deepcopy(_rendered(name))
 
 
+def with_components(*names: str) -> list[Json]:
+    """Return the objects of the base with these components, in this order."""
+    objects = _built(MANIFESTS, [])
+    for name in names:
+        objects = _built(MANIFESTS / "components" / name, objects)
+    return objects
+
+
 @functools.cache
 def _rendered(name: str) -> list[Json]:
     if name in COMPONENTS:
-        return _built(MANIFESTS / "components" / name, _built(MANIFESTS, []))
+        return with_components(name)
     return _built(MANIFESTS / "examples" / name if name else MANIFESTS, [])
 
 
@@ -96,12 +104,23 @@ def _patched(objects: list[Json], patch: Json) -> list[Json]:
             _apply(target, operation)
         return objects
     metadata = change["metadata"]
+    if "target" in patch and not _selected(objects, patch["target"]):
+        return objects
     target = find(objects, change["kind"], metadata["name"], metadata.get("namespace"))
     assert target["apiVersion"] == change["apiVersion"]
     if change.get("$patch") == "delete":
         return [item for item in objects if item is not target]
     _merge(target, change)
     return objects
+
+
+def _selected(objects: list[Json], target: Json) -> list[Json]:
+    assert set(target) == {"kind", "name"}
+    return [
+        one
+        for one in of_kind(objects, target["kind"])
+        if one["metadata"]["name"] == target["name"]
+    ]
 
 
 def _apply(target: Any, operation: Json) -> None:

@@ -1,7 +1,8 @@
+import pytest
 import yaml
 
 from core.config.document import parse
-from tests.manifests.kustomize import Json, find, of_kind, render, templates
+from tests.manifests.kustomize import Json, find, of_kind, render, templates, with_components
 from webhook import names
 
 PARSED = "config.yaml"
@@ -47,3 +48,13 @@ def test_the_api_server_trusts_the_certificates_own_ca() -> None:
 
 def test_the_webhooks_own_secret_is_gone() -> None:
     assert of_kind(render("cert-manager"), "Secret") == []
+
+
+@pytest.mark.parametrize("first", ["cert-manager", "admission-policy"])
+def test_with_the_policy_the_order_of_the_components_is_free(first: str) -> None:
+    """What the policy takes away cert-manager cannot ask for."""
+    (second,) = {"cert-manager", "admission-policy"} - {first}
+    objects = with_components(first, second)
+    assert of_kind(objects, "MutatingWebhookConfiguration") == []
+    assert len(of_kind(objects, "MutatingAdmissionPolicy")) == 1
+    assert len(of_kind(objects, "Certificate")) == 2

@@ -1,6 +1,7 @@
 """docs/install.md says what manifests/ and the code say."""
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -9,6 +10,8 @@ from core.config.document import parse
 from core.config.settings import Config, Mode
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     GUARDS,
@@ -131,3 +134,37 @@ def test_the_stanzas_promises_are_the_stanzas() -> None:
     assert f"`httpTimeout: {stanza['httpTimeout']}`" in TEXT
     assert stanza["ignorable"] is True
     assert "`ignorable: true`" in TEXT
+
+
+ON_NODES = (
+    f"    {MARK_LABEL}: soft",
+    f"    {DETAILS_ANNOTATION}: '{{}}'",
+    f"    {GUARD_OURS_ANNOTATION}: held",
+    f"    {RESERVE_ANNOTATION}: for one pod",
+    f"    {BACKOFF_ANNOTATION}: 1 1795386362",
+    f"      key: {TAINT_KEY}",
+)
+ON_PODS = (f'    {COST_OURS_ANNOTATION}: "-5"',)
+THEIRS = (
+    f'    {KEEP_ANNOTATION}: "true"',
+    *(f'    {guard}: "true"' for guard in GUARDS),
+    f'    {COST_ANNOTATION}: "-5"',
+    "    kubernetes.io/hostname: kube-ebb.example",
+)
+
+
+def test_its_last_check_sees_every_trace_and_nothing_of_others() -> None:
+    asked = re.findall(
+        r"^ *kubectl get (nodes|pods -A) -o yaml \| (grep -\w .*)$", TEXT, re.MULTILINE
+    )
+    (_, of_nodes), (_, of_pods) = asked
+    tolerated = f"    - key: {TAINT_KEY}"
+    for command, ours, theirs in (
+        (of_nodes, ON_NODES, THEIRS),
+        (of_pods, ON_PODS, (*THEIRS, tolerated)),
+    ):
+        lines = "\n".join((*ours, *theirs))
+        found = subprocess.run(
+            command, shell=True, input=lines, capture_output=True, text=True, check=False
+        )
+        assert found.stdout.splitlines() == [*ours]

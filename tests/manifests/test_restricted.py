@@ -43,6 +43,15 @@ def test_containers_are_restricted(objects: list[Json]) -> None:
         assert all(mount.get("readOnly") for path, mount in mounts.items() if path != "/tmp")
 
 
+def test_our_programs_end_before_they_take_a_nodes_memory(objects: list[Json]) -> None:
+    """Wherever they run: what peers can make them hold is the same."""
+    most = {"ebb-webhook": "2Gi", "ebb-extender": "1Gi"}
+    ours = [one for one in containers(objects) if one["command"][0] in most]
+    assert ours
+    for container in ours:
+        assert container["resources"]["limits"] == {"memory": most[container["command"][0]]}
+
+
 def test_keys_touch_memory_only(objects: list[Json]) -> None:
     for template in templates(objects):
         for volume in template["spec"]["volumes"]:

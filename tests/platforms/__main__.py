@@ -1,7 +1,10 @@
 """Writes the dump of one platform to standard output: `python -m tests.platforms kubeadm`."""
 
+import argparse
 import sys
 
-from tests.platforms import dump
+from tests.platforms import PLATFORMS, dump
 
-sys.stdout.buffer.write(dump(sys.argv[1]))
+parser = argparse.ArgumentParser(prog="python -m tests.platforms", description=__doc__)
+parser.add_argument("platform", choices=PLATFORMS)
+sys.stdout.buffer.write(dump(parser.parse_args().platform))

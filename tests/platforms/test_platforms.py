@@ -4,6 +4,8 @@ After a change that is meant: `python -m tests.platforms kubeadm | ebb plan --fr
 tests/platforms/expected/kubeadm.txt`, and read the difference as that platform's operator.
 """
 
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -19,7 +21,8 @@ from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference import Reference
 
 EXPECTED = Path(__file__).parent / "expected"
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -89,3 +92,12 @@ def test_the_page_and_its_picture_are_of_the_kubeadm_dump() -> None:
 
 def test_the_same_dump_every_time(platform: str) -> None:
     assert dump(platform) == dump(platform)
+
+
+@pytest.mark.parametrize("arguments", [[], ["openshift"]])
+def test_a_platform_that_is_not_there_is_told_with_those_that_are(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "tests.platforms", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert "kubeadm" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -5,12 +5,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from core.marks.keys import GUARD_ANNOTATION
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.model.cluster import Cluster
 from core.model.constraints import Placing
+from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.writes.emptiness import busy
 from sim.autoscaler import (
     CANDIDATE,
     DELETE_DELAY_MS,
@@ -178,7 +183,7 @@ def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a", cpu=1000))
     one = pod("p", None, 3000, 100)
     world.state.arrive(one, 0)
-    scaler.unschedulable(one)
+    scaler.unschedulable()
     world.play(scaler, 11_000)
     assert scaler.scale_ups == 1
     assert not world.state.places["new-1"].node.ready
@@ -189,7 +194,7 @@ def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
 def arrive(world: Hands, scaler: Autoscaler, name: str, cpu: int) -> Pod:
     one = pod(name, None, cpu, 100)
     world.state.arrive(one, world.clock)
-    scaler.unschedulable(one)
+    scaler.unschedulable()
     return one
 
 
@@ -324,6 +329,36 @@ def test_of_a_node_with_gpus_nothing_else_counts(
     one = Node(name="n", allocatable=amount(96_000, 393_216, gpu, 110))
     requests = amount(asked[0], 0, asked[1])
     assert considered(one, requests, Fraction(1, 2)) is is_considered
+
+
+SIZES = st.sampled_from((0, 1, 499, 500, 501, 1000))
+
+
+@given(
+    st.tuples(SIZES, SIZES),
+    st.tuples(SIZES, SIZES),
+    st.sampled_from(("gpu-milli", "nvidia.com/gpu", "vpc.amazonaws.com/pod-eni")),
+    st.tuples(SIZES, SIZES),
+    st.fractions(0, 1),
+)
+def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
+    whole: tuple[int, int],
+    used: tuple[int, int],
+    name: str,
+    units: tuple[int, int],
+    share: Fraction,
+) -> None:
+    there, asked = (
+        Resources(*amounts, 0, 1, ((name, many),) if many else ())
+        for amounts, many in ((whole, units[0]), (used, units[1]))
+    )
+    released = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "99999"}
+    one = Node(name="n", annotations=released, allocatable=there)
+    cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
+    taken = considered(one, asked, share)
+    assert not (busy(cluster, share) and taken)
+    if not gpus(there):
+        assert busy(cluster, share) or taken
 
 
 def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:

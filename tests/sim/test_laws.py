@@ -272,7 +272,7 @@ async def test_a_released_node_carries_nothing_of_ours(
     await world.tick(601)
     assert MARK_LABEL in world.carried()[0]
     await world.tick(61)
-    if fate.empties:
+    if fate.empties and cause != "deadline":  # it does not end the mark of an empty node
         world.pods.pop(0)
         await world.tick(1)
     late: Json = {"key": "late", "effect": "NoSchedule"}
@@ -417,9 +417,8 @@ def loads(draw: st.DrawFn) -> Workload:
     rows = draw(st.lists(ROWS, min_size=2, max_size=5))
     percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=8, max_size=8))
     seed = draw(st.integers(0, 2**16))
-    whole = workload.bootstrap(
-        nodes, rows, seed=seed, days=1, at_once=draw(st.sampled_from((12, 24)))
-    )
+    at_once = draw(st.sampled_from((12, 24)))
+    whole = workload.bootstrap(nodes, rows, seed=seed, days=1, at_once=at_once, wave=(1,))
     chance = random.Random(seed)
     arrivals = tuple(
         one
@@ -472,7 +471,7 @@ def test_a_day_ends_well_whatever_breaks(
     released = HandOver(scope=Scope.MARKED)
     last = (
         replace(config, mode=Mode.OBSERVE)
-        if observed
+        if observed or how is ScaleDown.NEVER  # the mark of an empty node does not end by itself
         else replace(config, budgets=none, hand_over=released)
     )
     world = day(load, how, config, troubles, last)

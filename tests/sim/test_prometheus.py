@@ -7,11 +7,10 @@ import orjson
 import pytest
 
 from core.errors import InvalidInputError
-from core.model.constraints import Toleration
+from core.model.constraints import Toleration, names_node
 from core.model.node import Taint
 from sim import waves, workload
 from sim.history import prometheus
-from sim.history.groups import pinned
 from sim.history.past import Past
 from tests.support.recorder import EPOCH, Scraped, record
 
@@ -236,7 +235,7 @@ def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> 
 def test_a_pod_that_names_a_node_is_known_as_one(tmp_path: Path) -> None:
     selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
     (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).lives
-    assert pinned(life.pod.placing)
+    assert names_node(life.pod.placing)
 
 
 def test_one_value_that_cannot_be_read_spoils_no_other_pod(tmp_path: Path) -> None:

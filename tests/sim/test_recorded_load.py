@@ -83,5 +83,5 @@ def test_the_simulation_needs_and_evicts_about_what_real_programs_did(
         for world, result in zip(worlds, found, strict=True)
     ]
     assert mean(needed) == pytest.approx(node_seconds, rel=0.05)
-    assert mean(one.nodes_end for one in found) == pytest.approx(nodes, abs=3)
+    assert mean(len(one.state.places) for one in worlds) == pytest.approx(nodes, abs=3)
     assert mean(one.evicted for one in found) == pytest.approx(evicted, rel=0.25)

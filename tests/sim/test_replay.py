@@ -15,9 +15,10 @@ from core.model.constraints import Placing, Requirement, SelectorTerm
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim import replay, trace, ways
+from core.policies.all import POLICIES
+from sim import replay, report, trace, ways
 from sim.autoscaler import ScaleDown
-from sim.cluster import DAEMON_REQUESTS, GPU
+from sim.cluster import DAEMON_REQUESTS
 from sim.history import rows
 from sim.history.load import played
 from sim.history.past import Life, Past, Stay
@@ -101,7 +102,7 @@ class TestPods:
     def test_what_no_empty_node_would_take_is_left_out_and_said(self) -> None:
         found = played(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
         assert len(found.workload.arrivals) == 1
-        assert found.notes == ("1 pods that no kind of node admits when empty are left out",)
+        assert found.notes == ("pods left out, as no kind of node admits them when empty: 1",)
 
     def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
@@ -113,17 +114,19 @@ class TestPods:
             Placing(),
             Placing((("pool", "x"),)),
         }
-        assert found.notes[0].startswith("2 pods ask for a node by its name")
+        assert found.notes[0].startswith("pods that ask for a node by its name, ")
+        assert found.notes[0].endswith(": 2")
 
-    def test_whole_gpus_are_what_the_simulation_knows(self) -> None:
-        whole = Resources(8000, 16 * GIB, 0, 58, (("nvidia.com/gpu", 2),))
-        asked = Resources(1000, GIB, 0, 1, (("nvidia.com/gpu", 1),))
+    @pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia_com_gpu", "amd.com/gpu"])
+    def test_gpus_keep_the_name_by_which_pods_ask_for_them(self, name: str) -> None:
+        whole = Resources(8000, 16 * GIB, 0, 58, ((name, 2),))
+        asked = Resources(1000, GIB, 0, 1, ((name, 1),))
         found = load(
             life(Pod(namespace="n", name="p", requests=asked)),
             stays=(stay(Node(name="a", allocatable=whole)),),
         )
-        assert found.nodes[0].extended == ((GPU, 2000),)
-        assert found.arrivals[0].requests.extended == ((GPU, 1000),)
+        assert found.nodes[0].extended == ((name, 2),)
+        assert found.arrivals[0].requests.extended == ((name, 1),)
 
 
 class TestReplicaSets:
@@ -284,10 +287,18 @@ class TestWays:
         found = list(ways.columns(EMPTY, "built in"))
         assert len({one.name for one in found}) == len(found)
         policies = {one.config.policy for one in found if one.config is not None}
-        assert len(policies) == 4
+        assert policies == POLICIES.keys() - {"UnderutilizedCount"}, "it has no pool"
         assert {ScaleDown.NEVER, ScaleDown.UTILIZATION, ScaleDown.EMPTY} == {
             one.scenario.scale_down for one in found if one.config is None
         }
+
+    @pytest.mark.parametrize("enabled", [True, False])
+    def test_a_rule_by_pools_is_played_where_one_is_enabled(self, enabled: bool) -> None:
+        pool = {"enabled": enabled, "limit": "50%", "required": 2}
+        document = {**EMPTY, "underutilizedCount": {"pools": {"a": pool}}}
+        found = ways.columns(document, "x")
+        policies = {one.config.policy for one in found if one.config is not None}
+        assert ("UnderutilizedCount" in policies) is enabled
 
     def test_a_sweep_is_every_combination(self) -> None:
         found = ways.points(
@@ -310,7 +321,7 @@ class TestWays:
             ("headroom=1,,2", "--sweep 'headroom=1,,2': allowed"),
             ("headroom=" + ",".join("123456789012345678901"), "21 values; allowed: up to 20"),
             ("headroom=-1", "built in with headroom -1: headroom: '-1'; allowed"),
-            ("hedroom=1", "hedroom: unknown field; allowed: did you mean headroom?"),
+            ("hedroom=1", "; did you mean headroom?"),
             ("headroom.x=1", "headroom: {'x': 1}; allowed"),
             ("extender.score=best", "extender.score: 'best'; allowed"),
         ],
@@ -332,12 +343,12 @@ def outcome(
 ) -> Outcome:
     scenario = Scenario(name, ScaleDown.EMPTY)
     told = {
-        replay.COST: cost,
-        replay.PENDING: wait,
-        replay.EVICTED: evicted,
-        replay.BY_MARK: blamed,
+        report.COST: cost,
+        report.PENDING: wait,
+        report.EVICTED: evicted,
+        report.BY_MARK: blamed,
     }
-    figures = {label: Spread.of([Fraction(value)]) for label, value in told.items()}
+    figures = {row: Spread.of([Fraction(value)]) for row, value in told.items()}
     return Outcome(Way(name, scenario, Config(), EMPTY if ebb else None), figures, ())
 
 

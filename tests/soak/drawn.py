@@ -73,8 +73,11 @@ def draw(seed: int) -> Run:
         (at, replace(_config(chance), extender=config.extender))
         for at in middle[: chance.choice((0, 0, 1, 2))]
     ]
-    changes.append((END_MS - QUIET_MS + 1, _last(chance, [config, *(one for _, one in changes)])))
+    last = _last(chance, [config, *(one for _, one in changes)])
     how = chance.choices(list(ScaleDown), weights=(1, 6, 1))[0]
+    if how is ScaleDown.NEVER:  # nobody takes what is empty, and its mark does not end by itself
+        last = replace(last, mode=Mode.OBSERVE)
+    changes.append((END_MS - QUIET_MS + 1, last))
     return Run(seed, _load(chance), how, config, tuple(changes), _troubles(chance))
 
 
@@ -152,8 +155,9 @@ def _load(chance: random.Random) -> Workload:
     nodes = [shapes[0], *chance.choices(shapes, weights=(3, 1) * len(ZONES), k=count - 1)]
     rows = [_row(chance) for _ in range(chance.randint(2, 8))]
     whole = workload.bootstrap(
-        nodes, rows, seed=chance.randrange(2**32), days=DAYS, at_once=count * chance.choice((1, 2))
-    )
+        nodes, rows, seed=chance.randrange(2**32), days=DAYS,
+        at_once=count * chance.choice((1, 2)), wave=(1,),
+    )  # fmt: skip
     percents = [chance.choice((0, 30, 100, 100)) for _ in range(END_MS // BLOCK_MS)]
     arrivals = [
         _placed(chance, one)

@@ -27,7 +27,7 @@ from tests.support.reference_rules import (
     mark_rank,
     price_of,
 )
-from tests.support.reference_state import Members, is_spare, plain_key
+from tests.support.reference_state import Members, is_spare, plain_key, residents
 from tests.support.reference_sums import (
     NONE,
     Pair,
@@ -35,6 +35,8 @@ from tests.support.reference_sums import (
     Useful,
     asked,
     dominant,
+    held,
+    minus,
     offered,
     plus,
     within,
@@ -132,8 +134,7 @@ class Reference(Packing):
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.standing()[node.name]
-        residents = asked(pod for pod in here if pod.stays_with_node)
-        if not self.sums_pass(node, residents):
+        if not self.sums_pass(node, held(node, residents(here))):
             return None
         strict = [False] if not is_marked(node) or self.mutant == "no leave thresholds" else []
         tries = strict or ([True] if self.mutant == "marks at once" else [False, True])
@@ -184,14 +185,13 @@ class Reference(Packing):
             node.name in self.reach_of(pod) for pod in known if pod.node in machines
         )
 
-    def sums_pass(self, node: Node, residents: Pair) -> bool:
+    def sums_pass(self, node: Node, own: Pair) -> bool:
         """Hold the requests without the node's residents against the capacity without the node."""
         if node.name not in self.reached:
             return True
-        whole, own = self.whole(), offered(node)
-        requests = plus(whole.requests, self.reserve(None))
-        left = whole.capacity[0] - own[0], whole.capacity[1] - own[1]
-        requests = requests[0] - residents[0], requests[1] - residents[1]
+        whole = self.whole()
+        requests = minus(plus(whole.requests, self.reserve(None)), own)
+        left = minus(whole.capacity, offered(node))
         return within(requests, limits(self.config, marked=is_marked(node)), left)
 
     def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Iterator[Members | None]:

@@ -30,36 +30,62 @@ def wanted(
     left = first(cluster.buffers)
     order = {one.key: place for place, one in enumerate(left)}
     reach = {one.key: reach_of(like(one)) for one in left}
+    price = {one.key: dominant(like(one).requests, whole) for one in left}
+    counted = dict.fromkeys(price, 0) if mutant == "a large one comes as soon" else price
     spent: Counter[str] = Counter()
-    taken: Counter[Members | str] = Counter()
+    taken: Counter[tuple[Members | str, bool]] = Counter()
     counts: Counter[str] = Counter()
     made: list[Pod] = []
     while left and len(made) < PODS_MAX:
         by_name = mutant == "the first by name takes all"
-        one = left[0] if by_name else min(left, key=lambda b: rank(b, spent, order[b.key]))
+        one = left[0] if by_name else next_of(left, spent, counted, order)
         pod, members = like(one), reach[one.key]
         own = dominant(pod.requests, Resources.total(machines[name] for name in members))
-        cost = dominant(pod.requests, whole)
-        over = [
-            taken[of] and taken[of] + more > most for of, more in ((members, own), ("all", cost))
-        ]
-        if not members or any(over):
+        cost = price[one.key]
+        shares: list[tuple[Members | str, int]] = [("all", cost), (members, own)]
+        apart = mutant != "the largest takes all"
+        pots = [((of, apart and more > most), more) for of, more in shares]
+        if not members or any(taken[pot] and taken[pot] + more > most for pot, more in pots):
             left.remove(one)
             continue
-        taken[members] += own
-        taken["all"] += cost
+        for pot, more in pots:
+            taken[pot] += more
         counts[one.key] += 1
         made.append(replace(pod, name=f"{one.key}#{counts[one.key]:06}"))
         for who in (one.namespace, one.key):
-            spent[who] += max(cost, SCALE // PODS_MAX)
+            spent[who] += at_least(cost)
         if counts[one.key] == one.replicas:
             left.remove(one)
     return made
 
 
-def rank(one: "Buffer", spent: Mapping[str, int], place: int) -> tuple[object, ...]:
-    """Return what the next pod is chosen by: least first."""
-    return spent[one.namespace], one.namespace, spent[one.key], place
+def next_of(
+    left: "list[Buffer]",
+    spent: Mapping[str, int],
+    price: Mapping[str, int],
+    order: Mapping[str, int],
+) -> "Buffer":
+    """Return whose pod is next: each namespace offers one, that with which its buffer has least.
+
+    Of these comes the one with which its namespace has least.
+    """
+
+    def then(one: "Buffer", who: str) -> int:
+        return spent[who] + at_least(price[one.key])
+
+    offers = [
+        min(
+            (one for one in left if one.namespace == namespace),
+            key=lambda one: (then(one, one.key), order[one.key]),
+        )
+        for namespace in {one.namespace for one in left}
+    ]
+    return min(offers, key=lambda one: (then(one, one.namespace), one.namespace))
+
+
+def at_least(cost: int) -> int:
+    """Return what a pod counts for when it is somebody's turn."""
+    return max(cost, SCALE // PODS_MAX)
 
 
 def first(buffers: "Iterable[Buffer]") -> "list[Buffer]":

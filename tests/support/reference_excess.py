@@ -15,7 +15,7 @@ from tests.support.reference_fit import passing
 from tests.support.reference_packing import Moves
 from tests.support.reference_rules import guarded, is_marked, mark_rank
 from tests.support.reference_state import is_spare
-from tests.support.reference_sums import Pair, asked, offered
+from tests.support.reference_sums import Pair, held, offered
 
 if TYPE_CHECKING:
     from core.policies.excess_nodes import Settings
@@ -51,13 +51,13 @@ class Excess(Reference):
         for resource in (0, 1):
             if self.mutant == "CPU alone" and resource:
                 continue
-            free = sum(offered(one)[resource] - asked(self.on(one))[resource] for one in nodes)
+            free = sum(offered(one)[resource] - held(one, self.on(one))[resource] for one in nodes)
             parts.append(Fraction(free, offered(node)[resource]))
         return min(parts)
 
     def score(self, node: Node) -> tuple[Fraction, str]:
         """Return what the candidate has least of."""
-        weights, used, whole = self.said.weights, asked(self.on(node)), offered(node)
+        weights, used, whole = self.said.weights, held(node, self.on(node)), offered(node)
         pairs = zip((weights.cpu, weights.memory), used, whole, strict=True)
         shares = [weight * Fraction(part, of) for weight, part, of in pairs if of]
         return (Fraction(0) if self.mutant == "by name" else sum(shares, Fraction())), node.name

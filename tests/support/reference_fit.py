@@ -40,7 +40,9 @@ STARTING = (
     "ebs.csi.aws.com/agent-not-ready",
     "efs.csi.aws.com/agent-not-ready",
 )
-STARTUP = re.compile(r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/")
+STARTUP = re.compile(
+    r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|readiness\.k8s\.io/"
+)
 """Taints of nodes that start: these, and what begins so."""
 PASSING = (
     *LEAVING,

@@ -30,6 +30,7 @@ from tests.support.reference_sums import dominant
 
 Looks = Sequence[tuple[int, Cluster]]
 DAY = 86_400
+UNBOUND = "spec.volumes[*].persistentVolumeClaim"
 BACKOFF = "kube-ebb.io/backoff"
 
 
@@ -73,9 +74,11 @@ class Expected:
         return False
 
     def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
-        """Note it, unless no machine admits it."""
+        """Note it, unless no machine admits it, or it asks for one by name."""
         packing = Packing(cluster, self.config)
-        if packing.reach_of(pod) and not virtual(pod, packing):
+        here = pod.node or packing.might_be_bound(pod)
+        named = self.mutant != "names are words" and asks_by_name(pod)
+        if here and packing.reach_of(pod) and not virtual(pod, packing) and not named:
             self.came.append(Came(second, pod))
 
     def pods(self, now: int, whole: Resources) -> list[Pod]:
@@ -116,6 +119,16 @@ class Expected:
             for last in range(first, now // self.slot + 1)
         ]
         return [[], *before, *stretches]
+
+
+def asks_by_name(pod: Pod) -> bool:
+    """Say whether it asks for nodes by name, or by the label that has it."""
+    host = "kubernetes.io/hostname"
+    return (
+        any(key == host for key, _ in pod.placing.node_selector)
+        or any(term.fields for term in pod.placing.affinity or ())
+        or any(one.key == host for term in pod.placing.affinity or () for one in term.labels)
+    )
 
 
 def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
@@ -164,7 +177,7 @@ def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
 
 def no_room(pod: Pod) -> bool:
     """Say whether the scheduler has found no node for it, as far as Ebb can judge that."""
-    return pod.node is None and pod.unschedulable and wants_room(pod)
+    return pod.node is None and pod.unschedulable and known(pod) and wants_room(pod)
 
 
 def weight(pods: list[Pod], whole: Resources) -> int:
@@ -184,11 +197,12 @@ def is_new(pod: Pod, before: Cluster) -> bool:
 
 
 def wants_room(pod: Pod) -> bool:
-    """Say whether it would look for a place that Ebb can judge, and nobody goes for it."""
-    known = not (pod.unsupported or pod.too_much or pod.unreadable)
-    return (
-        known and not pod.daemon and not pod.mirror and pod.priority >= -10 and not pod.terminating
-    )
+    """Say whether it would look for a place that Ebb can judge, and nobody goes for it.
+
+    Not for its claims' sake: they are bound as it finds its place.
+    """
+    asks = replace(pod, unsupported=tuple(f for f in pod.unsupported if f != UNBOUND))
+    return known(asks) and not (pod.daemon or pod.mirror or pod.priority < -10 or pod.terminating)
 
 
 def whose(pod: Pod) -> tuple[str, ...]:
@@ -348,8 +362,7 @@ def turn(node: Node) -> int:
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Say whether an autoscaler might take the node: no pod keeps it, nor what stands on it."""
     own = [pod for pod in cluster.pods if pod.node == node.name]
-    hard = node.labels.get(MARK) == "hard"
-    if holds_pods(node, cluster) or hard or stays(node, cluster, packing):
+    if holds_pods(node, cluster) or stays(node, cluster, packing):
         return False
     return packing.open(node, own)
 
@@ -382,7 +395,7 @@ def virtual(pod: Pod, packing: Packing) -> bool:
 
 
 def worth(node: Node) -> Fraction:
-    """Return a node's size in millicores: 130 a GiB, 11,000 a device."""
+    """Return a node's size in millicores: 130 a GiB, 11,000 a GPU."""
     have = node.allocatable
-    devices = sum(amount for _, amount in have.extended)
-    return have.cpu_millis + Fraction(have.memory_bytes, 2**30) * 130 + devices * 11_000
+    gpus = dict(have.extended).get("gpu", 0)
+    return have.cpu_millis + Fraction(have.memory_bytes, 2**30) * 130 + gpus * 11_000

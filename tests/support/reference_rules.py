@@ -40,7 +40,16 @@ def is_open(node: Node, pods: Sequence[Pod]) -> bool:
     """Say whether the node takes pods, given those on it."""
     known = not node.unreadable and not any(pod.unreadable for pod in pods)
     standing = not node.virtual and not leaving(node)
-    return standing and node.ready and not node.unschedulable and known
+    return standing and takes_now(node) and not node.unschedulable and known
+
+
+def takes_now(node: Node) -> bool:
+    """Say whether it is Ready, and no taint that comes and goes keeps pods with requests away."""
+    away = (one.key for one in node.taints if one.effect in ("NoSchedule", "NoExecute"))
+    return node.ready and not any(
+        passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
+        for key in away
+    )
 
 
 def untainted(cluster: Cluster, node: Node, taint_key: str) -> bool:
@@ -63,7 +72,7 @@ def guarded(node: Node) -> bool:
         or leaving(node)
         or bool(node.unreadable)
         or node.unschedulable
-        or not node.ready
+        or not takes_now(node)
         or annotations.get(KEEP) == "true"
         or (annotations.get(KARPENTER_KEEP) == "true" and ours != KARPENTER_KEEP)
         or any(key in annotations and ours != key for key in any_word)
@@ -184,6 +193,12 @@ class Counts:
             for n in cluster.nodes
             if mutant == "taints are no matter" or untainted(cluster, n, config.taint_key)
         }
+        self.takes_pods = {
+            n.name
+            for n in cluster.nodes
+            if mutant == "closed nodes count"
+            or is_open(n, [pod for pod in cluster.pods if pod.node == n.name])
+        }
         self.config, self.pace, self.reaches = config, pace, found
         self.reached = frozenset().union(*found)
         self.all = [n for n in cluster.nodes if not n.virtual and not leaving(n)]
@@ -213,7 +228,8 @@ class Counts:
         if self.config.budgets.pools and not self.pool_name(node):
             return True
         for _, budget, members in scopes:
-            if len([n for n in members if n not in self.gone]) - 1 < budget.min_nodes:
+            enough = [n for n in members if is_marked(node) or n.name in self.takes_pods]
+            if len([n for n in enough if n not in self.gone]) - 1 < budget.min_nodes:
                 return True
             left = [n for n in members if n.name in self.plain and n not in self.gone]
             if node in left and len(left) - 1 < budget.min_untainted_nodes:
@@ -225,7 +241,10 @@ class Counts:
         return self.pace is not None and self.too_fast(node, scopes, self.pace)
 
     def unbalances(self, node: Node) -> bool:
-        """Say whether the node's zone would fall behind in the narrowest reach with zones."""
+        """Say whether the node's zone would fall behind in the narrowest reach with zones.
+
+        Where it counts are nodes that take pods; a zone is one by any node.
+        """
         mine = node.labels.get(ZONE)
         if not mine:
             return False
@@ -238,7 +257,8 @@ class Counts:
                 and self.pool_name(n) == self.pool_name(node)
             ]
             if node.name in members and len({n.labels[ZONE] for n in zoned}) > 1:
-                left = [n.labels[ZONE] for n in zoned if n not in self.gone]
+                work = [n for n in zoned if n.name in self.takes_pods and n not in self.gone]
+                left = [n.labels[ZONE] for n in work]
                 most = max((left.count(zone) for zone in left if zone != mine), default=0)
                 return left.count(mine) - 1 < most - 1
         return False

@@ -10,11 +10,13 @@ from core.config.settings import Config, UsabilityMode
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.reference_fit import reaches
+from core.model.resources import Resources
+from tests.support.reference_fit import has_room, reaches, volumes_reach, volumes_zoned
 from tests.support.reference_rules import (
     Counts,
     Shares,
     is_open,
+    leaving,
     limits,
     limits_at,
 )
@@ -23,9 +25,10 @@ from tests.support.reference_sums import (
     Pair,
     Sums,
     Useful,
-    asked,
     derived,
     given,
+    held,
+    minus,
     offered,
     plus,
     usable_of,
@@ -88,11 +91,32 @@ class State:
         """Say whether the engine can place the pod: it is bound to a machine, or pending."""
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
         if pod.node is None:
-            return known and not pod.stays_with_node
+            counts = self.mutant == "what nothing holds counts" or self.might_be_bound(pod)
+            return known and not pod.stays_with_node and counts
         node = self.nodes.get(pod.node)
         if node is None or (node.virtual and self.mutant != "virtual nodes are machines"):
             return False
         return known and not pod.stays_with_node
+
+    def might_be_bound(self, pod: Pod) -> bool:
+        """Say whether some machine could take the pod one day, or has taken one like it."""
+        return any(
+            (other.requests, other.placing) == (pod.requests, pod.placing)
+            for other in self.cluster.pods
+            if other.node and self.might_move(other)
+        ) or any(self.could_hold(node, pod) for node in self.cluster.nodes)
+
+    def could_hold(self, node: Node, pod: Pod) -> bool:
+        """Say whether the machine, when it is ready, has room for it beside what goes with it."""
+        own = [p for p in self.cluster.pods if p.node == node.name and p.stays_with_node]
+        room = node.allocatable - Resources.total(other.requests for other in own)
+        return (
+            not (node.virtual or node.unreadable or leaving(node))
+            and reaches(node, pod.placing, self.config.taint_key)
+            and volumes_reach(node, pod.placing)
+            and volumes_zoned(node, pod.placing)
+            and has_room(pod.requests, room)
+        )
 
     def reach_of(self, pod: Pod) -> Members:
         """Return the machines that the pod's hard constraints admit."""
@@ -162,14 +186,14 @@ class State:
                 continue
             pods = [pod for pod in standing[node.name] if not is_spare(pod) or load]
             if self.open(node, pods) or self.mutant == "closed nodes give capacity":
-                used = asked(pods)
+                used = held(node, pods)
                 nodes += 1
                 capacity = plus(capacity, offered(node))
                 usable = plus(usable, usable_of(offered(node), used, useful))
             elif self.mutant == "closed nodes ask nothing":
                 used = NONE
             else:
-                used = asked(pod for pod in pods if not pod.stays_with_node)
+                used = minus(held(node, pods), held(node, residents(pods)))
             requests = plus(requests, used)
         return Sums(nodes, capacity, requests, usable)
 
@@ -192,6 +216,11 @@ class State:
         if self.mutant == "no thresholds of pools":
             each = [limits(self.config, marked=marked)]
         return min(cpu for cpu, _ in each), min(memory for _, memory in each)
+
+
+def residents(pods: list[Pod]) -> list[Pod]:
+    """Return those that go with their node."""
+    return [pod for pod in pods if pod.stays_with_node]
 
 
 def is_spare(pod: Pod) -> bool:

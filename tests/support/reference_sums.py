@@ -47,6 +47,17 @@ def asked(pods: Iterable[Pod]) -> Pair:
     return total
 
 
+def minus(one: Pair, other: Pair) -> Pair:
+    """Subtract both resources."""
+    return one[0] - other[0], one[1] - other[1]
+
+
+def held(node: Node, pods: Iterable[Pod]) -> Pair:
+    """Return what they ask for, of both resources no more than the node has."""
+    cpu, memory = asked(pods)
+    return min(cpu, offered(node)[0]), min(memory, offered(node)[1])
+
+
 def offered(node: Node) -> Pair:
     """Return what the node has for pods."""
     return node.allocatable.cpu_millis, node.allocatable.memory_bytes

@@ -92,11 +92,21 @@ async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
     await server.stop()
 
 
-def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
+async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
-    Serving().load_files(str(cert), str(key), NOW)
+    found = Serving()
+    found.load_files(str(cert), str(key), NOW)
+    server = http.Server(
+        make_app(Metrics(), http.Health(), TAINT_KEY), "127.0.0.1:0", found.context
+    )
+    await server.start()
+    async with aiohttp.ClientSession() as session:
+        url = f"https://localhost:{server.port}/livez"
+        async with session.get(url, ssl=trusting(PAIR.ca)) as response:
+            assert response.status == 200
+    await server.stop()
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])

@@ -368,6 +368,40 @@ def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
     assert not decided(CONFIG, node(None, LEFT), busy, wanted=False), "it may be empty soon"
 
 
+GPUS = (("nvidia.com/gpu", 2),)
+
+
+@pytest.mark.parametrize(
+    ("whole", "asked", "kinds"),
+    [
+        pytest.param(
+            Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="it has no memory"
+        ),
+        pytest.param(
+            Resources(4000, 1, 0, 110), Resources(10, 1, 0, 1), [WriteKind.UNGUARD], id="one byte"
+        ),
+        pytest.param(
+            Resources(4000, 9, 0, 110, GPUS), Resources(4000, 0, 0, 1), [], id="GPUs alone count"
+        ),
+        pytest.param(
+            Resources(4000, 9, 0, 110, GPUS), Resources(4000, 0, 0, 1, GPUS), [], id="all GPUs"
+        ),
+        pytest.param(
+            Resources(4000, 9, 0, 110, (("vpc.amazonaws.com/pod-eni", 54),)),
+            Resources(4000, 0, 0, 1),
+            [WriteKind.UNGUARD],
+            id="interfaces are no GPUs",
+        ),
+    ],
+)
+def test_what_an_autoscaler_does_not_look_at_ends_no_guard(
+    whole: Resources, asked: Resources, kinds: list[WriteKind]
+) -> None:
+    one, user = replace(node(None, LEFT), allocatable=whole), replace(POD, requests=asked)
+    found = decided(MARKED_ALONE, one, user, wanted=False)
+    assert [write.kind for write in found] == kinds
+
+
 def test_a_pass_marks_a_first_part_of_the_plan() -> None:
     names = [f"n{number:03}" for number in range(MARKS_A_PASS_MAX + 1)]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))

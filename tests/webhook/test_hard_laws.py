@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.fit.rules import refusal
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark, mark_of
-from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
-from core.model.leaving import going
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
+from tests.support.reference_fit import admits, has_room
+from tests.support.reference_rules import is_open, leaving
 from tests.support.standing import Standing
 from tests.support.strategies import clusters
 from webhook.engine.controller import Controller
@@ -50,8 +49,11 @@ def troubled(draw: st.DrawFn) -> Cluster:
 def takes(node: Node, pod: Pod) -> bool:
     """Say whether the node would take what can be judged of the pod, if it were alone there."""
     placing = replace(pod.placing, volumes=())
-    bare = without_our_taint(node, TAINT_KEY)
-    return pod.requests.fits_in(node.allocatable) and refusal(bare, placing) is None
+    return (
+        not node.unschedulable
+        and has_room(pod.requests, node.allocatable)
+        and admits(node, placing, TAINT_KEY)
+    )
 
 
 def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
@@ -98,7 +100,7 @@ async def test_no_hard_mark_keeps_a_pod_waiting_or_has_another_evicted(cluster: 
     for now in range(10, 60, 10):
         await controller.tick(standing.cluster, now)
         nodes, pods = standing.cluster.nodes, standing.cluster.pods
-        hard = [one for one in nodes if mark_of(one.labels) is Mark.HARD and not going(one)]
+        hard = [one for one in nodes if mark_of(one.labels) is Mark.HARD and not leaving(one)]
         for asks in pods:
             if asks.node is None and asks.unschedulable and not asks.terminating:
                 assert asks.evaluable or not any(takes(one, asks) for one in hard)
@@ -106,7 +108,8 @@ async def test_no_hard_mark_keeps_a_pod_waiting_or_has_another_evicted(cluster: 
         for asks in largest(pods):
             room = any(
                 mark_of(one.labels) is None
-                and asks.requests.fits_in(one.allocatable - used[one.name])
+                and is_open(one, [each for each in pods if each.node == one.name])
+                and has_room(asks.requests, one.allocatable - used[one.name])
                 and takes(one, asks)
                 for one in nodes
             )

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from core.config.settings import Config
 from core.engine import step
 from core.engine.memory import Memory
 from core.engine.new_nodes import NewNodes
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
+from core.writes.write import CostKind, WriteKind
 from tests.core.test_buffers import BUSY, NODES, buffer, cluster, config
 from webhook.metrics import Metrics
 
@@ -34,10 +37,10 @@ def ours(namespace: str, *, asked: int, replicas: int = 0, fault: str = "") -> B
 
 def test_what_buffers_ask_for_and_get_is_told_in_sum_whoever_has_written_them() -> None:
     faulty = replace(buffer(9, key="z/b"), fault="no autoscaler has accepted it", pod=None)
-    found = told(cluster(buffer(1000), buffer(2, 5000, key="a/b"), faulty))
+    found = told(cluster(buffer(1000), buffer(2, 9000, key="a/b"), faulty))
     assert found["ebb_engine_buffer_pods asked"] == 1000 + 2 + 9
-    assert found["ebb_engine_buffer_pods allowed"] == 4
-    assert found["ebb_engine_buffer_pods kept"] == 3, "the one of 5 cores finds no node"
+    assert found["ebb_engine_buffer_pods allowed"] == 9
+    assert found["ebb_engine_buffer_pods kept"] == 8, "the one of 9 cores finds no node"
     assert found["ebb_engine_buffers_ignored"] == 1
 
 
@@ -80,3 +83,16 @@ def test_how_many_series_there_are_does_not_follow_from_how_many_buffers_there_a
     assert {one for one in many if "buffer" in one} - few.keys() <= {
         "ebb_engine_kept_nodes buffer"
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("ebb_engine_writes_total", (*WriteKind, "outdated", "dropped", "failed")),
+        ("ebb_engine_pod_writes_total", (*CostKind, "outdated", "failed")),
+    ],
+)
+def test_every_kind_of_write_is_told_from_0_on(name: str, kinds: tuple[str, ...]) -> None:
+    """Or the first of a kind would be no increase."""
+    registry = Metrics().registry
+    assert {registry.get_sample_value(name, {"kind": str(kind)}) for kind in kinds} == {0}

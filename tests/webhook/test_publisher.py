@@ -12,9 +12,11 @@ from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
+from core.errors import UnavailableError
 from core.model.cluster import Cluster
 from core.model.constraints import ANYWHERE
 from core.model.pod import Pod
+from core.writes.published import Change, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
@@ -43,16 +45,20 @@ class Engine:
     config: Config = CONFIG
     last: Pass | None = None
 
-    def look(self, seconds: int, pods: int, *, free: int = 0, green: int = 0) -> None:
+    def look(
+        self, seconds: int, pods: int, *, free: int = 0, green: int = 0, cpu: int = 500
+    ) -> None:
         """Look at so many pods, each on a node that it fills, and at so many more empty nodes.
 
         *green*: so many of the pods, and as many of the empty nodes, are green.
         """
         labels = [{"green": "true"}] * green + [{}] * (max(pods, 1) + free)
-        nodes = [node(f"n{n}", cpu=500, labels=labels[n]) for n in range(max(pods, 1))]
-        nodes += [node(f"free-{n}", cpu=500, labels=labels[n]) for n in range(free)]
+        nodes = [node(f"n{n}", cpu=cpu, labels=labels[n]) for n in range(max(pods, 1))]
+        nodes += [node(f"free-{n}", cpu=cpu, labels=labels[n]) for n in range(free)]
         placings = [GREEN] * green + [ANYWHERE] * pods
-        cluster = Cluster.of(nodes, [job(n, placing=placings[n]) for n in range(pods)])
+        size = pod("", None, cpu, 100).requests
+        pods_there = [job(n, placing=placings[n], requests=size) for n in range(pods)]
+        cluster = Cluster.of(nodes, pods_there)
         memory = self.last.memory if self.last else Memory()
         self.last = step(cluster, self.config, memory, START + seconds, last=self.last)
 
@@ -139,6 +145,45 @@ async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> N
         second.look(20 + 3600, 3)
         await Publisher(store, second).turn()
         assert nothing_left(api)
+
+
+async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(10, 2)
+        await publisher.turn()
+        (old,) = api.objects[BUFFERS.resource]
+        engine.look(100 + 3600, 2)
+        engine.look(110 + 3600, 8, green=4, cpu=400)
+        api.fail_next("post", 422)
+        with pytest.raises(UnavailableError, match=r"add template ebb-reserve-.*422"):
+            await publisher.turn()
+        assert len(told(api)) == 1, "of what was refused its template there is no buffer"
+        assert old not in api.objects[BUFFERS.resource]
+        assert old not in api.objects[TEMPLATES.resource]
+        await publisher.turn()
+        assert sorted(told(api)) == [2, 4]
+
+
+async def test_a_server_that_does_not_answer_ends_the_turn() -> None:
+    tried: list[Change] = []
+
+    class Silent:
+        async def found(self) -> Found:
+            return Found()
+
+        async def carry_out(self, change: Change) -> None:
+            tried.append(change)
+            raise UnavailableError("API server: no answer in time")
+
+    engine = Engine()
+    engine.look(0, 0)
+    engine.look(10, 5, green=2)
+    with pytest.raises(UnavailableError):
+        await Publisher(Silent(), engine).turn()
+    assert len(tried) == 1
 
 
 async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:

@@ -300,6 +300,16 @@ async def test_a_pass_writes_so_many_and_no_more_at_once_than_so_many() -> None:
     assert sorted(world.api.written) == [one.key for one in some(WRITES_MAX + 20)]
 
 
+async def test_traces_that_one_namespace_forges_after_each_pass_hold_nobody_up() -> None:
+    forged = [
+        replace(pod(f"f{n:04}", "u", 1, 1, namespace="a"), deletion_cost_ours="1")
+        for n in range(WRITES_MAX + 50)
+    ]
+    world = World(*some(5), *forged)
+    await world.step()
+    assert all(world.api.costs()[one.key] is not None for one in some(5))
+
+
 async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
     world = World(*some(30))
     world.api.refuses = {one.key for one in some(WRITERS_MAX + 2)}

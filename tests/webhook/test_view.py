@@ -20,6 +20,7 @@ from core.edge.decode.kinds import (
 )
 from core.edge.kube.news import Feed
 from core.guards.pods import pod_blockers
+from core.marks.keys import GUARD_ANNOTATION
 from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.node import Node
@@ -98,6 +99,15 @@ def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
     assert not fed.view.urgent.is_set()
     fed.pods.changed(replace(a_pod("p", "n"), **arrives))
     assert fed.view.urgent.is_set() is urgent
+
+
+def test_a_marked_node_that_somebody_else_keeps_was_not_handed_over() -> None:
+    fed = Fed()
+    node = marked(a_node("n"), Mark.SOFT, 1)
+    kept = {**node.annotations, GUARD_ANNOTATION: "true"}
+    fed.nodes.replaced([replace(node, annotations=kept)])
+    fed.pods.changed(a_pod("p", "n"))
+    assert not fed.view.urgent.is_set()
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:

@@ -15,6 +15,7 @@ from core.marks.keys import (
     KARPENTER_KEEP_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    RESERVE_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.node import Node
@@ -141,6 +142,7 @@ async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
         ("annotations", {KEEP_ANNOTATION: "false"}),
         ("annotations", {KARPENTER_KEEP_ANNOTATION: "true"}),
         ("annotations", {BACKOFF_ANNOTATION: "1 5"}),
+        ("annotations", {RESERVE_ANNOTATION: "what another leader has said"}),
     ],
 )
 @pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])

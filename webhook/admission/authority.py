@@ -14,6 +14,7 @@ from typing import Final
 from core.edge import serving, tls
 from core.edge.tls import Pair
 from core.errors import InvalidInputError
+from core.marks.mark import SECONDS_DIGITS_MAX
 
 OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
 KEYS: Final = frozenset(
@@ -99,6 +100,6 @@ def _pair(data: Mapping[str, bytes], name: str, now: int) -> Pair:
 
 def _number(text: bytes | None, most: int, *, default: int) -> int:
     """Read a time; one that is none, or later than any that is written, is the default."""
-    if text is None or not text.isdigit() or len(text) > 12:
+    if text is None or not text.isdigit() or len(text) > SECONDS_DIGITS_MAX:
         return default
     return int(text) if int(text) <= most else default

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from core.config.drain import Eviction as Asked
-from core.config.settings import Config, Mode
+from core.config.settings import Config
 from core.drain.ground import Scene
 from core.drain.look import NOTHING, Drain, look
 from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
@@ -80,7 +79,7 @@ class Evictor:
         self, looked: Looked, config: Config, why_not: Callable[[], str | None], tell: Tell
     ) -> None:
         """Evict what was decided on what is remembered now, until *why_not* says to look again."""
-        if config.eviction is not Asked.ENABLED or config.mode is not Mode.ENFORCE:
+        if not config.evicts:
             self._memory = Memory()
             self._right.forget()
             self._metrics.eviction_forbidden.set(0)

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Final, Protocol
 
 from core.config.settings import Config
+from core.edge.kube.client import ApiError
 from core.edge.logs import fields
 from core.engine.step import Pass
+from core.errors import ConflictError, UnavailableError
 from core.writes.published import Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import every
 
@@ -78,10 +80,24 @@ class Publisher:
         self._gone = found is None or found.empty
 
     async def _write(self, found: Found, asked: dict[str, Wanted], *, lower: bool) -> None:
+        """Write. Raises: UnavailableError, when all is tried: what one is refused others are not.
+
+        Of what was refused nothing more is written: a buffer needs its template. A server that
+        does not answer at all ends the turn.
+        """
+        refused: dict[str, str] = {}
         for change in changes(asked, found, lower=lower):
-            await self._store.carry_out(change)
+            if change.name in refused:
+                continue
+            try:
+                await self._store.carry_out(change)
+            except (ApiError, ConflictError) as fault:
+                refused[change.name] = f"{change.act.value} {change.name}: {fault}"
+                continue
             told = fields(name=change.name, pods=change.replicas)
             log.info(change.act.value, extra=told)
+        if refused:
+            raise UnavailableError("; ".join(refused.values()))
 
 
 def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:

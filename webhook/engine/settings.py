@@ -75,9 +75,9 @@ class Settings:
 
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
-        snapshot = self._view.snapshot()
+        snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
         try:
-            return await asyncio.to_thread(lambda: step.plan(snapshot(), config))
+            return await asyncio.to_thread(lambda: step.plan(snapshot(), config, now_seconds=now))
         except Exception as fault:
             log.exception("a plan with the changed configuration failed")
             problem = f"no plan can be made with it: {type(fault).__name__}"

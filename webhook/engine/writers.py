@@ -1,8 +1,8 @@
 """Carries out what core.writes.nodes decides: which write first, how many at once, when to stop.
 
-What keeps pods from waiting or from being evicted (decide.PRESSING) is always written. The rest of
-a batch is dropped as soon as a write fails or there is a reason to look again first: it rests on a
-plan that may not be true any more, and the next pass decides anew.
+What keeps pods from waiting or from being evicted (core.writes.write.PRESSING) is always written.
+The rest of a batch is dropped as soon as a write fails or there is a reason to look again first:
+it rests on a plan that may not be true any more, and the next pass decides anew.
 """
 
 import asyncio

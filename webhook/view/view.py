@@ -8,7 +8,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
-from core.marks.mark import guard_of, mark_of
+from core.marks.mark import handed_over
 from core.model.pod import Pod
 
 TURNED_MAX: Final = 4096
@@ -40,13 +40,9 @@ class ClusterView(Inventory):
         if waits(after) and not (before and waits(before)) and len(self._turned) < TURNED_MAX:
             self._turned[key] = after  # a marked node may have to be released for it
             self.turned.set()
-        arrived = after.node is not None and not (before and before.node)
-        if arrived and after.occupies and self._handed_over(after.node):
+        node = self.nodes.get(after.node) if after.node and not (before and before.node) else None
+        if node is not None and after.occupies and handed_over(node):
             self.urgent.set()  # the guard must be put back before the autoscaler comes
-
-    def _handed_over(self, name: str) -> bool:
-        node = self.nodes.get(name)
-        return node is not None and mark_of(node.labels) is not None and not guard_of(node)
 
     def turns(self, taint_key: str) -> Callable[[], bool]:
         """Take the pods that have turned unschedulable since the last time.

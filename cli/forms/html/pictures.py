@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cli.answers import WayPlayed
+from sim.report import COST, PENDING, Row
 
-COST: Final = "cost"
-PENDING: Final = "pending pod-seconds"
 FAR: Final = 2
 """What costs more than so many times the cheapest would press all others together."""
 WIDE: Final = 30
@@ -48,15 +47,15 @@ def tradeoff(ways: Sequence[WayPlayed], chosen: str) -> Markup:
         for way in ways:
             _point(axes, way, "o" if way.settings else next(marks), chosen=way.name == chosen)
         _scale(axes, ways)
-        axes.set_xlabel("pods wait: pending pod-seconds, mean and range over the seeds")
-        axes.set_ylabel("cost")
+        axes.set_xlabel(f"pods wait: {PENDING.label}, mean and range over the seeds")
+        axes.set_ylabel(COST.label)
         _plain(axes)
         figure.legend(loc="outside right upper", frameon=False, fontsize=9)
         return _svg(figure)
 
 
 def _point(axes: Axes, way: WayPlayed, mark: str, *, chosen: bool) -> None:
-    wait, cost = (_of(way, label) for label in (PENDING, COST))
+    wait, cost = (_of(way, row) for row in (PENDING, COST))
     colour = BLUE if way.settings else GREY
     axes.errorbar(
         wait[0], cost[0],
@@ -68,8 +67,8 @@ def _point(axes: Axes, way: WayPlayed, mark: str, *, chosen: bool) -> None:
     )  # fmt: skip
 
 
-def _of(way: WayPlayed, label: str) -> tuple[float, float, float]:
-    found = next(one for one in way.figures if one.label == label)
+def _of(way: WayPlayed, row: Row) -> tuple[float, float, float]:
+    found = way.figure(row)
     return float(found.mean or 0), float(found.least or 0), float(found.most or 0)
 
 

@@ -70,7 +70,8 @@ def mark(standing: Standing) -> dict[str, Any]:
         "empty": standing.empty,
         "guard": standing.guard.name.lower(),
         "taintsRight": standing.taints_right,
-        "beingDeleted": standing.going,
+        "leaving": standing.going,
+        "beingDeleted": standing.being_deleted,
         "leftAloneUntil": standing.backoff.until if standing.backoff else None,
     }
 

@@ -10,7 +10,7 @@ from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
 from cli.look.standing import Standing, moment
-from cli.terminal import Table, say
+from cli.terminal import Table, many, say
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
@@ -78,7 +78,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     answer = explained.answer
     with_it = sum(one.stays_with_node for one in answer.pods)
     rank = (
-        f"price {float(answer.price):g}, {answer.to_move} pods to move, "
+        f"price {float(answer.price):g}, {many(answer.to_move, 'pod')} to move, "
         f"{in_percent(answer.share)} requested"
     )
     return [
@@ -97,7 +97,7 @@ def _reaches(answer: NodeAnswer) -> str:
     """Name the reaches that the node is in: whose thresholds hold for it."""
     if not answer.reached:
         return "none: no pod that may move could run here, so it is in no sum"
-    reaches = [f"{one.name} ({len(one.nodes):,} nodes)" for one in answer.reaches]
+    reaches = [f"{one.name} ({many(len(one.nodes), 'node')})" for one in answer.reaches]
     alone = "none but its own: pods are bound to this node alone"
     return _first(reaches, REACHES_SHOWN) or alone
 
@@ -105,9 +105,8 @@ def _reaches(answer: NodeAnswer) -> str:
 def _reach(answer: PodAnswer) -> str:
     """Name the nodes that the pod's constraints admit, and their reach."""
     if answer.reach is None:
-        nodes = "1 node" if answer.admitted == 1 else f"{answer.admitted:,} nodes"
-        return f"{nodes}; no reach"
-    return f"{answer.reach.name} ({answer.admitted:,} nodes)"
+        return f"{many(answer.admitted, 'node')}; no reach"
+    return f"{answer.reach.name} ({many(answer.admitted, 'node')})"
 
 
 def _verdict(answer: NodeAnswer) -> str:
@@ -132,12 +131,13 @@ def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
     if standing.details is None:
         facts.append(("details", "missing or damaged: the engine writes them anew"))
     else:
-        late = "; overdue, it will be released" if standing.overdue else ""
+        then = "it gets another, as it is empty" if standing.empty else "it will be released"
+        late = f"; overdue, {then}" if standing.overdue else ""
         deadline = moment(standing.details.deadline, now_seconds) + late
         owner = f"{standing.details.owner}, policy {standing.details.policy}"
         facts += [("deadline", deadline), ("owner", owner)]
     taint = "right" if standing.taints_right else "not that of its mark: the engine repairs it"
-    left = "nothing: it is empty" if standing.empty else f"{standing.pods_left} pods"
+    left = "nothing: it is empty" if standing.empty else many(standing.pods_left, "pod")
     return [*facts, ("taint", taint), guard, ("still to leave", left)]
 
 

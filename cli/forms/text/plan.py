@@ -10,7 +10,8 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.forms.text import buffers, emptying, reaches
-from cli.terminal import Table, say
+from cli.terminal import Table, many, say
+from core.capacity.sums import limit_text
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
@@ -31,7 +32,7 @@ def write(answer: Planned, out: Console) -> None:
         say(out, "")
     say(out, _rule(answer))
     if plan.pending:
-        pods = f"{len(plan.pending)} {'pod' if len(plan.pending) == 1 else 'pods'}"
+        pods = many(len(plan.pending), "pod")
         say(out, f"Waiting for a node, or on one that leaves, placed first: {pods}.")
     if plan.marked_infeasible:
         say(out, f"Marked, but can not go any more: {', '.join(plan.marked_infeasible)}")
@@ -51,7 +52,7 @@ def _rule(answer: Planned) -> str:
     """Say what was gone by: the thresholds, or the policy and what it tells."""
     plan, limits = answer.plan, answer.config.thresholds
     if POLICIES[plan.policy].thresholds:
-        cpu, memory = map(reaches.in_percent, (limits.cpu, limits.memory))
+        cpu, memory = map(limit_text, (limits.cpu, limits.memory))
         at_most = f"At most cpu {cpu}, memory {memory} of usable capacity may be requested."
         return f"{at_most} {_usability(plan)}"
     told = (f"{one.gauge}: {_value(one)}" for one in plan.figures if not one.labels)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from rich.console import Console
 
 from cli.terminal import Table, say
-from core.capacity.sums import percent
+from core.capacity.sums import limit_text, percent
 from core.capacity.usable import Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
@@ -32,7 +32,7 @@ def _row(one: ReachSums) -> tuple[str, ...]:
 
 def limits(share: Share) -> str:
     """Write one limit where both are the same."""
-    cpu, memory = map(in_percent, share)
+    cpu, memory = map(limit_text, share)
     return cpu if cpu == memory else f"{cpu}, {memory}"
 
 

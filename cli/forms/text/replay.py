@@ -14,9 +14,10 @@ def write(answer: Replayed, out: Console) -> None:
     if answer.really:
         told = ", ".join(f"{one.label} {one.middle}" for one in answer.really)
         say(out, f"the nodes as they stood: {told}")
-    say(out, "", "mean over the seeds", _table(answer.modes, spread=False))
+    say(out, "", "mean over the seeds", *tables(answer.modes, out.width, spread=False))
     if len(answer.seeds) > 1:
-        say(out, "", "least and most over the seeds", _table(answer.modes, spread=True))
+        title = "least and most over the seeds"
+        say(out, "", title, *tables(answer.modes, out.width, spread=True))
     if answer.points:
         say(out, "", "the sweep; * nothing is better in cost and waits", _sweep(answer.points))
     say(out, "")
@@ -25,6 +26,18 @@ def write(answer: Replayed, out: Console) -> None:
         say(out, "recommended: none; under each pods were evicted, or waited for a mark")
         return
     say(out, f"recommended: {chosen.name}", f"because: {chosen.why}")
+
+
+def tables(ways: Sequence[WayPlayed], width: int, *, spread: bool) -> Iterator[Table | str]:
+    """Yield all ways in blocks, each of as many as fit side by side, empty lines between them."""
+    rest = ways
+    while rest:
+        count = len(rest)
+        while count > 1 and _table(rest[:count], spread=spread).width > width:
+            count -= 1
+        yield from ("",) if rest is not ways else ()
+        yield _table(rest[:count], spread=spread)
+        rest = rest[count:]
 
 
 def _table(ways: Sequence[WayPlayed], *, spread: bool) -> Table:

@@ -13,7 +13,7 @@ from cli.terminal import Table, say
 from core.explain.reasons import REASONS
 
 MARKS_SHOWN: Final = 20
-ALWAYS: Final = ("nodes", "removable now", "marked", "being deleted")
+ALWAYS: Final = ("nodes", "removable now", "marked", "leaving")
 """Counts that are shown even where they are 0."""
 
 
@@ -68,10 +68,15 @@ def _leader(leader: Leader, now_seconds: int) -> str:
 
 
 def _ages(status: Status) -> str:
-    ages = [status.now_seconds - one.since for one in status.marked if one.since is not None]
+    ages = [_age(status, one.since) for one in status.marked if one.since is not None]
     known = [f"oldest {span(max(ages))}, youngest {span(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
     return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
+
+
+def _age(status: Status, since: int) -> int:
+    """Return how old a mark is; one that is newer than what else a dump tells is new."""
+    return max(0, status.now_seconds - since)
 
 
 def _counts(status: Status) -> Table:
@@ -85,7 +90,7 @@ def _marks(status: Status) -> Table:
         (
             str(one.mark),
             one.node,
-            span(status.now_seconds - one.since) if one.since is not None else "-",
+            span(_age(status, one.since)) if one.since is not None else "-",
             _deadline(one, status.now_seconds),
             f"{one.pods_left:,}",
             one.guard.value,

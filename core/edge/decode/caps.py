@@ -5,9 +5,11 @@ and anybody who may create a pod writes it. Real pods stay far below.
 """
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Final
 
 from core.edge.decode.objects import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
+from core.errors import InvalidInputError
 
 BLOCK_BYTES_MAX: Final = 16 * 1024
 """Of labels, nodeSelector, affinity, tolerations and topologySpreadConstraints, each, as JSON."""
@@ -23,11 +25,35 @@ SPREADS_MAX: Final = 16
 TOLERATIONS_MAX: Final = 128
 HOST_PORTS_MAX: Final = 64
 VOLUMES_MAX: Final = 256
+RESOURCES_MAX: Final = 64
+"""Different resources beside CPU, memory and ephemeral storage; who asks for more is unreadable:
+what it takes of its node is not known then."""
+NODE_RESOURCES_MAX: Final = 256
+"""Different resources of a Node; one with more is unreadable."""
+OWNER_CHARS_MAX: Final = 253
+"""Of the kind and of the name of an owner, each: no object has a longer name, but an API server
+asks of a reference only that there is one. It is kept as long as its workload is remembered."""
+OWNER_CHARS_SHOWN: Final = 80
+"""Of a longer one, before its digest."""
+
+
+def of_owner(text: str) -> str:
+    """Return the kind or name of an owner, cut where it is too long; equal ones stay equal."""
+    if len(text) <= OWNER_CHARS_MAX:
+        return text
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:OWNER_CHARS_SHOWN]}...{digest}"
 
 
 def over(what: str, count: int, most: int) -> str:
     """Say that there are too many; empty: there are not."""
     return f"{count:,} {what}, over {most:,}" if count > most else ""
+
+
+def few(what: str, count: int, most: int, field: str) -> None:
+    """Let so many pass. Raises: InvalidInputError with the field."""
+    if told := over(what, count, most):
+        raise InvalidInputError(field, told)
 
 
 def too_large(**blocks: bytes) -> str:

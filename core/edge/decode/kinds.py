@@ -84,16 +84,11 @@ class Kind(Generic[Wire_, Model_]):
 
     def path_of(self, key: str) -> str:
         """Return where the object of a key stands."""
-        root, _, resource = self.path.rpartition("/")
         namespace, _, name = key.rpartition("/")
-        return (
-            f"{root}/namespaces/{namespace}/{resource}/{name}"
-            if namespace
-            else f"{self.path}/{key}"
-        )
+        return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
     def read(self, raw: Bytes, source: str = "") -> Model_:
-        """Decode one; None for one that does not count any more: a finished pod.
+        """Decode one; None for one that does not count: a finished pod, a gated one.
 
         Raises: InvalidInputError that names source, object and field.
         """
@@ -130,6 +125,12 @@ class Kind(Generic[Wire_, Model_]):
             if who:
                 where = where_of(source, self.name, who.namespace, who.name)
             return strictly(self.decoder.decode, raw, where)
+
+
+def in_namespace(path: str, namespace: str) -> str:
+    """Return where the part of a list is that is in one namespace."""
+    root, _, resource = path.rpartition("/")
+    return f"{root}/namespaces/{namespace}/{resource}"
 
 
 AnyKind = Kind[Any, Any]

@@ -1,18 +1,15 @@
 """Nodes: from the wire to core.model.node. Faults name the field alone."""
 
-from typing import Final
-
 import msgspec
 
+from core.edge.decode import caps
 from core.edge.decode.fields import read_amounts, shared, unix_seconds
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
 from core.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.requests import resources
+from core.model.resources import ATTACHABLE
 from core.model.virtual import is_virtual
-
-ATTACHABLE: Final = "attachable-volumes-"
-"""Counts of volumes: no pod requests them by this name."""
 
 
 class TaintObject(Struct):
@@ -85,4 +82,5 @@ def _allocatable(obj: NodeObject) -> dict[str, int]:
         problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
         raise InvalidInputError("status.allocatable", problem)
     counted = {name: one for name, one in found.items() if not name.startswith(ATTACHABLE)}
+    caps.few("resources", len(counted), caps.NODE_RESOURCES_MAX, field)
     return read_amounts(counted, field)

@@ -118,6 +118,7 @@ class PodSpec(Struct):
     topology_spread_constraints: msgspec.Raw = NULL
     volumes: list[Volume] | None = None
     resource_claims: list[Present] | None = None
+    scheduling_gates: list[Present] | None = None
     host_network: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None

@@ -31,8 +31,9 @@ from core.model.constraints import (
     Placing,
     Ties,
 )
-from core.model.pod import Pod
+from core.model.pod import DEVICES_FIELD, Pod
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
+from core.model.workload import DAEMON_SET
 
 OS_LABEL: Final = "kubernetes.io/os"
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
@@ -49,14 +50,14 @@ _READY_AS_SENT: Final = re.compile(
 
 
 def pod(obj: PodObject) -> Pod | None:
-    """Make a Pod; None for a finished one. Raises: InvalidInputError with the field."""
-    if obj.status is not None and obj.status.phase in FINISHED:
-        return None
+    """Make a Pod; None for a finished or a gated one. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec
+    if obj.status is not None and (obj.status.phase in FINISHED or _gated(spec)):
+        return None
     namespace = shared(meta.namespace or "default", "metadata.namespace")
     owner_kind, owner_name = _owner(meta)
     annotations = meta.annotations or {}
-    daemon = owner_kind == "DaemonSet" or annotations.get(DAEMON_ANNOTATION) == "true"
+    daemon = owner_kind == DAEMON_SET or annotations.get(DAEMON_ANNOTATION) == "true"
     mirror = MIRROR_ANNOTATION in annotations
     resident = (daemon or mirror) and bool(spec.node_name)
     labels = templates.labels(bytes(meta.labels))
@@ -89,6 +90,11 @@ def pod(obj: PodObject) -> Pod | None:
     )
 
 
+def _gated(spec: PodSpec) -> bool:
+    """Say whether neither the scheduler nor an autoscaler looks at the pod yet (KEP-3521)."""
+    return bool(spec.scheduling_gates) and not spec.node_name
+
+
 def head(meta: PodMeta) -> Pod:
     """Make a Pod of which nothing is known but who and whose it is.
 
@@ -108,7 +114,7 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
     """Return the kind and the name of the controller; empty where there is none."""
     for owner in meta.owner_references or ():
         if owner.controller:
-            return intern(owner.kind), intern(owner.name)
+            return intern(caps.of_owner(owner.kind)), intern(caps.of_owner(owner.name))
     return "", ""
 
 
@@ -213,7 +219,7 @@ def _unsupported(
     if ties.claims:
         found.append(CLAIMS_FIELD)
     if spec.resource_claims:
-        found.append("spec.resourceClaims")
+        found.append(DEVICES_FIELD)
     if spec.scheduler_name and spec.scheduler_name != DEFAULT_SCHEDULER:
         found.append("spec.schedulerName")
     return tuple(found)

@@ -6,6 +6,7 @@ The key is the resource blocks as they were sent, so most pods cost a look-up.
 from collections.abc import Iterable
 from typing import Final
 
+from core.edge.decode import caps
 from core.edge.decode.fields import read_amounts, read_field
 from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
@@ -94,7 +95,9 @@ def _counted(
         pod_level_held=_both(*pod_held, "status"),
         infeasible=infeasible,
     )
-    return pod_requests(asking)
+    found = pod_requests(asking)
+    caps.few("resources", len(found.extended), caps.RESOURCES_MAX, "spec.containers")
+    return found
 
 
 def _containers(

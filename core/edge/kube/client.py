@@ -93,8 +93,10 @@ class Client:
                 follow_token(file, settings)
             return cls(client.ApiClient(settings))
         except _NO_CONFIGURATION as fault:
-            where = paths or "in-cluster configuration"
-            raise InvalidInputError(where, one_line(str(fault))) from fault
+            problem = one_line(str(fault))
+            if paths is None:
+                problem = f"{problem} Outside a cluster, give --kubeconfig FILE"
+            raise InvalidInputError(paths or "in-cluster configuration", problem) from fault
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,15 +227,15 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         response.release()
 
 
-def strictly(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
-    """Decode, or raise GarbledError: this no API server sends."""
+def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
+    """Decode what the API server sent. Raises: GarbledError: this it does not send."""
     given = bytes(raw)
     try:
         return decoded(decoder.decode, given)
     except FAULTS as fault:
         mended = legible(given)
         if mended != given:
-            return strictly(decoder, mended)
+            return answered(decoder, mended)
         raise GarbledError(f"API server: not what it must send: {fault}") from fault
 
 

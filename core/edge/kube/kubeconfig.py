@@ -12,15 +12,11 @@ from typing import Any, Final
 import yaml
 
 from core.edge.kube import plugin
+from core.edge.kube.shape import FILES, LISTS, check_chosen, checked
 from core.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
 """Of one file: client-go's own bound."""
-LISTS: Final = ("clusters", "contexts", "users")
-FILES: Final = (
-    "certificate-authority", "client-certificate", "client-key", "tokenFile",
-)  # fmt: skip
-"""Fields of clusters and users that name files, from their kubeconfig's folder on."""
 STRONGER: Final = frozenset({"auth-provider", "exec", "token"})
 """What the package takes before a token's file."""
 
@@ -30,11 +26,11 @@ async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Pa
 
     Returns: one document with the context as its current one, in which a plugin's answer stands in
     its place; and the file of the token, where that is what says who is calling.
-    Raises: InvalidInputError for no such file, context or plugin's answer; AttributeError,
-    KeyError, TypeError, OSError, ValueError, YAMLError for what is no kubeconfig.
+    Raises: InvalidInputError for no such file, context, server or plugin's answer, and for what is
+    no kubeconfig; AttributeError, KeyError, TypeError, ValueError for a plugin that is none.
     """
     paths = [Path(path) for path in kubeconfig.split(os.pathsep) if path]
-    found = [path for path in paths if path.is_file()]
+    found = [path for path in paths if path.exists()]
     if not found:
         raise InvalidInputError(kubeconfig, "no such file")
     whole = _merged(found)
@@ -43,6 +39,7 @@ async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Pa
             known = ", ".join(one["name"] for one in whole["contexts"]) or "none"
             raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
         whole["current-context"] = context
+    check_chosen(whole, kubeconfig)
     user = await _proven(whole)
     weakest = "tokenFile" in user and STRONGER.isdisjoint(user)
     return whole, Path(user["tokenFile"]) if weakest else None
@@ -52,8 +49,7 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
     """Merge files: of two entries of one name, and of two current contexts, the first counts."""
     whole: dict[str, Any] = {field: [] for field in LISTS}
     for path in paths:
-        with path.open(encoding="utf-8") as file:
-            document = yaml.safe_load(file.read(BYTES_MAX))
+        document = _document(path)
         for field in LISTS:
             known = {one["name"] for one in whole[field]}
             for one in document.get(field) or ():
@@ -62,6 +58,17 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
         if not whole.get("current-context") and document.get("current-context"):
             whole["current-context"] = document["current-context"]
     return whole
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            found = yaml.safe_load(file.read(BYTES_MAX))
+    except OSError as fault:
+        raise InvalidInputError(str(path), fault.strerror or str(fault)) from fault
+    except (yaml.YAMLError, ValueError, RecursionError) as fault:
+        raise InvalidInputError(str(path), f"not YAML: {' '.join(str(fault).split())}") from fault
+    return checked(found, str(path))
 
 
 def _absolute(entry: Mapping[str, Any], what: str, folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
 from core.edge.heap import growing
-from core.edge.kube.client import ApiError, Client, strictly
+from core.edge.kube.client import ApiError, Client, answered
 from core.errors import GarbledError, InvalidInputError
 
 Object_ = TypeVar("Object_")
@@ -26,7 +26,9 @@ class _ListMeta(msgspec.Struct, rename="camel"):
     token: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Page(msgspec.Struct, Generic[Object_]):
+class Page(msgspec.Struct, Generic[Object_]):
+    """A part of a list, as the API server sends it."""
+
     metadata: _ListMeta
     items: list[Object_] | None = None
 
@@ -40,10 +42,10 @@ class About(msgspec.Struct):
 
 
 ABOUT: Final = msgspec.json.Decoder(About)
-_RAW_PAGE: Final = msgspec.json.Decoder(_Page[msgspec.Raw])
+_RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
 """How a server answers that has no such kind; before it says so, it asks whether we may know."""
-_PAGES: Final = {kind: kind.within(_Page) for kind in KINDS}
+_PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
 @dataclass(slots=True)
@@ -94,11 +96,11 @@ class Listed:
 
     def take(self, kind: AnyKind, raw: bytes) -> None:
         """Add a page. Raises: GarbledError when it is none."""
-        page: _Page[Any]
+        page: Page[Any]
         try:
             page = decoded(_PAGES[kind].decode, raw)
         except FAULTS:
-            page = strictly(_RAW_PAGE, raw)
+            page = answered(_RAW_PAGE, raw)
         for item in page.items or ():
             try:
                 found = kind.taken(item)
@@ -116,6 +118,6 @@ def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or
     if not isinstance(item, msgspec.Raw):
         return item.metadata
     try:
-        return strictly(ABOUT, item).metadata
+        return answered(ABOUT, item).metadata
     except GarbledError:
         return Name()

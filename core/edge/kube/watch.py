@@ -16,7 +16,7 @@ from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import AnyKind
 from core.edge.heap import growing
-from core.edge.kube.client import ApiError, Client, Sleep, strictly
+from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Listed
 from core.edge.kube.news import Feed
 from core.edge.logs import fields
@@ -174,8 +174,8 @@ class _Follower:
 
         Raises: ApiError for an ERROR, GarbledError.
         """
-        event = strictly(_RAW_EVENT, line)
-        about = strictly(ABOUT, event.object)
+        event = answered(_RAW_EVENT, line)
+        about = answered(ABOUT, event.object)
         if event.type == "ERROR":
             raise ApiError(about.code, about.message)
         self._take(event, about.metadata)

@@ -10,10 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from core.edge.decode.depth import decoded
-from core.edge.decode.fields import FAULTS
-from core.edge.kube.client import Client
-from core.errors import UnavailableError
+from core.edge.decode.objects import Meta, Struct
+from core.edge.kube.client import Client, answered
 
 API_VERSION: Final = "coordination.k8s.io/v1"
 
@@ -84,13 +82,7 @@ def micro_time(unix_seconds: int) -> str:
     return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
+class _Spec(Struct):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -98,8 +90,8 @@ class _Spec(msgspec.Struct, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Lease(msgspec.Struct):
-    metadata: _Meta
+class _Lease(Struct):
+    metadata: Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -107,10 +99,7 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 
 
 def _decoded(raw: bytes) -> Lease:
-    try:
-        found = decoded(_DECODER.decode, raw)
-    except FAULTS as fault:
-        raise UnavailableError(f"API server: not a Lease: {fault}") from fault
+    found = answered(_DECODER, raw)
     spec = found.spec
     return Lease(
         holder=spec.holder_identity or "",

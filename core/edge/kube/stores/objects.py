@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from core.edge.decode.kinds import NODES, PODS, Kind
-from core.edge.kube.client import ApiError, Client, one_line, strictly
+from core.edge.kube.client import ApiError, Client, answered, one_line
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -67,7 +67,7 @@ class Store(Generic[Object]):
 
     def _read(self, raw: bytes) -> Versioned[Object] | None:
         try:
-            found = strictly(self._kind.decoder, raw)
+            found = answered(self._kind.decoder, raw)
             made = self._kind.made(found)
         except (GarbledError, InvalidInputError) as fault:
             problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"

@@ -1,13 +1,14 @@
 """The CapacityBuffers and PodTemplates that Ebb has written, in one namespace."""
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from core.edge.decode.kinds import BUFFERS, TEMPLATES
-from core.edge.kube.client import ApiError, Client, strictly
-from core.edge.kube.listing import ABSENT
+from core.edge.decode.kinds import BUFFERS, TEMPLATES, in_namespace
+from core.edge.decode.objects import Name
+from core.edge.kube.client import ApiError, Client, answered
+from core.edge.kube.listing import ABSENT, Page
 from core.marks.keys import BUFFER_OURS_LABEL
 from core.writes.published import Act, Change, Found, Standing
 
@@ -21,31 +22,16 @@ OURS: Final = {
 }
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-
-
 class _Spec(msgspec.Struct):
     replicas: int | None = None
 
 
 class _Item(msgspec.Struct):
-    metadata: _Meta
+    metadata: Name
     spec: _Spec | None = None
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
-    token: str | None = msgspec.field(default=None, name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[_Item] | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Page)
-Answer_ = TypeVar("Answer_")
+_DECODER: Final = msgspec.json.Decoder(Page[_Item])
 
 
 class PublishedStore:
@@ -53,8 +39,8 @@ class PublishedStore:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._buffers = self._within(BUFFERS.path)
-        self._templates = self._within(TEMPLATES.path)
+        self._buffers = in_namespace(BUFFERS.path, namespace)
+        self._templates = in_namespace(TEMPLATES.path, namespace)
 
     async def found(self) -> Found | None:
         """Return what of Ebb's is there; None: buffers are not there, or may not be read.
@@ -62,7 +48,7 @@ class PublishedStore:
         Raises: UnavailableError.
         """
         for path in BUFFERS.paths:
-            self._buffers = self._within(path)
+            self._buffers = in_namespace(path, self._namespace)
             try:
                 buffers = await self._list(self._buffers)
                 templates = await self._list(self._templates)
@@ -127,16 +113,12 @@ class PublishedStore:
         token: str | None = None
         for _ in range(PAGES_MAX):
             raw = await self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
-            page = strictly(_DECODER, raw)
+            page = answered(_DECODER, raw)
             found |= {one.metadata.name: one for one in page.items or ()}
             token = page.metadata.token
             if not token:
                 break
         return found
-
-    def _within(self, path: str) -> str:
-        root, _, resource = path.rpartition("/")
-        return f"{root}/namespaces/{self._namespace}/{resource}"
 
 
 def _replicas(one: _Item) -> int:

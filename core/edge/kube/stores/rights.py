@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from core.edge.kube.client import Client, strictly
+from core.edge.kube.client import Client, answered
 
 REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -36,4 +36,4 @@ async def may(client: Client, right: Right) -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": dict(right)},
     }
-    return strictly(_DECODER, await client.ask("POST", REVIEW_PATH, review)).status.allowed
+    return answered(_DECODER, await client.ask("POST", REVIEW_PATH, review)).status.allowed

@@ -1,0 +1,116 @@
+"""What must stand in a kubeconfig for it to be used: each fault with field, value and allowed.
+
+What it holds beside is the package's and the plugins' to judge.
+Source: kubernetes.io/docs/reference/config-api/kubeconfig.v1.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from core.errors import InvalidInputError
+
+KIND: Final = "Config"
+LISTS: Final = ("clusters", "contexts", "users")
+WHOLE: Final = f"a kubeconfig, a mapping of {', '.join(LISTS)} and more"
+FILES: Final = (
+    "certificate-authority", "client-certificate", "client-key", "tokenFile",
+)  # fmt: skip
+"""Fields of clusters and users that name files, from their kubeconfig's folder on."""
+SHOWN_CHARS_MAX: Final = 80
+"""Of a value; it may be a whole file of something else."""
+NAMES_SHOWN_MAX: Final = 20
+
+Fault = tuple[str, object, str]
+"""The field, what stands there, what is allowed."""
+
+
+def checked(document: object, source: str) -> Mapping[str, Any]:
+    """Return one file's document. Raises: InvalidInputError for its first fault."""
+    if document is None:
+        raise InvalidInputError(source, f"document: it is empty; allowed: {WHOLE}")
+    for field, value, allowed in _faults(document):
+        raise refused(source, field, value, allowed)
+    return document  # type: ignore[return-value]  # a document without a fault is a mapping
+
+
+def check_chosen(whole: Mapping[str, Any], source: str) -> None:
+    """Refuse merged files whose current context leads to no server. Raises: InvalidInputError."""
+    contexts, clusters = (
+        {one["name"]: one[what] for one in whole[f"{what}s"]} for what in ("context", "cluster")
+    )
+    current = whole.get("current-context")
+    if current not in contexts:
+        raise refused(source, "current-context", current, _one_of(contexts, "contexts"))
+    name = contexts[current].get("cluster")
+    if name not in clusters:
+        field = f"contexts[{current}].context.cluster"
+        raise refused(source, field, name, _one_of(clusters, "clusters"))
+    server = clusters[name].get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        field = f"clusters[{name}].cluster.server"
+        raise refused(source, field, server, "https://host:port")
+    _check_plugin(whole, contexts[current].get("user"), source)
+
+
+def _check_plugin(whole: Mapping[str, Any], name: object, source: str) -> None:
+    users: dict[object, Any] = {one["name"]: one["user"] for one in whole["users"]}
+    plugin = users.get(name, {}).get("exec")
+    if plugin and not isinstance(version := plugin.get("apiVersion"), str):
+        field = f"users[{name}].user.exec.apiVersion"
+        raise refused(source, field, version, "a version, as client.authentication.k8s.io/v1")
+
+
+def refused(source: str, field: str, value: object, allowed: str) -> InvalidInputError:
+    """Make a fault of a field."""
+    shown = "missing" if value is None else f"{value!r:.{SHOWN_CHARS_MAX}}"
+    return InvalidInputError(source, f"{field}: {shown}; allowed: {allowed}")
+
+
+def _one_of(names: Mapping[str, object], what: str) -> str:
+    told = ", ".join(list(names)[:NAMES_SHOWN_MAX]) or "there are none"
+    more = len(names) - NAMES_SHOWN_MAX
+    return f"one of the {what}: {told}" + (f" and {more} more" if more > 0 else "")
+
+
+def _faults(document: object) -> Iterator[Fault]:
+    if not isinstance(document, dict):
+        yield "document", document, WHOLE
+        return
+    if document.get("kind") not in (None, KIND):
+        yield "kind", document["kind"], KIND
+    current = document.get("current-context")
+    if current is not None and not isinstance(current, str):
+        yield "current-context", current, "the name of a context"
+    for field in LISTS:
+        entries = document.get(field)
+        if entries is not None and not isinstance(entries, list):
+            yield field, entries, "a list"
+            continue
+        for number, entry in enumerate(entries or ()):
+            yield from _of_entry(entry, field.removesuffix("s"), f"{field}[{number}]")
+
+
+def _of_entry(entry: object, what: str, path: str) -> Iterator[Fault]:
+    if not isinstance(entry, dict):
+        yield path, entry, f"a mapping of name and {what}"
+        return
+    if not isinstance(entry.get("name"), str):
+        yield f"{path}.name", entry.get("name"), "a name"
+    about = entry.get(what)
+    if about is not None and not isinstance(about, dict):
+        yield f"{path}.{what}", about, "a mapping"
+        return
+    for field in (*FILES, "cluster", "user"):
+        value = (about or {}).get(field)
+        if value is not None and not isinstance(value, str):
+            yield f"{path}.{what}.{field}", value, "a text"
+    yield from _of_plugin((about or {}).get("exec"), f"{path}.{what}.exec")
+
+
+def _of_plugin(plugin: object, path: str) -> Iterator[Fault]:
+    if plugin is None:
+        return
+    if not isinstance(plugin, dict):
+        yield path, plugin, "a mapping of command, apiVersion and more"
+    elif not isinstance(plugin.get("command"), str):
+        yield f"{path}.command", plugin.get("command"), "the program that is asked"

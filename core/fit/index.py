@@ -1,0 +1,187 @@
+"""Which of some nodes admit a template, all of them asked at once.
+
+An answer is a number with one bit a node, the first node's the lowest. What is asked of a label is
+compared with the values that nodes have, each once: a pod may ask for a thousand things, and what
+that costs must not be multiplied by the nodes.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Final
+
+from core.fit.rules import UNSCHEDULABLE_TAINT, meets, number_in, repels, tolerates
+from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
+from core.model.node import Node, Taint
+
+FEW_NODES: Final = 8
+"""A value that no more nodes have is kept as their places: most values are of one node."""
+NAME_FIELD: Final = "metadata.name"
+
+
+class _Column:
+    """What nodes have in one place, a label or the name, and where they have it."""
+
+    def __init__(self, size: int, values: Iterable[tuple[int, str]]) -> None:
+        """Take the places of nodes that have something there, and what it is."""
+        self._size = size
+        self._places: dict[str, list[int]] = {}
+        for place, value in values:
+            self._places.setdefault(value, []).append(place)
+        self._many: dict[str, int] = {}
+        """By value: the nodes, where they are more than a few."""
+
+    def met(self, asked: Requirement) -> int:
+        """Return the nodes that meet the requirement, of those that have anything there."""
+        match asked.operator:
+            case "In":
+                return self.one_of(asked.values)
+            case "NotIn":
+                return self.any ^ self.one_of(asked.values)
+            case "Exists":
+                return self.any
+            case "Gt" | "Lt":
+                return self._beyond(asked)
+            case _:
+                return 0
+
+    def one_of(self, asked: Iterable[str]) -> int:
+        """Return the nodes that have one of these values there."""
+        found, few = 0, list[int]()
+        for value in asked:
+            places = self._places.get(value, ())
+            if len(places) <= FEW_NODES:
+                few += places
+                continue
+            if value not in self._many:
+                self._many[value] = _bits(self._size, places)
+            found |= self._many[value]
+        return found | _bits(self._size, few) if few else found
+
+    @cached_property
+    def any(self) -> int:
+        """The nodes that have something there."""
+        return _bits(self._size, chain.from_iterable(self._places.values()))
+
+    def _beyond(self, asked: Requirement) -> int:
+        limits = [number_in(text) for text in asked.values]
+        if len(limits) != 1 or (limit := limits[0]) is None:
+            return 0
+        numbers, upward = self._ordered
+        if asked.operator == "Gt":
+            return upward[bisect_right(numbers, limit)]
+        return upward[0] ^ upward[bisect_left(numbers, limit)]
+
+    @cached_property
+    def _ordered(self) -> tuple[list[int], list[int]]:
+        """Return the values that are numbers, ascending, and the nodes from each one upward."""
+        read = ((number_in(text), places) for text, places in self._places.items())
+        found = sorted((number, places) for number, places in read if number is not None)
+        upward = [0]
+        for _, places in reversed(found):
+            upward.append(upward[-1] | _bits(self._size, places))
+        return [number for number, _ in found], upward[::-1]
+
+
+def _bits(size: int, places: Iterable[int]) -> int:
+    raw = bytearray(size // 8 + 1)
+    for place in places:
+        raw[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(raw, "little")
+
+
+class NodeIndex:
+    """Some nodes, by what templates ask of them; what is kept grows with the nodes alone."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self.all: Final = (1 << len(nodes)) - 1
+        self._keys = {key for node in nodes for key in node.labels}
+        self._labels: dict[str, _Column] = {}
+        taints: dict[tuple[Taint, ...], list[int]] = {}
+        for place, node in enumerate(nodes):
+            taints.setdefault(tuple(filter(repels, node.taints)), []).append(place)
+        self._taints = {found: _bits(len(nodes), places) for found, places in taints.items()}
+        self._cordoned = _bits(
+            len(nodes), (n for n, node in enumerate(nodes) if node.unschedulable)
+        )
+
+    def open_to(self, placing: Placing) -> int:
+        """Return the nodes that are not cordoned, or all (rule `cordoned`)."""
+        found = (one for one in placing.tolerations if tolerates(one, UNSCHEDULABLE_TAINT))
+        return self.all if any(found) else self.all ^ self._cordoned
+
+    def tolerated(self, placing: Placing) -> int:
+        """Return the nodes whose taints are tolerated (rule `taint`)."""
+        by_key: dict[str, list[Toleration]] = {}
+        for one in placing.tolerations:
+            by_key.setdefault(one.key, []).append(one)
+
+        def covers(taint: Taint) -> bool:
+            near = (*by_key.get(taint.key, ()), *by_key.get("", ()))
+            return any(tolerates(one, taint) for one in near)
+
+        bits = 0
+        for taints, places in self._taints.items():
+            if all(map(covers, taints)):
+                bits |= places
+        return bits
+
+    def selected(self, placing: Placing) -> int:
+        """Return the nodes with the labels of the nodeSelector (rule `node-selector`)."""
+        bits = self.all
+        for key, value in placing.node_selector:
+            if not bits:
+                break
+            column = self._column(key)
+            bits &= column.one_of((value,)) if column else 0
+        return bits
+
+    def affine(self, placing: Placing) -> int:
+        """Return the nodes that one of the terms matches (rule `node-affinity`)."""
+        if placing.affinity is None:
+            return self.all
+        bits = 0
+        for term in placing.affinity:
+            bits |= self._matched(term)
+        return bits
+
+    def _matched(self, term: SelectorTerm) -> int:
+        bits = self.all if term.labels or term.fields else 0
+        for asked in term.labels:
+            if not bits:
+                return 0
+            bits &= self._met(asked, self._column(asked.key))
+        for asked in term.fields:
+            bits &= self._met(asked, self._names if asked.key == NAME_FIELD else None)
+        return bits
+
+    def _met(self, asked: Requirement, column: _Column | None) -> int:
+        found = column.met(asked) if column else 0
+        if meets(asked, {}):
+            found |= self.all ^ column.any if column else self.all
+        return found
+
+    def _column(self, key: str) -> _Column | None:
+        """Return what nodes have under the label; None: none has it. Anybody may ask for any."""
+        found = self._labels.get(key)
+        if found is None and key in self._keys:
+            having = (
+                (n, one.labels[key]) for n, one in enumerate(self._nodes) if key in one.labels
+            )
+            found = self._labels[key] = _Column(len(self._nodes), having)
+        return found
+
+    @cached_property
+    def _names(self) -> _Column:
+        return _Column(len(self._nodes), ((n, one.name) for n, one in enumerate(self._nodes)))
+
+
+AT_ONCE: Final[Mapping[str, Callable[[NodeIndex, Placing], int]]] = {
+    "cordoned": NodeIndex.open_to,
+    "taint": NodeIndex.tolerated,
+    "node-selector": NodeIndex.selected,
+    "node-affinity": NodeIndex.affine,
+}
+"""By name: the rules that ask nothing of volumes."""

@@ -1,0 +1,23 @@
+"""How a share is told beside the limit that it is over."""
+
+from fractions import Fraction
+
+import pytest
+
+from core.capacity.sums import excess
+from core.capacity.usable import Amount, Share
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "told"),
+    [
+        (80_000, "4/5", ""),
+        (80_001, "4/5", "cpu at 80.1%, over 80%"),
+        (60_000, "5001/10000", "cpu at 60%, over 50.01%"),
+        (50_011, "5001/10000", "cpu at 50.02%, over 50.01%"),
+        (33_334, "1/3", "cpu at 33.334%, over 33.33333333333333333333333333%"),
+    ],
+)
+def test_both_are_told_with_the_decimals_of_the_limit(used: int, limit: str, told: str) -> None:
+    thresholds = Share(Fraction(limit), Fraction(1))
+    assert excess(Amount(used, 1), Amount(100_000, 1), thresholds) == told
