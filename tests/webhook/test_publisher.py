@@ -1,6 +1,7 @@
 """The leader tells autoscalers what is to be expected, and takes it away again."""
 
-from dataclasses import dataclass, replace
+import asyncio
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +21,7 @@ from core.writes.published import Change, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
-from webhook.engine.publisher import Publisher
+from webhook.engine.publisher import ROUND_SECONDS, Publisher
 
 START = 1_000_000 * 300
 RESERVE = Reserve(
@@ -44,6 +45,7 @@ class Engine:
 
     config: Config = CONFIG
     last: Pass | None = None
+    judged: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(
         self, seconds: int, pods: int, *, free: int = 0, green: int = 0, cpu: int = 500
@@ -184,6 +186,30 @@ async def test_a_server_that_does_not_answer_ends_the_turn() -> None:
     with pytest.raises(UnavailableError):
         await Publisher(Silent(), engine).turn()
     assert len(tried) == 1
+
+
+async def test_a_pass_is_followed_by_a_turn_and_not_waited_out() -> None:
+    """What comes in the morning is told before it waits."""
+    engine = Engine()
+    asked = asyncio.Queue[Change]()
+
+    class There:
+        async def found(self) -> Found:
+            return Found()
+
+        async def carry_out(self, change: Change) -> None:
+            await asked.put(change)
+
+    keeping = asyncio.create_task(Publisher(There(), engine).keep(lambda: None))
+    try:
+        await asyncio.sleep(0)  # the first turn finds no pass
+        engine.look(0, 0)
+        engine.look(10, 3)
+        engine.judged.set()
+        async with asyncio.timeout(ROUND_SECONDS / 2):
+            assert (await asked.get()).name.startswith("ebb-reserve-")
+    finally:
+        keeping.cancel()
 
 
 async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:

@@ -1,5 +1,6 @@
 """One pass of the engine: look, judge, write; and what a leader remembers between passes."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -66,6 +67,8 @@ class Controller:
     ) -> None:
         self.config = config
         """In use; another one holds from the next pass on."""
+        self.judged = asyncio.Event()
+        """Set when there is another pass, before it is carried out; who waits for it clears it."""
         self._writers, self._tell = Writers(nodes, metrics, tell), tell
         self._owner, self._metrics = owner, metrics
         self._scale_in, self._evictor = on_pods or OnPods()
@@ -142,6 +145,7 @@ class Controller:
 
         In mode observe no node is marked: all other writes take away what another mode has left.
         """
+        self.judged.set()
         mode = report.config.mode
         wanted, told = split(report.writes, mode)
         for write in told:

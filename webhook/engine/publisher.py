@@ -1,9 +1,10 @@
 """Tells any autoscaler what is to be expected: keeps Ebb's CapacityBuffers, on the leader.
 
-Every ten seconds what is there is read, and what differs materially is written. In mode observe,
-and where the setting does not ask for it, all of Ebb's goes.
+After each pass, and every ten seconds, what is there is read, and what differs materially is
+written. In mode observe, and where the setting does not ask for it, all of Ebb's goes.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ from core.edge.logs import fields
 from core.engine.step import Pass
 from core.errors import ConflictError, UnavailableError
 from core.writes.published import Change, Found, Wanted, changes, wanted
-from webhook.engine.rounds import every
+from webhook.engine.rounds import at_news
 
 ROUND_SECONDS: Final = 10.0
 
@@ -36,6 +37,8 @@ class Told(Protocol):
     """What the engine has found out."""
 
     config: Config
+    judged: asyncio.Event
+    """Set when there is another pass."""
 
     @property
     def last(self) -> Pass | None:
@@ -52,7 +55,8 @@ class Publisher:
     async def keep(self, stale: Callable[[], str | None]) -> None:
         """Take turns until cancelled; *stale*: why the view cannot be trusted, or None."""
         self._gone = False
-        await every(ROUND_SECONDS, "capacity buffers", partial(self.turn, stale))
+        turn = partial(self.turn, stale)
+        await at_news(self._told.judged, ROUND_SECONDS, "capacity buffers", turn)
 
     async def turn(self, stale: Callable[[], str | None] = lambda: None) -> None:
         """Look once. Raises: EbbError: the next turn goes on."""

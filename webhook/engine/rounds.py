@@ -3,9 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
 
 from core.edge.logs import fields
 from core.errors import EbbError
+
+PAUSE_SECONDS: Final = 1.0
+"""Between two turns at least, however often there are news."""
 
 log = logging.getLogger("ebb.rounds")
 
@@ -15,6 +20,18 @@ async def every(seconds: float, what: str, turn: Callable[[], Awaitable[object]]
     while True:
         await _taken(what, turn)
         await asyncio.sleep(seconds)
+
+
+async def at_news(
+    news: asyncio.Event, seconds: float, what: str, turn: Callable[[], Awaitable[object]]
+) -> None:
+    """Take a turn whenever there are news, and every so often, as `every` does."""
+    while True:
+        news.clear()
+        await _taken(what, turn)
+        await asyncio.sleep(PAUSE_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), seconds - PAUSE_SECONDS)
 
 
 async def until_some(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
