@@ -154,6 +154,8 @@ class Measure:
 
 LOW_PERCENT: Final = 5
 """Of a reach's pods, so many of a hundred may be smaller than what counts as a usable rest."""
+PODS_MIN: Final = 3
+"""Among so many pods one alone says nothing about the others."""
 
 
 class Widest:
@@ -189,8 +191,9 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
 
     *shapes*: how many pods ask for so much CPU and memory. Those that do not ask for both say
     nothing. Thesis 4.3: the minimum lies just under what pods typically ask for at least (its
-    example: 0.1 becomes 0.09, so nine tenths), here under the 5th percentile by nearest rank, so
-    that one tiny pod does not make every scrap usable; the ratios are the largest of any pod.
+    example: 0.1 becomes 0.09, so nine tenths), here under the 5th percentile by nearest rank, and
+    of three pods or more not under the smallest: one tiny pod that comes and goes does not make
+    every scrap usable, and marks stand. The ratios are the largest of any pod.
     """
     asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
     if not asked:
@@ -207,7 +210,8 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
 def _low(counted: Iterable[tuple[int, int]]) -> int:
     """Return the low percentile of numbers that stand there so many times each."""
     ordered = sorted(counted)
-    rank = -(-sum(count for _, count in ordered) * LOW_PERCENT // 100)
+    pods = sum(count for _, count in ordered)
+    rank = max(-(-pods * LOW_PERCENT // 100), 1 if pods < PODS_MIN else 2)
     for value, count in ordered:
         rank -= count
         if rank <= 0:

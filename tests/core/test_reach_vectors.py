@@ -280,9 +280,10 @@ def test_a_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
 # Usability, headroom, peaks.
 
 
-def test_one_tiny_pod_in_fifty_says_nothing_about_what_is_usable() -> None:
-    """`auto` goes by the fifth percentile: 900m of 1000m, not 9m of the one of 10m."""
-    pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(49)]
+@pytest.mark.parametrize("others", [2, 19, 20, 49])
+def test_one_tiny_pod_says_nothing_about_what_is_usable(others: int) -> None:
+    """`auto` goes by the fifth percentile, of few pods by the second: 450m of 500m, not 9m."""
+    pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
     whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
     asked = replace(config(), usability=UsabilityMode.AUTO)
     (found,) = planned(whole, asked).reaches
@@ -291,6 +292,14 @@ def test_one_tiny_pod_in_fifty_says_nothing_about_what_is_usable() -> None:
     (mutated,) = Reference(whole, asked, "the one smallest pod").run().reaches
     assert mutated.usability is not None
     assert mutated.usability.least[0] == 9
+
+
+def test_of_two_pods_the_smaller_says_what_is_usable() -> None:
+    two = [pod("large", "w0", 500, 500), pod("tiny", "w0", 10, 10)]
+    whole = Cluster.of([node("w0"), node("w1")], two)
+    (found,) = planned(whole, replace(config(), usability=UsabilityMode.AUTO)).reaches
+    assert found.usability is not None
+    assert found.usability.min_cpu_millis == 9
 
 
 def test_headroom_is_of_each_reach_and_is_no_load() -> None:

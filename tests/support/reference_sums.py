@@ -96,7 +96,7 @@ def derived(
     pairs, others = _both(pods), _both(beside)
     if not pairs:
         return None
-    place = 0 if smallest else -(-len(pairs) * 5 // 100) - 1
+    place = 0 if smallest or len(pairs) < 3 else max(1, -(-len(pairs) * 5 // 100) - 1)
     cpu = sorted(cpu for cpu, _ in pairs)[place]
     memory = sorted(memory for _, memory in pairs)[place]
     return Useful(
