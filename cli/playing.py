@@ -9,8 +9,9 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.terminal import Table, console, many, say
+from cli.terminal import Table, console, say
 from core.edge import files
+from core.model.telling import many
 from sim import bound, picture, report, trace, waves
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS

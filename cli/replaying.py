@@ -16,10 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from cli import output
 from cli.answers import Figure, Moment, Recommended, Replayed, WayPlayed
 from cli.look.found import tell_refused
-from cli.terminal import many, printable
+from cli.terminal import printable
 from core.config.document import parse
 from core.config.settings import Config
 from core.edge import files
+from core.model.telling import many
 from sim import bound, replay, trace, ways
 from sim.history import dumps, load, prometheus, rows
 from sim.history.groups import keys_of

@@ -130,11 +130,6 @@ def say(out: Console, *all_of: str | Table) -> None:
         out.print(what, crop=False, overflow="ignore")
 
 
-def many(number: int, noun: str) -> str:
-    """Write a number of things: 1 node, 2,000 nodes."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _width(sizes: Sequence[int]) -> int:
     return sum(sizes) + len(GAP) * (len(sizes) - 1)
 

@@ -1,6 +1,5 @@
 """What of Ebb's own stands on a node, read from the node and its pods alone."""
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,8 +24,6 @@ from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, going
 from core.model.node import Node
 from core.writes.emptiness import occupants
-
-MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 class Guard(StrEnum):
@@ -104,28 +101,3 @@ def _guard(node: Node) -> Guard:
         return Guard.OTHERS if guard_key(node) in node.annotations else Guard.NONE
     lasting = {GUARD_WHILE_MARKED: Guard.MARKED, GUARD_WHILE_HELD: Guard.HELD}
     return lasting.get(ours.until, Guard.RELEASED)
-
-
-def span(seconds: int) -> str:
-    """Write a time span in its two largest units: 3 h 5 min."""
-    seconds = abs(seconds)
-    for unit, name, smaller, rest in (
-        (DAY, "d", HOUR, "h"),
-        (HOUR, "h", MINUTE, "min"),
-        (MINUTE, "min", 1, "s"),
-    ):
-        if seconds >= unit:
-            more = seconds % unit // smaller
-            return f"{seconds // unit} {name}" + (f" {more} {rest}" if more else "")
-    return f"{seconds} s"
-
-
-def moment(unix_seconds: int, now_seconds: int) -> str:
-    """Write a moment, and how far it is from now."""
-    away = unix_seconds - now_seconds
-    how = f"in {span(away)}" if away > 0 else f"{span(away)} ago"
-    try:
-        utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{unix_seconds} (unix seconds)"
-    return f"{utc:%Y-%m-%d %H:%M:%S} UTC ({how})"

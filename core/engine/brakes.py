@@ -10,11 +10,12 @@ from typing import Final, NamedTuple
 from core.config.budgets import Budget
 from core.engine.memory import Pace
 from core.engine.survey import Survey
-from core.engine.zones import Zones
+from core.engine.zones import TAKING, Zones
 from core.marks.keys import BACKOFF_ANNOTATION
 from core.marks.mark import backoff_of
 from core.model.leaving import others_taint
 from core.model.node import Node
+from core.model.telling import many, moment, span
 from core.reason import Blocker, Reason
 
 _CLUSTER: Final = "the cluster"
@@ -137,16 +138,16 @@ class Brakes:
         for scope, count in self._judging[node.name] if node.name in self._untainted else ():
             left, least = count.untainted - 1, scope.budget.min_untainted_nodes
             if left < least:
-                told = f"{scope.name} would have {left} nodes without a taint"
-                return f"{told}, fewer than minUntaintedNodes: {least}"
+                bare = many(left, "node without a taint", "nodes without a taint")
+                return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
         return None
 
     def spacing(self, _: Node) -> str | None:
         """Say that a mark, or a release, was too short a time ago, or None."""
         if left := self.pace.spacing_seconds:
-            return f"a node was marked, or did not empty: nothing is marked for {left} s more"
+            return f"a node was marked, or did not empty: {_nothing_for(left)}"
         if self._marks_one and (seconds := self._budgets.spacing_seconds):
-            return f"another node is marked first, and nothing for {seconds} s after it"
+            return f"another node is marked first, and nothing for {span(seconds)} after it"
         return None
 
     def take(self, node: Node) -> None:
@@ -242,45 +243,51 @@ def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     left, least = count.nodes - count.gone - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return f"{scope.name} would have {left} nodes, fewer than minNodes: {least}"
+    return f"{scope.name} would have {many(left, 'node')}, fewer than minNodes: {least}"
 
 
 def _min_working(scope: _Scope, count: _Count) -> str | None:
     left, least = count.working - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return f"{scope.name} would have {left} nodes that take pods, fewer than minNodes: {least}"
+    return f"{scope.name} would have {many(left, *TAKING)}, fewer than minNodes: {least}"
+
+
+def _nothing_for(seconds: int) -> str:
+    return f"nothing is marked for {span(seconds)} more"
 
 
 def _cooldown(brakes: Brakes, _: Node) -> str | None:
     left = brakes.pace.cooling_seconds
-    return f"a node was added: nothing is marked for {left} s more" if left else None
+    return f"a node was added: {_nothing_for(left)}" if left else None
 
 
 def _pods_pending(brakes: Brakes, _: Node) -> str | None:
     left = brakes.pace.pending_seconds
-    return f"a pod turned unschedulable: nothing is marked for {left} s more" if left else None
+    return f"a pod turned unschedulable: {_nothing_for(left)}" if left else None
 
 
 def _backoff(brakes: Brakes, node: Node) -> str | None:
     until = brakes.pace.backing_off.get(node.name)
     found = backoff_of(node.annotations)
     why = f"its drain failed ({found.why})" if found and found.why else "it did not empty in time"
-    return f"{why}: it is left alone until {until} (unix seconds)" if until else None
+    return f"{why}: it is left alone until {moment(until)}" if until else None
 
 
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
     limit = scope.budget.max_marked
     if limit is None or count.marked < limit.of(count.nodes):
         return None
-    return f"{scope.name} has {count.marked} marked nodes, maxMarked is {limit}"
+    return f"{scope.name} has {many(count.marked, 'marked node')}, maxMarked is {limit}"
 
 
 def _budget_window(scope: _Scope, count: _Count) -> str | None:
     limit = scope.budget.max_in_window
     if limit is None or count.in_window < limit.of(count.nodes):
         return None
-    return f"{scope.name} had {count.in_window} marks in the window, maxInWindow is {limit}"
+    return (
+        f"{scope.name} had {many(count.in_window, 'mark')} in the window, maxInWindow is {limit}"
+    )
 
 
 class _Rules(NamedTuple):

@@ -20,6 +20,7 @@ from core.model.constraints import Placing, plain
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.telling import span
 from core.model.workload import DAEMON_SET
 from core.reason import Blocker, Reason
 
@@ -138,7 +139,7 @@ def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tu
     paused = dict(found)
     for name, (at, blocker) in spoken.items():
         if at < now_seconds and name in paused:
-            message = f"{blocker.message}; that was {now_seconds - at} s ago"
+            message = f"{blocker.message}; that was {span(now_seconds - at)} ago"
             paused[name] = (*paused[name], blocker._replace(message=message))
     return paused
 

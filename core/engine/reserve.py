@@ -26,6 +26,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
+from core.model.telling import span
 from core.packing.ground import dominant_share
 from core.packing.packer import Packer
 from core.reason import Blocker, Reason
@@ -124,7 +125,7 @@ class Reserve:
 
     def unseen(self, seconds: int) -> Reserved:
         """Return all of them: the leader has looked on for too short a time, so long still."""
-        message = f"what comes is watched for {seconds} s more before an empty node is let go"
+        message = f"what comes is watched for {span(seconds)} more before an empty node is let go"
         held = tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
         return Reserved(
             held, self.reserved().short if self._survey.config.publishes else frozenset()

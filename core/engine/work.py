@@ -19,6 +19,7 @@ from core.engine.places import Known, Listing, lost, placements
 from core.engine.plan import Buffered, Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.model.buffers import BUFFER
+from core.model.telling import span
 from core.packing.packer import Attempt
 from core.policies.policy import Figure, Order
 from core.reason import Blocker, Reason
@@ -350,7 +351,9 @@ class Work:
         if name in self.survey.gone:
             return blockers
         if not self._is_due(name):
-            message = f"it has not been a candidate for longer than {self._delay_seconds} s yet"
+            message = (
+                f"it has not been a candidate for longer than {span(self._delay_seconds)} yet"
+            )
             blockers.append(Blocker(DELAY, message))
         blockers += self._brakes.refusals(self.packer.nodes[node])
         marked = name in self.marked

@@ -6,10 +6,13 @@ from typing import Final
 
 from core.engine.survey import Survey
 from core.model.node import Node
+from core.model.telling import many
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
 """By how many nodes a zone may fall behind the largest by a removal."""
+TAKING: Final = "node that takes pods", "nodes that take pods"
+"""What counts, one and several."""
 
 
 class Zones:
@@ -54,7 +57,7 @@ class Zones:
         most = max(count for other, count in zones.items() if other != zone)
         if left >= most - ZONE_SKEW_MAX:
             return None
-        return f"zone {zone} would have {left} nodes that take pods and another zone {most}"
+        return f"zone {zone} would have {many(left, *TAKING)} and another zone {most}"
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes; a zone stays one when its last node has gone."""

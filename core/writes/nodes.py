@@ -43,6 +43,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
+from core.model.telling import span
 from core.reason import Blocker
 from core.writes.cleanup import ours
 from core.writes.emptiness import busy, occupants
@@ -304,7 +305,7 @@ class _Maker:
             case Event.HARD_ASKED:
                 since = marked_since(node, self._config.taint_key)
                 drained = node.name in self._watch.hard
-                return _DRAINED if drained else f"marked for {max(0, self._now - since)} s"
+                return _DRAINED if drained else f"marked for {span(max(0, self._now - since))}"
             case Event.HARD_REFUSED:
                 return _told(self._against(node)) or "hardAfter: never"
             case _:

@@ -12,7 +12,6 @@ from cli.__main__ import main
 from cli.forms.text import text
 from cli.look.found import Found, Leader
 from cli.look.overview import look
-from cli.look.standing import moment, span
 from core.config.settings import Config
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -211,26 +210,6 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
 )
 def test_who_leads(told: str, line: str) -> None:
     assert told == line
-
-
-@pytest.mark.parametrize(
-    ("seconds", "written"),
-    [
-        (0, "0 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (3661, "1 h 1 min"),
-        (90_000, "1 d 1 h"),
-        (-5, "5 s"),
-    ],
-)
-def test_spans(seconds: int, written: str) -> None:
-    assert span(seconds) == written
-
-
-def test_a_moment_that_no_calendar_has() -> None:
-    assert moment(0, 60) == "1970-01-01 00:00:00 UTC (1 min ago)"
-    assert moment(10**15, 0) == "1000000000000000 (unix seconds)"
 
 
 MADE = 1_700_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.terminal import TEXT_CHARS_MIN, Table, many, say, written
+from cli.terminal import TEXT_CHARS_MIN, Table, say, written
 from tests.support.plan_cli import dump, node, on_terminal, pod
 
 LABEL = "n" * 63
@@ -123,10 +123,3 @@ def test_nothing_that_is_written_steers_the_terminal() -> None:
     evil = "x\x1b]0;title\x07\x9b2J"
     assert list(made((evil, "7", evil)).lines(80))[1].isprintable()
     assert written(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"
-
-
-@pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")]
-)
-def test_one_is_one(number: int, said: str) -> None:
-    assert many(number, "node") == said

@@ -129,7 +129,7 @@ def test_a_limit_stops_the_next_step_and_says_so(
 def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     asked = config(cluster=spent, pools=(replace(A, budget=spent),))
-    held = Pace(cooling_seconds=2, pending_seconds=3, spacing_seconds=4, backing_off={"n0": 9})
+    held = Pace(cooling_seconds=90, pending_seconds=3, spacing_seconds=4, backing_off={"n0": 9})
     brakes = Brakes(Survey(SIX, asked), held)
     assert [(one.code, one.message) for one in brakes.refusals(SIX.nodes[0])] == [
         (
@@ -138,10 +138,10 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
         ),
         ("min-nodes", "the cluster would have 5 nodes that take pods, fewer than minNodes: 6"),
         ("min-nodes", "pool a would have 5 nodes that take pods, fewer than minNodes: 6"),
-        ("cooldown", "a node was added: nothing is marked for 2 s more"),
+        ("cooldown", "a node was added: nothing is marked for 1 min 30 s more"),
         ("pods-pending", "a pod turned unschedulable: nothing is marked for 3 s more"),
         ("spacing", "a node was marked, or did not empty: nothing is marked for 4 s more"),
-        ("backoff", "it did not empty in time: it is left alone until 9 (unix seconds)"),
+        ("backoff", "it did not empty in time: it is left alone until 1970-01-01 00:00:09 UTC"),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
         ("budget-window", "the cluster had 0 marks in the window, maxInWindow is 0"),
         ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
@@ -182,7 +182,7 @@ def test_the_fewest_nodes_are_counted_without_those_that_leave_or_are_no_machine
     asked = config(cluster=Budget(min_nodes=2))
     brakes = Brakes(Survey(Cluster.of([*empties(2), *others], []), asked), None)
     told = [one.message for one in brakes.refusals(node("n0")) if one.code == "min-nodes"]
-    assert told == ["the cluster would have 1 nodes that take pods, fewer than minNodes: 2"]
+    assert told == ["the cluster would have 1 node that takes pods, fewer than minNodes: 2"]
 
 
 @pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": False}])
@@ -424,7 +424,7 @@ def test_back_off_says_why(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
     survey = Survey(Cluster.of([one, node("n1")], []), config())
     (found,) = Brakes(survey, Pace(backing_off={"n0": 2000})).refusals(one)
-    assert found.message == f"{why}: it is left alone until 2000 (unix seconds)"
+    assert found.message == f"{why}: it is left alone until 1970-01-01 00:33:20 UTC"
 
 
 def test_back_off_grows_to_its_maximum() -> None:

@@ -254,7 +254,7 @@ def test_the_guard_of_a_node_without_a_mark(
         (
             Scope.EMPTY,
             (THERE,),
-            "min-nodes: the cluster would have 1 nodes that take pods, fewer than minNodes: 1000",
+            "min-nodes: the cluster would have 1 node that takes pods, fewer than minNodes: 1000",
         ),
         (
             Scope.ALL,
@@ -401,7 +401,7 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     new = step(Cluster.of(begun, [THERE]), config, Memory(), NOW)
     (write,) = written(config, new)
     assert write.kind is WriteKind.HOLD
-    said = "what comes is watched for 60 s more before an empty node is let go"
+    said = "what comes is watched for 1 min more before an empty node is let go"
     assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
     nodes = [applied(write, begun[0]), OTHER]
     assert reserved_for(nodes[0]) == said

@@ -26,6 +26,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Company, Placing, PodSelector, SpreadConstraint, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.telling import span
 from core.reason import Blocker
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.strategies import marked
@@ -247,7 +248,7 @@ def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
         again = remember(spoken, freed, later)
         (why,) = with_pause(freed, again, later)["green"]
         assert (why.code, why.pod) == ("hard-waiting", "d/p")
-        assert why.message == f"it waits; that was {later - 100} s ago"
+        assert why.message == f"it waits; that was {span(later - 100)} ago"
     over = remember(spoken, freed, 100 + PAUSE_SECONDS)
     assert over == {}
     assert with_pause(freed, over, 100 + PAUSE_SECONDS) == freed

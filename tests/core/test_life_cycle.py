@@ -233,7 +233,7 @@ NOTES = {
     Event.WOULD_GO: "the cluster can do without it",
     Event.GUARD_LEFT: "somebody else took the mark away",
     Event.DETAILS_LOST: "the cluster can do without it",
-    Event.HARD_ASKED: "marked for 60 s",
+    Event.HARD_ASKED: "marked for 1 min",
     Event.RESERVED: "reserve: for p",
     Event.HARD_REFUSED: "hardAfter: never",
     Event.TOLD: "it is kept for no pods any more",

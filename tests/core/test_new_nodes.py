@@ -18,6 +18,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import START_SECONDS_MAX
+from core.model.telling import span
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 
 START = 1_000_000 * 300
@@ -217,5 +218,5 @@ class TestLength:
         memory = Memory(new_nodes=NewNodes(took={GENERAL: (took,)}))
         found = looks((0, HERE, []), (500, HERE, []), memory=memory)
         told = [one.why.message for one in found.plan.reserve]
-        message = f"what comes is watched for {left} s more before an empty node is let go"
+        message = f"what comes is watched for {span(left)} more before an empty node is let go"
         assert told == ([message] * 2 if left else [])

@@ -574,7 +574,7 @@ MADE_HARD = "DaemonSet logs does not tolerate the taint"
          "released, and above the autoscaler's threshold"),
         (CONFIG, node(None, FORGOTTEN), (), False, "its back-off ended long ago"),
         (CONFIG, node(None, None, OURS), (), False, "its taints are not those of its mark"),
-        (HARD, of_mark("soft", OURS), (POD,), True, "marked for 60 s"),
+        (HARD, of_mark("soft", OURS), (POD,), True, "marked for 1 min"),
         (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, "hardAfter: never"),
         (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
          f"hard-daemonset: {MADE_HARD} {TAINT_KEY}; hard-daemonset: {MADE_HARD} {TAINT_KEY}"),

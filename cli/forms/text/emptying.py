@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cli.look.standing import span
 from cli.terminal import Table
+from core.model.telling import span
 from core.model.workload import Workload
 from core.survival.look import Emptying
 

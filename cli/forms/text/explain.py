@@ -9,14 +9,15 @@ from cli.answers import NodeExplained, PodExplained
 from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
-from cli.look.standing import Standing, moment
-from cli.terminal import Table, many, say
+from cli.look.standing import Standing
+from cli.terminal import Table, say
 from core.engine.plan import REACHES_SHOWN
 from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
+from core.model.telling import many, moment
 from core.reason import Blocker
 
 NODES_SHOWN: Final = 5

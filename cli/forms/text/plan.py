@@ -10,11 +10,12 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.forms.text import buffers, emptying, reaches
-from cli.terminal import Table, many, say
+from cli.terminal import Table, say
 from core.capacity.sums import limit_text
 from core.engine.plan import Kept, Plan, Removal
 from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
+from core.model.telling import many
 from core.policies.all import POLICIES
 from core.policies.policy import Figure
 

@@ -1,0 +1,40 @@
+"""How numbers and times are told to people, wherever they stand in a sentence."""
+
+import datetime as dt
+from typing import Final
+
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+
+def many(number: int, noun: str, plural: str = "") -> str:
+    """Write a number of things: 1 node, 2,000 nodes; *plural* where an s does not make it."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def span(seconds: int) -> str:
+    """Write a time span in its two largest units: 3 h 5 min."""
+    seconds = abs(seconds)
+    for unit, name, smaller, rest in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", 1, "s"),
+    ):
+        if seconds >= unit:
+            more = seconds % unit // smaller
+            return f"{seconds // unit} {name}" + (f" {more} {rest}" if more else "")
+    return f"{seconds} s"
+
+
+def moment(unix_seconds: int, now_seconds: int | None = None) -> str:
+    """Write a moment, and how far it is from now if that is given."""
+    try:
+        utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_seconds} (unix seconds)"
+    told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    if now_seconds is None:
+        return told
+    away = unix_seconds - now_seconds
+    return f"{told} (in {span(away)})" if away > 0 else f"{told} ({span(away)} ago)"
