@@ -68,7 +68,7 @@ def _of_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
     namespaces = {pod.namespace for pod in cluster.pods}
     if len(namespaces) == 1:
         message = (
-            f"all {pods:,} pods are of namespace {namespaces.pop()}; a dump needs those of all "
+            f"all pods ({pods:,}) are of namespace {namespaces.pop()}; a dump needs those of all "
             "(-A), or nodes look emptier than they are"
         )
         yield Caveat("one-namespace", message, pods)
@@ -80,8 +80,9 @@ def _of_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
         yield Caveat("no-budgets", message)
     bound = sum(bool(pod.ties.claims) for pod in cluster.pods)
     if bound and not kinds.issuperset(STORAGE_KINDS):
+        use = "uses" if bound == 1 else "use"
         message = (
-            f"{bound:,} of {pods:,} pods use claims, and the dump lacks what stands behind them "
+            f"{bound:,} of {pods:,} pods {use} claims, and the dump lacks what stands behind them "
             "(pv,pvc,csinodes): such pods count as not movable"
         )
         yield Caveat("no-volumes", message, bound)
@@ -98,9 +99,10 @@ def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
     if found:
         nodes = _on_nodes(found)
         where = _first([f"{node} ({pods})" for node, pods in nodes])
+        do = "does" if len(found) == 1 else "do"
         message = (
-            f"{len(found):,} of {len(movable):,} pods do not request both CPU and memory; what "
-            f"they do not request counts as 0{where and f': {where}'}"
+            f"{len(found):,} of {len(movable):,} pods {do} not request both CPU and memory; what "
+            f"is not requested counts as 0{where and f': {where}'}"
         )
         yield Caveat("no-requests", message, len(found), nodes)
 
@@ -112,7 +114,7 @@ def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
 
 ASIDE: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     ("virtual", "{count} virtual node{s} aside, no room: {names}", lambda node: node.virtual),
-    ("leaving", "{count} node{s} leaving, no room: {names}; their pods come first", going),
+    ("leaving", "{count} node{s} leaving, no room: {names}; pods there come first", going),
     (
         "cordoned",
         "{count} cordoned node{s}, no room though {room} stand there: {names}",

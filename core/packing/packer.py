@@ -354,4 +354,4 @@ class Packer:
         if refused := attempt.refused.get(pod):
             rules = ", ".join(sorted(refused))
             return f"every other node that admits it and has room is refused by: {rules}"
-        return "no other node that admits it has room"
+        return "no other node that stays admits it and has room"

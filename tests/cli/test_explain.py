@@ -328,6 +328,18 @@ class TestOutput:
         lines = [line for line in text.split("\r\n") if "\x1b" not in line]
         assert max(len(line) for line in lines if path not in line) <= 80
 
+    def test_a_pod_stands_above_its_place_where_both_are_too_wide(self, tmp_path: Path) -> None:
+        one, two = ("n" * 50 + end for end in "ab")
+        file = tmp_path / "dump.json"
+        file.write_bytes(dump(node(one), node(two), pod("p" * 40, one)))
+        text = on_terminal(
+            "explain", "node", one, "--from-file", str(file), COLUMNS="80", TERM="xterm"
+        )
+        lines = [line.rstrip() for line in text.split("\r\n")]
+        at = lines.index(f"shop/{'p' * 40}")
+        assert lines[at + 1].split() == [two]
+        assert len(lines[at + 1]) <= 80
+
 
 GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 POOLS = [

@@ -587,7 +587,7 @@ def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     assert why(step.plan(spared, config(headroom=1)), "n1") == [Blocker(HEADROOM, told, "d/p")]
     full = Cluster.of(empties(2), [pod("p", "n0", 3000, 100), pod("q", "n1", 3000, 100)])
     no_room = why(step.plan(full, config()), "n0")[-1]
-    assert no_room == Blocker(NO_ROOM, "no other node that admits it has room", "d/p")
+    assert no_room == Blocker(NO_ROOM, "no other node that stays admits it and has room", "d/p")
     late = step.step(SIX, config(), Memory(), NOW, in_time=lambda: False)
     assert Blocker(TIME_BOX, "the pass had no time left to try it") in why(late.plan, "n0")
     assert not late.plan.complete

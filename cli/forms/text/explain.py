@@ -156,7 +156,7 @@ def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple
 def _moves(answer: NodeAnswer) -> Table:
     when = "its place in the plan" if answer.order is not None else "it alone went now"
     rows = *answer.placements, *((key, f"nowhere: {why}") for key, why in answer.homeless)
-    return Table(f"pod, if {when}", "would fit on", rows=rows, left=(0, 1))
+    return Table(f"pod, if {when}", "would fit on", rows=rows, left=(0, 1), names_above=True)
 
 
 def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
