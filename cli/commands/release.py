@@ -8,11 +8,14 @@ import click
 from cli.look import source
 from core.edge import files
 from core.errors import InvalidInputError
+from core.model.telling import many
 
 
 @click.command("release")
 @click.argument("nodes", nargs=-1, metavar="[NODE]...")
-@click.option("--all", "everything", is_flag=True, help="all nodes and pods")
+@click.option(
+    "--all", "everything", is_flag=True, help="all nodes and pods, and Ebb's own CapacityBuffers"
+)
 @click.option("--dry-run", is_flag=True, help="only say what would be written")
 @source.live_options
 @source.installed
@@ -55,4 +58,4 @@ def command(  # noqa: PLR0913 one for each option
     connecting = Client.connect(path, context)
     sweeping = sweep.release(connecting, names, judged_by, tell, namespace, dry_run=dry_run)
     asyncio.run(sweeping)
-    print(f"{told['node']} nodes and {told['pod']} pods {would}")
+    print(f"{many(told['node'], 'node')} and {many(told['pod'], 'pod')} {would}")

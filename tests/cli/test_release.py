@@ -147,8 +147,9 @@ async def test_a_dry_run_writes_nothing(
 async def test_one_node_and_its_pods(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
+    code, out, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
     assert code == 0
+    assert out.splitlines()[-1] == "1 node and 1 pod released"
     assert is_clean(api, "n1")
     assert not is_clean(api, "n2")
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
