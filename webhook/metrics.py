@@ -111,7 +111,7 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
     ),
     Told(
         "ebb_engine_reserved_allocatable",
-        "What these nodes offer together: cores, bytes.",
+        "What the nodes of `ebb_engine_reserved_nodes` offer together: cores, bytes.",
         ("resource",),  # cpu | memory
         _reserved,
     ),
