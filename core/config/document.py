@@ -114,9 +114,14 @@ def _fault(one: ErrorDetails) -> str:
         return _unknown(*one["loc"])
     path, field = _at(one["loc"])
     given = None if one["type"] == "missing" or one["input"] is UNSAID else one["input"]
-    shown = "missing" if given is None else f"{given!r:.80}"
+    shown = "missing" if given is None else _written(given)
     told = one["msg"] if one["type"] == "not_allowed" else allowed(field) + _meant(given, field)
     return f"{path or 'document'}: {shown}; allowed: {told}"
+
+
+def _written(given: object) -> str:
+    """Return a value as a line can show it: true and false as YAML has them."""
+    return str(given).lower() if isinstance(given, bool) else f"{given!r:.80}"
 
 
 def _unknown(*location: int | str) -> str:

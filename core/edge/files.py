@@ -60,7 +60,10 @@ def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
         raise ConfigError(source, [f"not UTF-8 (byte {fault.start})"]) from fault
     except yaml.MarkedYAMLError as fault:
         line = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
-        raise ConfigError(source, [f"{line}{fault.problem or 'not YAML'}"]) from fault
+        told = fault.problem or "not YAML"
+        if fault.context and told.startswith("but "):  # what it expected stands apart
+            told = f"{fault.context}, {told}"
+        raise ConfigError(source, [f"{line}{told}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise ConfigError(source, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
 

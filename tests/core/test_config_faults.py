@@ -103,10 +103,12 @@ def test_good_addresses_are_taken(listen: str) -> None:
     assert parse({**HEAD, "webhook": {"listen": listen}}, "x").webhook.listen == listen
 
 
-@pytest.mark.parametrize("usability", [False, 1, [], "off"])
-def test_usability_is_a_word_or_four_numbers(usability: object) -> None:
+@pytest.mark.parametrize(
+    ("usability", "shown"), [(False, "false"), (1, "1"), ([], "[]"), ("off", "'off'")]
+)
+def test_usability_is_a_word_or_four_numbers(usability: object, shown: str) -> None:
     (fault,) = faults_of({**HEAD, "usability": usability})
-    assert fault == f"usability: {usability!r}; allowed: auto, none, or a mapping of four numbers"
+    assert fault == f"usability: {shown}; allowed: auto, none, or a mapping of four numbers"
 
 
 def test_where_no_mapping_stands_its_fields_are_not_missing_too() -> None:
@@ -148,12 +150,13 @@ def test_compact_answers_say_that_they_need_marks_beside_them(score: dict[str, s
         ("9999-12-31T23:59:59-23:59", "mode: '9999-12-31T23:59:59-23:59'; allowed"),
         ("0b_", "mode: '0b_'; allowed"),
         ("=", "mode: '='; allowed"),
-        ("off", "mode: False; allowed"),
+        ("off", "mode: false; allowed"),
+        ("yes", "mode: true; allowed"),
         ("9" * 5000, "not YAML: "),
         ("[" * 20_000, "not YAML: "),
         ('"\\ud800"', "mode: '\\ud800'; allowed"),
         ("x\0", "not YAML: "),
-        ("x\n---\nmode: y", "line 4: "),
+        ("x\n---\nmode: y", "line 4: expected a single document in the stream, but found"),
         ("x\n\tdelay: 1m", "line 4: "),
     ],
 )
