@@ -18,6 +18,7 @@ from core.drain.pods import leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
+from core.model.telling import many
 from core.model.workload import STATEFUL_SET
 from core.reason import Blocker
 
@@ -98,7 +99,8 @@ def _serves(pod: Pod) -> bool:
 
 
 def _not_replaced(one: Evicted) -> Blocker:
-    told = f"{one.owner.kind} {one.owner.name}: fewer than {one.ready} pods are Ready since"
+    pods = many(one.ready, "Ready pod")
+    told = f"{one.owner.kind} {one.owner.name} had {pods}, and has had fewer since"
     return Blocker(NOT_REPLACED, told, one.key)
 
 
@@ -239,5 +241,7 @@ def _in_the_making(ground: Ground, pod: Pod) -> bool:
 
 def _refused(memory: Memory, pod: Pod) -> Blocker:
     refused = memory.refused.get(pod.uid)
-    told = f"refused {refused.times} times: {refused.why}" if refused else "it was not let go"
+    told = (
+        f"refused {many(refused.times, 'time')}: {refused.why}" if refused else "it was not let go"
+    )
     return Blocker(REFUSED, told, pod.key)

@@ -22,6 +22,7 @@ from core.model.constraints import Placing, plain
 from core.model.leaving import going
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.telling import span
 
 Named_ = TypeVar("Named_", Pod, Buffer)
 Any_ = TypeVar("Any_")
@@ -165,4 +166,4 @@ def stuck(
         if not pod.evaluable or plain(pod.placing) in beyond:
             yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
         elif waited >= WAIT_SECONDS:
-            yield pod, f"pod {pod.key} waits {waited} s after Ebb found it a place"
+            yield pod, f"pod {pod.key} waits {span(waited)} after Ebb found it a place"
