@@ -173,14 +173,14 @@ NO_POOL: Final = Reason(
 MIN_NODES: Final = Reason(
     "min-nodes",
     "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
-    "set `minNodes` lower in the configuration, if the minimum is not meant",
+    "set `minNodes` (of `budgets`, or of the pool) lower, if the minimum is not meant",
     "the cluster or pool has more nodes that take pods than `minNodes`, without those that go",
 )
 MIN_UNTAINTED: Final = Reason(
     "min-untainted-nodes",
     "The cluster, or the node's pool, would have fewer nodes without a taint than the configured "
     "minimum.",
-    "set `minUntaintedNodes` lower in the configuration, if the minimum is not meant",
+    "set `minUntaintedNodes` (of `budgets`, or of the pool) lower, if the minimum is not meant",
     "the cluster or pool has more nodes than `minUntaintedNodes` that take pods and carry neither "
     "a mark nor a taint of others",
 )
@@ -221,13 +221,14 @@ BACKOFF: Final = Reason(
 BUDGET_MARKED: Final = Reason(
     "budget-marked",
     "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
-    "wait for marked nodes to empty and go; or raise `maxMarked`",
+    "wait for marked nodes to empty and go; or raise `maxMarked` (of `budgets`, or of the pool)",
     "fewer nodes are marked than `maxMarked`",
 )
 BUDGET_WINDOW: Final = Reason(
     "budget-window",
     "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
-    "wait; or raise `maxInWindow`, or make `budgets.window` shorter",
+    "wait; or raise `maxInWindow` (of `budgets`, or of the pool), or make `budgets.window` "
+    "shorter",
     "fewer marks than `maxInWindow` are younger than `budgets.window`",
 )
 

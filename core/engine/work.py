@@ -19,7 +19,7 @@ from core.engine.places import Known, Listing, lost, placements
 from core.engine.plan import Buffered, Kept, Placement, Removal
 from core.engine.survey import Survey
 from core.model.buffers import BUFFER
-from core.model.telling import span
+from core.model.telling import amounts, span
 from core.packing.packer import Attempt
 from core.policies.policy import Figure, Order
 from core.reason import Blocker, Reason
@@ -388,13 +388,15 @@ class Work:
 
     def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
         if pod in self.packer.spare:
-            message = "no room would be left for one more pod as large as the largest"
-            return Blocker(HEADROOM, message)
+            size = amounts(self.packer.pods[pod].requests)
+            told = "no room would be left for one more pod as large as the largest"
+            return Blocker(HEADROOM, f"{told} ({size})")
         key, told = self.packer.pods[pod].key, "the room that would be left for it is kept for"
         if (kept := self.packer.spared(pod, node)) is not None:
             if (buffer := buffer_of(self.packer.pods[kept])) is not None:
                 return Blocker(BUFFERED, f"{told} {BUFFER} {buffer}", key)
-            return Blocker(HEADROOM, f"{told} pods as large as the largest", key)
+            size = amounts(self.packer.pods[kept].requests)
+            return Blocker(HEADROOM, f"{told} pods as large as the largest ({size})", key)
         return Blocker(NO_ROOM, self.packer.why_not(pod, node, attempt), key)
 
     def _place_taken(self, pod: int, place: int) -> Blocker:

@@ -3,6 +3,9 @@
 import datetime as dt
 from typing import Final
 
+from core.model.quantity import format_bytes, format_millis
+from core.model.resources import Resources
+
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
@@ -11,6 +14,13 @@ DAY: Final = 24 * HOUR
 def many(number: int, noun: str, plural: str = "") -> str:
     """Write a number of things: 1 node, 2,000 nodes; *plural* where an s does not make it."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def amounts(asked: Resources) -> str:
+    """Write what a pod asks for: cpu 500m, memory 1Gi, and devices."""
+    cpu, memory = format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes)
+    devices = (f"{name} {units}" for name, units in asked.extended)
+    return ", ".join((f"cpu {cpu}", f"memory {memory}", *devices))
 
 
 def span(seconds: int) -> str:

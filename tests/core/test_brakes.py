@@ -577,7 +577,7 @@ def test_what_is_told_is_of_the_state_after_the_last_node_that_goes() -> None:
 
 
 def test_what_stays_for_want_of_room_or_time_says_so() -> None:
-    large = "as large as the largest"
+    large = "as large as the largest (cpu 3, memory 95.4Mi)"
     small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])
     assert why(step.plan(small, config(headroom=1)), "n1") == [
         Blocker(HEADROOM, f"no room would be left for one more pod {large}")

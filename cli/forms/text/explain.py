@@ -16,8 +16,7 @@ from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
-from core.model.quantity import format_bytes, format_millis
-from core.model.telling import many, moment
+from core.model.telling import amounts, many, moment
 from core.reason import Blocker
 
 NODES_SHOWN: Final = 5
@@ -161,13 +160,10 @@ def _moves(answer: NodeAnswer) -> Table:
 
 def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
     one = answer.pod
-    asked = one.requests
-    amount = f"cpu {format_millis(asked.cpu_millis)}, memory {format_bytes(asked.memory_bytes)}"
-    extended = "".join(f", {name} {units}" for name, units in asked.extended)
     return [
         ("pod", one.key),
         ("node", one.node or "none: it waits for one"),
-        ("asks for", amount + extended),
+        ("asks for", amounts(one.requests)),
         ("movable", _movable(one, answer)),
         *([("reach", _reach(answer))] if answer.admitted else []),
         *_future(answer),
