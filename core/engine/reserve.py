@@ -262,11 +262,11 @@ def _shape(pod: Pod) -> Resources | str:
 
 def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
     """Say for which pods a node is kept, those of most first."""
-    told = [f"{waiting} that wait"] if waiting else []
+    told = ["1 that waits" if waiting == 1 else f"{waiting} that wait"] if waiting else []
     ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
     told += [f"{many} of {_size(asked)}" for asked, many in ranked[:KINDS_SHOWN]]
     if rest := sum(many for _, many in ranked[KINDS_SHOWN:]):
-        told.append(f"{rest} others")
+        told.append("1 other" if rest == 1 else f"{rest} others")
     count = waiting + expected.total()
     pods = "1 pod" if count == 1 else f"{count} pods"
     return Blocker(RESERVE, f"it is kept for {pods}: {', '.join(told)}")

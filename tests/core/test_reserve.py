@@ -581,20 +581,25 @@ class TestHeld:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is kept for 1 pod: 1 that wait"
+            "it is kept for 1 pod: 1 that waits"
         ]
 
-    def test_it_is_told_who_waits_and_what_there_is_most_of(self) -> None:
+    @pytest.mark.parametrize(
+        ("least", "pods", "rest"), [([200, 100], 10, "2 others"), ([100], 9, "1 other")]
+    )
+    def test_it_is_told_who_waits_and_what_there_is_most_of(
+        self, least: list[int], pods: int, rest: str
+    ) -> None:
         full, large = node("n0"), node("e0", cpu=8000)
         standing = [pod("p", "n0", 4000, 100), job("w0", None), job("w1", None)]
-        sizes = [500, 500, 500, 400, 400, 300, 200, 100]
+        sizes = [500, 500, 500, 400, 400, 300, *least]
         come = [job(f"a{number}", None, cpu) for number, cpu in enumerate(sizes)]
         (held,) = looks(
             [full, large], (0, standing), (10, [*standing, *come]), (400, standing)
         ).plan.reserve
         assert held.why.message == (
-            "it is kept for 10 pods: 2 that wait, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
-            "1 of 100m + 95.4Mi, 2 others"
+            f"it is kept for {pods} pods: 2 that wait, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
+            f"1 of 100m + 95.4Mi, {rest}"
         )
 
     def test_the_headroom_is_the_least_and_no_more_where_as_much_came(self) -> None:

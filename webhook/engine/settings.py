@@ -14,6 +14,7 @@ from core.edge.logs import fields
 from core.engine import step
 from core.engine.plan import Plan
 from core.errors import ConfigError
+from core.model.telling import many
 from webhook.engine.controller import Controller
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
@@ -71,7 +72,8 @@ class Settings:
         plan = await self._tried(found)
         self._controller.config = found
         self._view.urgent.set()
-        return f"mode {found.mode.value}; {len(plan.removals)} nodes could go in the long run"
+        could = many(len(plan.removals), "node")
+        return f"mode {found.mode.value}; {could} could go in the long run"
 
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
