@@ -44,8 +44,10 @@ class Memory:
     looked: int = 0
     """Unix seconds of the last look; 0: there was none."""
     nodes: frozenset[str] = frozenset()
+    """The machines of the last look, not the virtual nodes: those come with every pod, and none is
+    a scale-up."""
     added: int | None = None
-    """Unix seconds of the last node that came; None: none since the first look."""
+    """Unix seconds of the last machine that came; None: none since the first look."""
     waiting: frozenset[str] = frozenset()
     """Pods (namespace/name) that are unschedulable and that some node would admit."""
     waited: int | None = None
@@ -117,7 +119,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
-    names = frozenset(node.name for node in cluster.nodes)
+    names = frozenset(node.name for node in cluster.nodes if not node.virtual)
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words)
     new = memory.nodes and not names <= memory.nodes
@@ -158,7 +160,7 @@ def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
     """
     if memory.first is not None:
         return memory.added
-    made = (node.created_seconds for node in cluster.nodes)
+    made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((min(at, now_seconds) for at in made if at is not None), default=None)
 
 

@@ -315,6 +315,15 @@ def test_a_new_leader_knows_from_the_nodes_themselves_when_one_was_added(
     assert later.pace.cooling_seconds == 0
 
 
+def test_a_virtual_node_that_comes_is_no_scale_up() -> None:
+    """EKS on Fargate makes one for every pod: a job every few minutes would stop all marks."""
+    asked, virtual = config(cooldown=COOL), replace(node("v"), virtual=True, created_seconds=NOW)
+    seen = step.step(SIX, asked, Memory(), NOW)
+    with_it = Cluster.of([*SIX.nodes, virtual], [])
+    assert step.step(with_it, asked, seen.memory, NOW + 10).pace.cooling_seconds == 0
+    assert step.step(with_it, asked, Memory(), NOW).pace.cooling_seconds == 0
+
+
 SPACED = {"spacing_seconds": 600, "backoff": Backoff(first_seconds=1000, max_seconds=1000)}
 
 
