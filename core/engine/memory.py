@@ -231,12 +231,12 @@ def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
 
 
 def unseen_seconds(memory: Memory, length_seconds: int, now_seconds: int) -> int:
-    """Return for how long the leader must look on until it has seen so long a time.
+    """Return for how long the leader must look on until it has counted pods for so long a time.
 
-    And as long as new nodes take, once it knows.
+    And as long as new nodes take, once it knows. Other settings may have it count anew.
     """
     longest = max((length_seconds, *memory.new_nodes.seconds.values()))
-    return _left(memory.first, longest, now_seconds)
+    return _left(memory.arrivals.since, longest, now_seconds)
 
 
 def _left(since: int | None, seconds: int, now_seconds: int) -> int:
