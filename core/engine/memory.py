@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from core.capacity.reaches import REACHES_MAX
 from core.capacity.usable import Amount
 from core.engine import arrivals, new_nodes
 from core.engine.arrivals import Arrivals, Counts
@@ -16,7 +17,11 @@ from core.engine.waiting import hosted
 from core.engine.words import Words, moved
 from core.marks.mark import backoff_of
 from core.model.cluster import Cluster
+from core.model.constraints import Placing
 from core.model.resources import Resources
+
+ASKED_LATELY_MAX: Final = REACHES_MAX
+"""Sets of nodes that no pod asks for any more."""
 
 
 class Marking(NamedTuple):
@@ -60,6 +65,10 @@ class Memory:
     """Unix seconds of the last mark, or of the last release of a node that did not empty."""
     demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By reach, requests within the peak window: one entry a look that no later one exceeds."""
+    asked: Mapping[Placing, int] = field(default_factory=dict)
+    """Templates that pods have had within the peak window, one for each set of nodes, and the unix
+    second of the last look that saw such a pod. Their nodes stay in the sums that the peak is held
+    against: else those of others would be too full as soon as the last such pod has gone."""
     words: Words = field(default_factory=Words)
     """The reaches of the last look, by the keys under which they are remembered."""
     placed: Mapping[str, int] = field(default_factory=dict)
@@ -73,6 +82,10 @@ class Memory:
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
         return arrivals.expected(self.arrivals, whole, now_seconds, self.new_nodes.seconds)
+
+    def lately(self, window_seconds: int, now_seconds: int) -> list[Placing]:
+        """Return the templates that pods have had within the peak window."""
+        return [one for one, at in self.asked.items() if at > now_seconds - window_seconds]
 
     def following(self, words: Words) -> "Memory":
         """Return the memory under the keys that the reaches have now."""
@@ -148,9 +161,18 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
             key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
             for key, now in survey.demand().items()
         },
+        asked=_asked(memory, survey, now_seconds),
         arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
         new_nodes=new_nodes.follow(memory.new_nodes, survey, memory.nodes, now_seconds),
     )
+
+
+def _asked(memory: Memory, survey: Survey, now_seconds: int) -> dict[Placing, int]:
+    if not survey.config.budgets.peak_window_seconds:
+        return {}
+    latest = sorted(survey.reaches.left, key=lambda one: -memory.asked[one])[:ASKED_LATELY_MAX]
+    left = {one: memory.asked[one] for one in latest}
+    return left | dict.fromkeys(survey.reaches.templates, now_seconds)
 
 
 def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
