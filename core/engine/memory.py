@@ -13,7 +13,7 @@ from core.engine.harden import Spoken
 from core.engine.new_nodes import NewNodes
 from core.engine.places import Places
 from core.engine.survey import Survey
-from core.engine.waiting import hosted
+from core.engine.waiting import hosted, waits
 from core.engine.words import Words, moved
 from core.marks.mark import backoff_of
 from core.model.cluster import Cluster
@@ -54,7 +54,8 @@ class Memory:
     added: int | None = None
     """Unix seconds of the last machine that came; None: none since the first look."""
     waiting: frozenset[str] = frozenset()
-    """Pods (namespace/name) that are unschedulable and that some node would admit."""
+    """Pods (namespace/name) that are unschedulable and that some node would admit, or would have
+    admitted since they wait: a node that comes and goes makes none of them wait anew."""
     waited: int | None = None
     """When the last of them began to wait."""
     marked: Mapping[str, Marking] = field(default_factory=dict)
@@ -136,7 +137,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words)
     new = memory.nodes and not names <= memory.nodes
-    waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
+    waiting = _waiting(memory, cluster, config.taint_key)
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
     for name, mark in survey.marks.items():
@@ -165,6 +166,13 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
         new_nodes=new_nodes.follow(memory.new_nodes, survey, memory.nodes, now_seconds),
     )
+
+
+def _waiting(memory: Memory, cluster: Cluster, taint_key: str) -> frozenset[str]:
+    found = frozenset(pod.key for pod in hosted(cluster, taint_key))
+    if found >= memory.waiting:
+        return found
+    return found | memory.waiting.intersection(pod.key for pod in cluster.pods if waits(pod))
 
 
 def _asked(memory: Memory, survey: Survey, now_seconds: int) -> dict[Placing, int]:

@@ -408,6 +408,23 @@ def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, seconds: int) ->
     assert step.step(cluster, asked, seen.memory, NOW + 300).pace.pending_seconds == 0
 
 
+def test_a_node_that_comes_and_goes_makes_no_pod_wait_anew() -> None:
+    """Or one pod that waits, and one node that is not Ready now and then, would stop all marks."""
+    asked = config(cooldown=COOL)
+    waits = replace(pod("p", None, 100, 100, placing=GREEN), unschedulable=True)
+    green = node("g", labels={"green": "true"})
+    there, away = (
+        Cluster.of([*SIX.nodes, replace(green, unschedulable=cordoned)], [waits])
+        for cordoned in (False, True)
+    )
+    seen = step.step(there, asked, Memory(), NOW)
+    for seconds, cluster in ((100, away), (200, there), (299, away), (300, there)):
+        seen = step.step(cluster, asked, seen.memory, NOW + seconds)
+        assert seen.pace.pending_seconds == 300 - seconds
+    seen = step.step(Cluster.of(there.nodes, []), asked, seen.memory, NOW + 310)
+    assert step.step(there, asked, seen.memory, NOW + 320).pace.pending_seconds == 300
+
+
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
     asked = config(window_seconds=60, pools=(A,))
     nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
