@@ -7,7 +7,7 @@ reach. Free capacity on a node is of use to the pods that reach it alone, so thr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -56,11 +56,13 @@ class Reaches:
         nodes: Sequence[Node],
         asked: Mapping[Placing, Groups],
         others: Iterable[Placing] = (),
+        lately: Collection[Placing] = (),
     ) -> None:
         """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
 
         Virtual nodes take nothing, so they are in no reach. *others* are templates that make no
-        reach, of which it is asked all the same which nodes admit them.
+        reach, of which it is asked all the same which nodes admit them. *lately*: templates that
+        pods had a short time ago; where no pod asks for the same nodes now, their reach stays.
         """
         self._nodes = nodes
         self._bare = [bare(node) for node in nodes]
@@ -68,12 +70,17 @@ class Reaches:
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
-        self._kinds = NodeKinds(self._bare, chain(asked, others))
+        self._kinds = NodeKinds(self._bare, chain(asked, others, lately))
         self._shown = _Shown(self._bare, self._kinds)
         self._members: dict[int, tuple[int, ...]] = {}
         by_nodes: dict[tuple[int, ...], list[Placing]] = {}
         for placing in asked:
             if members := self.members(placing):
+                by_nodes.setdefault(members, []).append(placing)
+        here = frozenset(by_nodes)
+        for placing in lately:
+            members = self.members(placing)
+            if members and members not in here:
                 by_nodes.setdefault(members, []).append(placing)
         self.all: tuple[Reach, ...]
         """Most nodes first, then by key; those of one node are not among them."""
@@ -84,6 +91,10 @@ class Reaches:
         told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
         self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
         """The nodes that at least one movable pod reaches."""
+        self.templates: Sequence[Placing] = [by_nodes[nodes][0] for nodes in told if nodes in here]
+        """One for each set of nodes that pods ask for now."""
+        self.left: Sequence[Placing] = [by_nodes[n][0] for n in told if n not in here]
+        """One for each that they only did lately."""
         of: list[list[int]] = [[] for _ in nodes]
         for number, reach in enumerate(self.all):
             for node in reach.nodes:
@@ -159,13 +170,14 @@ def _fair(
         own.sort(key=lambda one: (-counts[one[1]][namespace], one))
         for rank, (_, nodes) in enumerate(own):
             best[nodes] = min(best.get(nodes, rank), rank)
-    found = sorted(found, key=lambda one: (best[one[1]], -counts[one[1]].total(), one))
+    last = len(found)  # nobody's: pods asked for them lately
+    found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
     return found[:REACHES_MAX]
 
 
 def _namespaces(placings: Iterable[Placing], asked: Mapping[Placing, Groups]) -> Counter[str]:
     return Counter(
-        pod.namespace for placing in placings for group in asked[placing] for pod in group
+        pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
     )
 
 

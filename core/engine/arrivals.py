@@ -93,6 +93,10 @@ class Grain:
         slot = max(1, length // STEPS, -(-over // SLOTS_MAX))
         return Grain(slot, -(-length // slot), over, max(length, DAY_SLOT_SECONDS))
 
+    def counts_as(self, other: "Grain") -> bool:
+        """Say whether what was counted by the other one is counted alike, for however long."""
+        return replace(self, over=other.over) == other
+
     def remembers(self, slot: int, now_seconds: int) -> bool:
         """Say whether something of the slot is still within the time that counts."""
         return (
@@ -120,18 +124,20 @@ class Arrivals:
     days: Slots = field(default_factory=dict)
     day_of: Latest = NOTHING
     gone: Mapping[Workload, Gone] = field(default_factory=dict)
+    since: int | None = None
+    """Unix seconds of the look at which counting began; None: there was none."""
 
 
 def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
-    """Return what is remembered after this look; other settings begin anew."""
+    """Return what is remembered after this look; where time is cut otherwise, it begins anew."""
     reserve = survey.config.budgets.reserve
     if not reserve.over_seconds:
         return Arrivals()
     grain, pods = Grain.of(reserve), survey.cluster.pods
-    if before.grain != grain:
-        return Arrivals(grain=grain, pods=pods)
+    if before.grain is None or not grain.counts_as(before.grain):
+        return Arrivals(grain=grain, pods=pods, since=now_seconds)
     left, came = _news(before.pods, pods)
-    known = aged(before, now_seconds)
+    known = aged(replace(before, grain=grain), now_seconds)
     gone = {workload: dict(slots) for workload, slots in known.gone.items()}
     for pod in left:
         if workload := _workload(pod):
@@ -151,6 +157,7 @@ def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
         days=days,
         day_of=day_of,
         gone=_bounded(gone),
+        since=known.since,
     )
 
 

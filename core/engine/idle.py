@@ -34,6 +34,9 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
     moments += turns(memory.arrivals, now_seconds)
     for looks in memory.demand.values():
         moments += (second + budgets.peak_window_seconds for second, _ in looks[:-1])
+    lately = budgets.peak_window_seconds
+    at_once = now_seconds + 1 - lately  # who is beyond the bound is not there at the next look
+    moments += (memory.asked.get(one, at_once) + lately for one in survey.reaches.left)
     for pod in survey.cluster.pods:
         if pod.ties is not UNTIED:
             moments += turns_at(pod)
@@ -69,6 +72,9 @@ def looked_again(memory: Memory, now_seconds: int) -> Memory:
         arrivals=aged(memory.arrivals, now_seconds),
         demand={
             key: (*looks[:-1], (now_seconds, looks[-1][1])) for key, looks in memory.demand.items()
+        },
+        asked={
+            one: now_seconds if at == memory.looked else at for one, at in memory.asked.items()
         },
         spoken={name: (now_seconds, why) for name, (_, why) in memory.spoken.items()},
     )

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from core.capacity.reaches import REACHES_MAX
 from core.capacity.usable import Amount
 from core.engine import arrivals, new_nodes
 from core.engine.arrivals import Arrivals, Counts
@@ -12,11 +13,15 @@ from core.engine.harden import Spoken
 from core.engine.new_nodes import NewNodes
 from core.engine.places import Places
 from core.engine.survey import Survey
-from core.engine.waiting import hosted
+from core.engine.waiting import hosted, waits
 from core.engine.words import Words, moved
 from core.marks.mark import backoff_of
 from core.model.cluster import Cluster
+from core.model.constraints import Placing
 from core.model.resources import Resources
+
+ASKED_LATELY_MAX: Final = REACHES_MAX
+"""Sets of nodes that no pod asks for any more."""
 
 
 class Marking(NamedTuple):
@@ -44,10 +49,13 @@ class Memory:
     looked: int = 0
     """Unix seconds of the last look; 0: there was none."""
     nodes: frozenset[str] = frozenset()
+    """The machines of the last look, not the virtual nodes: those come with every pod, and none is
+    a scale-up."""
     added: int | None = None
-    """Unix seconds of the last node that came; None: none since the first look."""
+    """Unix seconds of the last machine that came; None: none since the first look."""
     waiting: frozenset[str] = frozenset()
-    """Pods (namespace/name) that are unschedulable and that some node would admit."""
+    """Pods (namespace/name) that are unschedulable and that some node would admit, or would have
+    admitted since they wait: a node that comes and goes makes none of them wait anew."""
     waited: int | None = None
     """When the last of them began to wait."""
     marked: Mapping[str, Marking] = field(default_factory=dict)
@@ -58,6 +66,10 @@ class Memory:
     """Unix seconds of the last mark, or of the last release of a node that did not empty."""
     demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By reach, requests within the peak window: one entry a look that no later one exceeds."""
+    asked: Mapping[Placing, int] = field(default_factory=dict)
+    """Templates that pods have had within the peak window, one for each set of nodes, and the unix
+    second of the last look that saw such a pod. Their nodes stay in the sums that the peak is held
+    against: else those of others would be too full as soon as the last such pod has gone."""
     words: Words = field(default_factory=Words)
     """The reaches of the last look, by the keys under which they are remembered."""
     placed: Mapping[str, int] = field(default_factory=dict)
@@ -71,6 +83,10 @@ class Memory:
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
         return arrivals.expected(self.arrivals, whole, now_seconds, self.new_nodes.seconds)
+
+    def lately(self, window_seconds: int, now_seconds: int) -> list[Placing]:
+        """Return the templates that pods have had within the peak window."""
+        return [one for one, at in self.asked.items() if at > now_seconds - window_seconds]
 
     def following(self, words: Words) -> "Memory":
         """Return the memory under the keys that the reaches have now."""
@@ -117,11 +133,11 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
-    names = frozenset(node.name for node in cluster.nodes)
+    names = frozenset(node.name for node in cluster.nodes if not node.virtual)
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words)
     new = memory.nodes and not names <= memory.nodes
-    waiting = frozenset(pod.key for pod in hosted(cluster, config.taint_key))
+    waiting = _waiting(memory, cluster, config.taint_key)
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
     for name, mark in survey.marks.items():
@@ -146,9 +162,25 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
             key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
             for key, now in survey.demand().items()
         },
+        asked=_asked(memory, survey, now_seconds),
         arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
         new_nodes=new_nodes.follow(memory.new_nodes, survey, memory.nodes, now_seconds),
     )
+
+
+def _waiting(memory: Memory, cluster: Cluster, taint_key: str) -> frozenset[str]:
+    found = frozenset(pod.key for pod in hosted(cluster, taint_key))
+    if found >= memory.waiting:
+        return found
+    return found | memory.waiting.intersection(pod.key for pod in cluster.pods if waits(pod))
+
+
+def _asked(memory: Memory, survey: Survey, now_seconds: int) -> dict[Placing, int]:
+    if not survey.config.budgets.peak_window_seconds:
+        return {}
+    latest = sorted(survey.reaches.left, key=lambda one: -memory.asked[one])[:ASKED_LATELY_MAX]
+    left = {one: memory.asked[one] for one in latest}
+    return left | dict.fromkeys(survey.reaches.templates, now_seconds)
 
 
 def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
@@ -158,7 +190,7 @@ def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
     """
     if memory.first is not None:
         return memory.added
-    made = (node.created_seconds for node in cluster.nodes)
+    made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((min(at, now_seconds) for at in made if at is not None), default=None)
 
 
@@ -229,12 +261,12 @@ def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
 
 
 def unseen_seconds(memory: Memory, length_seconds: int, now_seconds: int) -> int:
-    """Return for how long the leader must look on until it has seen so long a time.
+    """Return for how long the leader must look on until it has counted pods for so long a time.
 
-    And as long as new nodes take, once it knows.
+    And as long as new nodes take, once it knows. Other settings may have it count anew.
     """
     longest = max((length_seconds, *memory.new_nodes.seconds.values()))
-    return _left(memory.first, longest, now_seconds)
+    return _left(memory.arrivals.since, longest, now_seconds)
 
 
 def _left(since: int | None, seconds: int, now_seconds: int) -> int:

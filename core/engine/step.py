@@ -81,7 +81,9 @@ def step(
     if last is not None and last.holds(cluster, config, memory, now_seconds):
         seen = looked_again(memory, now_seconds)
         return replace(last, memory=seen, at=now_seconds, skipped=True)
-    survey = Survey(cluster, config, now_seconds, last.survey.census if last else None)
+    lately = memory.lately(config.budgets.peak_window_seconds, now_seconds)
+    census = last.survey.census if last else None
+    survey = Survey(cluster, config, now_seconds, census, lately)
     seen = remember(memory, survey, now_seconds)
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)

@@ -59,10 +59,12 @@ class Survey:
         config: Config,
         now_seconds: int | None = None,
         before: Census | None = None,
+        lately: Collection[Placing] = (),
     ) -> None:
         """Look; *now_seconds* (unix): None as long as no time is to have passed.
 
-        *before*: the pods as they were at the last look, None: there was none.
+        *before*: the pods as they were at the last look, None: there was none. *lately*: see
+        Reaches.
         """
         self.census = before.followed(cluster) if before else Census.of(cluster)
         self.cluster, self.config = cluster, config
@@ -90,7 +92,7 @@ class Survey:
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
         others = (plain(pod.placing) for _, pod in self._buffers)
-        self.reaches = Reaches(self.ground.nodes, self._asked(), others)
+        self.reaches = Reaches(self.ground.nodes, self._asked(), others, lately)
         self._set_beyond_aside()
         self._look_at_unreached()
 

@@ -315,6 +315,15 @@ def test_a_new_leader_knows_from_the_nodes_themselves_when_one_was_added(
     assert later.pace.cooling_seconds == 0
 
 
+def test_a_virtual_node_that_comes_is_no_scale_up() -> None:
+    """EKS on Fargate makes one for every pod: a job every few minutes would stop all marks."""
+    asked, virtual = config(cooldown=COOL), replace(node("v"), virtual=True, created_seconds=NOW)
+    seen = step.step(SIX, asked, Memory(), NOW)
+    with_it = Cluster.of([*SIX.nodes, virtual], [])
+    assert step.step(with_it, asked, seen.memory, NOW + 10).pace.cooling_seconds == 0
+    assert step.step(with_it, asked, Memory(), NOW).pace.cooling_seconds == 0
+
+
 SPACED = {"spacing_seconds": 600, "backoff": Backoff(first_seconds=1000, max_seconds=1000)}
 
 
@@ -397,6 +406,23 @@ def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, seconds: int) ->
     assert seen.pace.pending_seconds == seconds
     # A mark is not what it waits for.
     assert step.step(cluster, asked, seen.memory, NOW + 300).pace.pending_seconds == 0
+
+
+def test_a_node_that_comes_and_goes_makes_no_pod_wait_anew() -> None:
+    """Or one pod that waits, and one node that is not Ready now and then, would stop all marks."""
+    asked = config(cooldown=COOL)
+    waits = replace(pod("p", None, 100, 100, placing=GREEN), unschedulable=True)
+    green = node("g", labels={"green": "true"})
+    there, away = (
+        Cluster.of([*SIX.nodes, replace(green, unschedulable=cordoned)], [waits])
+        for cordoned in (False, True)
+    )
+    seen = step.step(there, asked, Memory(), NOW)
+    for seconds, cluster in ((100, away), (200, there), (299, away), (300, there)):
+        seen = step.step(cluster, asked, seen.memory, NOW + seconds)
+        assert seen.pace.pending_seconds == 300 - seconds
+    seen = step.step(Cluster.of(there.nodes, []), asked, seen.memory, NOW + 310)
+    assert step.step(there, asked, seen.memory, NOW + 320).pace.pending_seconds == 300
 
 
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:

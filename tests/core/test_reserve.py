@@ -475,6 +475,34 @@ class TestHeld:
         }
         assert kept(looks(nodes, *moments)) == []
 
+    @pytest.mark.parametrize(
+        ("reserve", "names", "later"),
+        [
+            (Reserve(length_seconds=300, over_seconds=2 * HOUR), ["e0"], ["e0"]),
+            (Reserve(length_seconds=300, over_seconds=100), [], []),
+            (Reserve(length_seconds=600, over_seconds=HOUR), ["e0", "e1", "e2"], []),
+            (Reserve(length_seconds=300, over_seconds=1024 * 61), ["e0", "e1", "e2"], []),
+        ],
+    )
+    def test_other_settings_let_no_node_go_for_want_of_what_was_seen(
+        self, reserve: Reserve, names: list[str], later: list[str]
+    ) -> None:
+        """What was counted stays true as long as time is cut alike; else nobody knows any more."""
+        before = self.found(job("a", None), job("b", None))
+        other = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
+        cluster = before.survey.cluster
+        found = step(cluster, other, before.memory, START + 700, last=before)
+        assert kept(found) == names
+        seen = step(cluster, other, found.memory, START + 700 + reserve.length_seconds)
+        assert kept(seen) == later
+
+    def test_room_that_was_not_kept_before_is_learned_of_first(self) -> None:
+        never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(over_seconds=0)))
+        before = self.found(config=never)
+        assert kept(before) == []
+        found = step(before.survey.cluster, ASKED, before.memory, START + 700, last=before)
+        assert kept(found) == ["e0", "e1", "e2"]
+
     def test_what_finds_room_beside_others_keeps_no_node(self) -> None:
         assert kept(self.found(job("a", None))) == []
 
