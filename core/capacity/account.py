@@ -195,7 +195,7 @@ class Account:
         limits, group = self._limits[marked], self._groups[trial.node]
         own = group.sums if group else (self.whole,)
         for sums, change in trial.changes.items():
-            if sums.over(change, limits[sums]):
+            if sums.over(change, limits[sums], sums.held(marked=marked)):
                 yield Exceeded(sums, change, sums in own)
 
     def remove(self, trial: Trial) -> None:

@@ -60,9 +60,17 @@ class Sums:
         """Return the usable capacity."""
         return Amount(self.row[2], self.row[3])
 
-    def over(self, change: Sequence[int], limit: Limit) -> bool:
+    def held(self, *, marked: bool) -> Amount:
+        """Return what is kept beside what is asked for: nothing under a node that carries a mark.
+
+        It stood the busiest moment then, or came after it; and what was asked for at that moment
+        may have gone since together with its nodes.
+        """
+        return NOTHING if marked else self.reserve
+
+    def over(self, change: Sequence[int], limit: Limit, reserve: Amount) -> bool:
         """Say whether the *change* would bring the requests, with the reserve, over the limit."""
-        row, reserve = self.row, self.reserve
+        row = self.row
         cpu, memory = row[2] + change[2], row[3] + change[3]
         return (
             cpu <= 0

@@ -188,7 +188,7 @@ class Budgets:
     reserve: Reserve = Reserve()
     """Room that is kept for pods like those that have come."""
     peak_window_seconds: Annotated[int, duration()] = 600
-    """The demand of the busiest moment in it counts, not that of now."""
+    """For new marks the demand of the busiest moment in it counts, not that of now."""
     spacing_seconds: Annotated[int, duration()] = 0
     """How long after a mark, or after a node that did not empty was released, the next is set; of
     0s there may be several at once."""

@@ -81,7 +81,7 @@ class ClusterThreshold(Policy):
         requests, capacity = account.without(node)
         whole = account.whole
         thresholds = whole.thresholds(marked=marked)
-        return requests.plus(whole.reserve).within(thresholds, capacity)
+        return requests.plus(whole.held(marked=marked)).within(thresholds, capacity)
 
     def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
         """Ask the same."""

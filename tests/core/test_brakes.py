@@ -265,6 +265,18 @@ def test_the_busiest_moment_of_the_window_counts() -> None:
     assert len(gone(low, asked, held)) == 2
 
 
+def test_the_busiest_moment_releases_no_mark() -> None:
+    """What was asked for then may have gone together with its nodes, or have waited in vain."""
+    asked = replace(config(peak_window_seconds=60), thresholds=FULL)
+    memory = step.step(at_fill(3000), asked, Memory(), NOW).memory
+    low = at_fill(1000)
+    already = replace(low, nodes=(marked(low.nodes[0], Mark.SOFT, 1), *low.nodes[1:]))
+    held = step.step(already, asked, memory, NOW + 59).pace
+    assert held.reserve == {"": Amount(6000, 0), "general": Amount(6000, 0)}
+    assert gone(already, asked, held) == ["n0"]
+    assert "peak-demand" in codes(already, asked, held)
+
+
 def test_room_is_left_for_the_largest() -> None:
     pods = [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)]
     cluster = Cluster.of(empties(2), pods)

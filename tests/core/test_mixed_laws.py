@@ -83,6 +83,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "no memory",
         "no node affinity",
         "no peak",
+        "the peak releases marks",
         "no pod count",
         "no second try",
         "no selectors",
@@ -130,7 +131,7 @@ def test_no_plan_brings_a_reach_above_its_threshold(seeds: range) -> None:
             for members in state.all_reaches:
                 if len(members) > 1 and members & touched:
                     found = state.sums(members, state.useful[members])
-                    requests = plus(found.requests, state.reserve(members))
+                    requests = plus(found.requests, state.reserve(members, marked=marked))
                     shares = state.thresholds(members, marked=marked)
                     assert within(requests, shares, found.usable), (seed, removal.node)
                     steps += 1

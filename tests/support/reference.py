@@ -190,9 +190,10 @@ class Reference(Packing):
         if node.name not in self.reached:
             return True
         whole = self.whole()
-        requests = minus(plus(whole.requests, self.reserve(None)), own)
+        marked = is_marked(node)
+        requests = minus(plus(whole.requests, self.reserve(None, marked=marked)), own)
         left = minus(whole.capacity, offered(node))
-        return within(requests, limits(self.config, marked=is_marked(node)), left)
+        return within(requests, limits(self.config, marked=marked), left)
 
     def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Iterator[Members | None]:
         """Yield the reaches that are too full of what is usable; None: the whole is.
@@ -201,7 +202,7 @@ class Reference(Packing):
         """
         if self.reached & touched:
             whole = self.whole()
-            requests = plus(whole.requests, self.reserve(None))
+            requests = plus(whole.requests, self.reserve(None, marked=marked))
             if not within(requests, limits(self.config, marked=marked), whole.usable):
                 yield None
         for members in self.all_reaches:
@@ -210,7 +211,7 @@ class Reference(Packing):
             if self.mutant == "receivers are not asked" and node.name not in members:
                 continue
             found = self.sums(members, self.useful[members])
-            requests = plus(found.requests, self.reserve(members))
+            requests = plus(found.requests, self.reserve(members, marked=marked))
             if not within(requests, self.thresholds(members, marked=marked), found.usable):
                 yield members
 

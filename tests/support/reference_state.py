@@ -203,8 +203,10 @@ class State:
         members = frozenset(self.nodes) if everywhere else self.reached
         return self.sums(members, self.useful_whole)
 
-    def reserve(self, members: Members | None) -> Pair:
-        """Return what the busiest moment needed beyond what is asked for now."""
+    def reserve(self, members: Members | None, *, marked: bool) -> Pair:
+        """Return what the busiest moment needed beyond what is asked for now; marks it spares."""
+        if marked and self.mutant != "the peak releases marks":
+            return NONE
         if self.pace is None or self.mutant == "no peak":
             return NONE
         found = self.pace.reserve.get("" if members is None else self.key(members), NONE)

@@ -77,4 +77,5 @@ class Replay:
                 if members is None
                 else plain.thresholds(members, marked=marked)
             )
-            assert within(plus(sums.requests, plain.reserve(members)), shares, sums.usable)
+            held = plain.reserve(members, marked=marked)
+            assert within(plus(sums.requests, held), shares, sums.usable)
