@@ -418,7 +418,7 @@ KNOWN = "allowed: enabled, limit, required; did you mean enabled?"
                                             f"pools.a.required: 0; {NUMBER}"]),
         ({"limit": 0.75}, [f"pools.a.limit: 0.75; {SHARE}"]),
         ({"required": "5"}, [f"pools.a.required: '5'; {NUMBER}"]),
-        ({"required": True}, [f"pools.a.required: True; {NUMBER}"]),
+        ({"required": True}, [f"pools.a.required: true; {NUMBER}"]),
         ({"enabled": "yes"}, ["pools.a.enabled: 'yes'; allowed: true | false"]),
         ({"enable": True}, [f"pools.a.enable: unknown field; {KNOWN}"]),
         (None, ["pools.a: missing; allowed: a mapping of fields"]),
