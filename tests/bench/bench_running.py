@@ -15,7 +15,6 @@ import logging
 import math
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -40,6 +39,7 @@ from tests.bench import serving
 from tests.bench.bench_kube import PODS_PER_NODE, pod_object
 from tests.bench.bench_webhook import a_review
 from tests.bench.machine import factor, show
+from tests.e2e.plane import free_port
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, Json, event, key_of
 from webhook.admission.app import MUTATE_PATH
@@ -284,7 +284,7 @@ def webhook(folder: Path, url: str, pair: tls.Pair) -> Iterator[tuple[Watched, i
     (folder / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     (folder / "cert.pem").write_bytes(pair.certificate)
     (folder / "key.pem").write_bytes(pair.key)
-    port, plain = free_ports(2)
+    port, plain = free_port(), free_port()
     settings: dict[str, Any] = {
         "listen": f"{serving.LOOPBACK}:{port}",
         "metricsListen": f"{serving.LOOPBACK}:{plain}",
@@ -310,15 +310,6 @@ def webhook(folder: Path, url: str, pair: tls.Pair) -> Iterator[tuple[Watched, i
     finally:
         process.terminate()
         process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind((serving.LOOPBACK, 0))
-        return [one.getsockname()[1] for one in found]
 
 
 def until_judged(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -12,8 +13,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import yaml
 
@@ -28,14 +30,19 @@ POLL_SECONDS = 0.05
 """How often a program that tells nobody is asked whether it is there."""
 ROOT = Path(__file__).parents[2]
 KCM_OFF = "-node-ipam-controller,-node-route-controller,-service-lb-controller"
+PORTS: Final = range(20_000, 32_000)
+"""Below those that Linux gives to who connects: one of these is there still when a program starts
+that is told to listen on it."""
+_UNTRIED: Final = cycle(random.sample(PORTS, len(PORTS)))
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that nobody has now, another one each time."""
+    for port in _UNTRIED:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise AssertionError("the ports do not end")
 
 
 def until(reached: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
