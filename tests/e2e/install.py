@@ -114,13 +114,15 @@ def starting(plane: Plane, settings: Json) -> Iterator[Start]:
     def start(**changed: Any) -> Ebb:
         made = config(**{**settings, **changed})
         point(plane, port_of(made))
-        started.append(start_webhook(plane, made).wait_ready())
-        return started[-1]
+        started.append(start_webhook(plane, made))
+        return started[-1].wait_ready()
 
-    yield start
-    for ebb in started:
-        if ebb.program in plane.programs:
-            ebb.stop(signal.SIGKILL)
+    try:
+        yield start
+    finally:
+        for ebb in started:
+            if ebb.program in plane.programs:
+                ebb.stop(signal.SIGKILL)
 
 
 def port_of(settings: Json) -> int:

@@ -45,20 +45,23 @@ def replicas(plane: Plane) -> Iterator[Pair]:
     """Two replicas in mode enforce, each with a line of its own."""
     apply(plane)
     webhook = {"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"}
-    one, two = (
-        Replica(plane, name, config(mode=Mode.ENFORCE, usability="none", webhook=dict(webhook)))
-        for name in (f"ebb-line-{next(NUMBERS)}", f"ebb-line-{next(NUMBERS)}")
-    )
-    point(plane, port_of(one.settings))
-    for replica in (one, two):
-        replica.ebb.wait_ready()
-    in_force(plane)
-    yield one, two
-    for replica in (one, two):
-        if replica.ebb.program in plane.programs:
-            replica.kill()
-        replica.line.end()
-    remove(plane)
+    started: list[Replica] = []
+    try:
+        for _ in range(2):
+            made = config(mode=Mode.ENFORCE, usability="none", webhook=dict(webhook))
+            started.append(Replica(plane, f"ebb-line-{next(NUMBERS)}", made))
+        one, two = started
+        point(plane, port_of(one.settings))
+        for replica in started:
+            replica.ebb.wait_ready()
+        in_force(plane)
+        yield one, two
+    finally:
+        for replica in started:
+            if replica.ebb.program in plane.programs:
+                replica.kill()
+            replica.line.end()
+        remove(plane)
 
 
 def leader_first(replicas: Pair) -> Pair:
