@@ -77,6 +77,8 @@ class Troubled:
         self.faults: Counter[Fault] = Counter()
         self.sound = False
         """Whether the last pass could do all that it wanted, and nothing is in its way since."""
+        self.looked_ms: int | None = None
+        """When this leader looked first; None: it has not, or on a view that is too old."""
         self._held_ms = 0
         self.taint_key = ebb.taint_key
 
@@ -125,6 +127,7 @@ class Troubled:
             if self.faults[Fault.UNHEARD]:
                 raise UnavailableError("the answer got lost")
 
+        self.looked_ms = now_ms if self.looked_ms is None else self.looked_ms
         self.ebb.tick(state, troubled, now_ms)
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
@@ -146,7 +149,6 @@ class Day(World):
         self._troubled, self._config = Troubled(ebb), config
         super().__init__(load, how, self._troubled, seed=1)
         self._takes_empty = how is ScaleDown.EMPTY
-        self._elected_ms = 0
         self._sound_ms: int | None = None
         """Since when every pass of this leader could do all that it wanted; None: the last could
         not."""
@@ -186,7 +188,7 @@ class Day(World):
     def _elect(self) -> None:
         self._sound_ms = None
         self._troubled.ebb.restart(self._config)
-        self._elected_ms = self.now_ms()
+        self._troubled.looked_ms = None
 
     def configure(self, at_ms: int, config: Config) -> None:
         """Go on with another configuration from then on."""
@@ -240,8 +242,10 @@ class Day(World):
             return
         details = decode_details(node.annotations)
         assert details is not None
-        led_ms = self.now_ms() - self._elected_ms - self._tick_ms
-        assert details.deadline > self.now_ms() // 1000 or led_ms < WATCH_SECONDS * 1000
+        since_ms = self._troubled.looked_ms
+        assert since_ms is not None
+        watched_ms = self.now_ms() - since_ms - self._tick_ms
+        assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
         # A pod that the pass itself gave a place to asks for the next one at once.
         assert guard_of(node) or not occupied or self._troubled.urgent()
 
