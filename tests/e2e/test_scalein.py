@@ -130,11 +130,14 @@ def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
     )
 
 
-def test_without_a_cost_every_node_keeps_some(api: Api) -> None:
-    """The control: the controller's own order empties no node."""
+def test_without_a_cost_more_nodes_keep_some_than_need_to(api: Api) -> None:
+    """The control: among pods that are alike the controller goes by their UIDs, not by nodes.
+
+    One of the four nodes is emptied by chance in one of fifteen runs, two in one of 30,000.
+    """
     deploy(api)
     left = by_node(living(scale(api, 10)))
-    assert set(left) == set(NAMES)
+    assert len(left) > 2
 
 
 def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
