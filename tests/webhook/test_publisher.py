@@ -149,6 +149,23 @@ async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> N
         assert nothing_left(api)
 
 
+async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_counted_as_long() -> (
+    None
+):
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(3700, 3)
+        await publisher.turn()
+        reserve = replace(RESERVE, length_seconds=600)
+        engine.config = replace(CONFIG, budgets=replace(UNLIMITED, reserve=reserve))
+        for seconds, asked in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
+            engine.look(seconds, 3)
+            await publisher.turn()
+            assert told(api) == asked
+
+
 async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
