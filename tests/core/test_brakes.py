@@ -203,9 +203,12 @@ def test_what_takes_no_pods_is_none_of_the_nodes_that_a_new_mark_leaves(
     assert not told.keys() & {"x0", "y1"}, "as many stand without them"
 
 
-def test_no_mark_is_released_because_another_node_is_not_ready_for_a_while() -> None:
+@pytest.mark.parametrize("least", [{"min_nodes": 3}, {"min_untainted_nodes": 3}])
+def test_no_mark_is_released_because_another_node_is_not_ready_for_a_while(
+    least: dict[str, int],
+) -> None:
     """Nor set anew after it: whoever was marked goes by all nodes that stand."""
-    asked = config(cluster=Budget(min_nodes=3))
+    asked = config(cluster=Budget(**least))  # type: ignore[arg-type]
     nodes = [marked(node("n0"), Mark.SOFT, 1), *empties(4)[1:]]
     assert gone(Cluster.of(nodes, [TINY]), asked) == ["n0"]
     nodes[3] = replace(nodes[3], ready=False)
