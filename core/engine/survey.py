@@ -26,6 +26,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import is_young, started
+from core.model.volumes import CLAIMS_FIELD
 from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
@@ -91,7 +92,8 @@ class Survey:
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
-        others = (plain(pod.placing) for _, pod in self._buffers)
+        others = {plain(pod.placing) for _, pod in self._buffers}
+        others |= {plain(p.placing) for p in self._unsupported if p.unsupported == (CLAIMS_FIELD,)}
         self.reaches = Reaches(self.ground.nodes, self._asked(), others, lately)
         self._set_beyond_aside()
         self._look_at_unreached()
