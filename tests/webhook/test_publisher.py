@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, Mode
+from core.config.budgets import Budget, Pool, Publish, Reserve
+from core.config.settings import Config, HandOver, Mode, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
@@ -108,6 +108,29 @@ async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
     async with FakeApi() as api, opened(api) as client:
         engine.look(0, 0)
         engine.look(10, 8, free=free)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert told(api) == asked
+
+
+@pytest.mark.parametrize(
+    ("scope", "pool", "asked"),
+    [
+        (Scope.MARKED, (), [8]),
+        (Scope.EMPTY, (), []),
+        (Scope.ALL, (), []),
+        (Scope.ALL, (("some", "where"),), [8]),
+    ],
+)
+async def test_where_ebb_holds_no_empty_nodes_there_is_room_only_as_long_as_it_is_told(
+    scope: Scope, pool: tuple[tuple[str, str], ...], asked: list[int]
+) -> None:
+    """Or an autoscaler would take what it has added, and add it anew, without end."""
+    pools = (Pool(name="a", node_selector=pool, budget=Budget()),) if pool else ()
+    budgets = replace(CONFIG.budgets, pools=pools)
+    engine = Engine(replace(CONFIG, budgets=budgets, hand_over=HandOver(scope=scope)))
+    async with FakeApi() as api, opened(api) as client:
+        engine.look(0, 0)
+        engine.look(10, 8, free=8)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
         assert told(api) == asked
 
