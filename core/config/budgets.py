@@ -92,7 +92,7 @@ class Budget:
     """Nodes that must be left when all marked ones have gone; a new mark leaves so many that take
     pods."""
     min_untainted_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
-    """The same of nodes that take pods and carry no taint but those that pass by themselves."""
+    """The same of nodes that carry no taint but those that pass by themselves."""
 
 
 CLUSTER: Final = Budget(

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -364,24 +363,46 @@ def _windows(
     arrivals: Arrivals, grain: Grain, now_seconds: int, at_least: Mapping[str, int]
 ) -> Iterable[tuple[str, Counter[Kind]]]:
     """Yield what came to each reach in each stretch of one length; the days before first."""
-    for day in grain.days_before(now_seconds):
-        days = _by_reach({slot: arrivals.days[slot] for slot in day if slot in arrivals.days})
-        for reach, slots in days.items():
+    days = grain.days_before(now_seconds)
+    before = [_known(arrivals.days, day) for day in days]
+    near = _known(
+        arrivals.slots, (n for n in sorted(arrivals.slots) if grain.remembers(n, now_seconds))
+    )
+    keys = _latest_keys((*reversed(before), near))
+    for day, known in zip(days, before, strict=True):
+        for reach, slots in _by_reach(known, keys).items():
             many = -(-at_least.get(reach, 0) // grain.day) or 1
             yield from ((reach, _sum(slots, range(first, first + many))) for first in day)
-    near = {n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)}
-    for reach, slots in _by_reach(near).items():
+    for reach, slots in _by_reach(near, keys).items():
         many = max(grain.length, -(-at_least.get(reach, 0) // grain.slot))
         for last in slots:
             yield reach, _sum(slots, range(last - many + 1, last + 1))
 
 
-def _by_reach(slots: Slots) -> dict[str, dict[int, Counter[Kind]]]:
+def _known(slots: Slots, asked: Iterable[int]) -> Slots:
+    """Return those that are there, in the order in which they are asked for."""
+    return {slot: slots[slot] for slot in asked if slot in slots}
+
+
+def _latest_keys(times: Iterable[Slots]) -> dict[Placing, str]:
+    """Return by template the reach that its pods came to last; *times*: the oldest first.
+
+    A template has one reach at a time, and another one when a second node of its pool comes, say,
+    or nodes that it cannot use: what came to the one before are pods of the one that it has.
+    """
+    return {
+        kind.placing: kind.reach for slots in times for counts in slots.values() for kind in counts
+    }
+
+
+def _by_reach(slots: Slots, keys: Mapping[Placing, str]) -> dict[str, dict[int, Counter[Kind]]]:
     """Return what came to each reach in each slot, those in order."""
     found: dict[str, dict[int, Counter[Kind]]] = {}
-    for slot, counts in sorted(slots.items(), key=itemgetter(0)):
+    for slot, counts in slots.items():
         for kind, many in counts.items():
-            found.setdefault(kind.reach, {}).setdefault(slot, Counter())[kind] = many
+            reach = keys[kind.placing]
+            one = kind if kind.reach == reach else kind._replace(reach=reach)
+            found.setdefault(reach, {}).setdefault(slot, Counter())[one] += many
     return found
 
 

@@ -29,8 +29,10 @@ class _Count:
     """That there are now."""
     working: int = 0
     """Of them, those that take pods, without those that go."""
+    bare: int = 0
+    """Of all, those that carry no taint of others, without those that go."""
     untainted: int = 0
-    """Of these, those that carry no taint of others."""
+    """Of these, those that take pods."""
     marked: int = 0
     """Now and, as far as it has been planned, from now on."""
     in_window: int = 0
@@ -78,7 +80,8 @@ class Brakes:
         }
         """By node: the scopes that it is in, each with the count that it is judged by."""
         standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
-        self._untainted = frozenset(_untainted(survey))
+        self._bare = frozenset(n.name for n in survey.ground.nodes if others_taint(n) is None)
+        """By ground: without Ebb's own taint."""
         self._marks_one = False
         """Whether the plan lets a node go that has no mark yet."""
         for node in standing:
@@ -86,7 +89,8 @@ class Brakes:
             for count in self._counts(node):
                 count.nodes += 1
                 count.working += self._works(node)
-                count.untainted += node.name in self._untainted
+                count.bare += node.name in self._bare
+                count.untainted += self._works(node) and node.name in self._bare
                 count.marked += marked
         self._zones = Zones(survey, standing) if budgets.balance_zones else None
 
@@ -135,8 +139,11 @@ class Brakes:
 
     def min_untainted(self, node: Node) -> str | None:
         """Say that too few nodes without taints would be left without the node, or None."""
-        for scope, count in self._judging[node.name] if node.name in self._untainted else ():
-            left, least = count.untainted - 1, scope.budget.min_untainted_nodes
+        marked = node.name in self._survey.marks
+        counts = node.name in self._bare and (marked or self._works(node))
+        for scope, count in self._judging[node.name] if counts else ():
+            left = (count.bare if marked else count.untainted) - 1
+            least = scope.budget.min_untainted_nodes
             if left < least:
                 bare = many(left, "node without a taint", "nodes without a taint")
                 return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
@@ -157,7 +164,8 @@ class Brakes:
         for count in self._counts(node):
             count.gone += 1
             count.working -= self._works(node)
-            count.untainted -= node.name in self._untainted
+            count.bare -= node.name in self._bare
+            count.untainted -= self._works(node) and node.name in self._bare
             count.marked += new
             count.in_window += new
         if self._zones:
@@ -233,13 +241,6 @@ BUDGET_WINDOW: Final = Reason(
 )
 
 
-def _untainted(survey: Survey) -> Iterable[str]:
-    """Name the nodes that take pods and carry no taint of others, Ebb's own aside."""
-    for node in survey.ground.nodes:
-        if node.name not in survey.closed and others_taint(node) is None:
-            yield node.name
-
-
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     left, least = count.nodes - count.gone - 1, scope.budget.min_nodes
     if left >= least:
@@ -305,7 +306,8 @@ LASTING: Final = _Rules(
 """At all times, and for marked nodes too."""
 LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
 """The same of nodes without a mark: what takes no pods is none of those that must be left. Marked
-ones go by all that stand, so that none is released because another is not ready for a minute."""
+ones go by all that stand, so that none is released because another is not ready for a minute; nor
+by `min_untainted`."""
 ENTERING: Final = _Rules(((ZONE_BALANCE, Brakes.zone_balance),))
 """At all times, for nodes without a mark."""
 PACING: Final = _Rules(

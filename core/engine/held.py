@@ -8,7 +8,7 @@ off, or if something keeps Ebb from ever marking it. Nobody would hand these ove
 
 from collections.abc import Iterable
 
-from core.config.settings import Scope
+from core.config.settings import Config, Scope
 from core.engine.memory import Pace
 from core.engine.plan import Held
 from core.engine.survey import Survey
@@ -19,8 +19,6 @@ from core.model.node import Node
 def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozenset[str]:
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
     scope = survey.config.hand_over.scope
-    if scope is Scope.MARKED:
-        return frozenset()
     left_alone = pace.backing_off.keys() - {one.node for one in reserve}
     return frozenset(
         node.name
@@ -35,8 +33,14 @@ def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozen
     )
 
 
+def may_hold(config: Config, node: Node) -> bool:
+    """Say whether the node is one that Ebb would hold if it were empty, without a mark."""
+    budgets = config.budgets
+    in_pool = not budgets.pools or budgets.pool_of(node.labels) is not None
+    return in_pool and config.hand_over.scope is not Scope.MARKED
+
+
 def _is_ours(survey: Survey, node: Node) -> bool:
     """Say whether nothing but its pods, and the moment, may speak against its going."""
-    budgets = survey.config.budgets
     own = any(one.reason in REASONS for one in survey.blockers[node.name])
-    return not own and (not budgets.pools or budgets.pool_of(node.labels) is not None)
+    return not own and may_hold(survey.config, node)

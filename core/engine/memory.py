@@ -48,9 +48,9 @@ class Memory:
     """Where pods of candidates are to go, under a policy that finds them places."""
     looked: int = 0
     """Unix seconds of the last look; 0: there was none."""
-    nodes: frozenset[str] = frozenset()
-    """The machines of the last look, not the virtual nodes: those come with every pod, and none is
-    a scale-up."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The machines of the last look, by name the uid: one that is made anew is another; empty: not
+    read yet. Not the virtual nodes: those come with every pod, and none is a scale-up."""
     added: int | None = None
     """Unix seconds of the last machine that came; None: none since the first look."""
     waiting: frozenset[str] = frozenset()
@@ -133,10 +133,11 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
-    names = frozenset(node.name for node in cluster.nodes if not node.virtual)
+    machines = (node for node in cluster.nodes if not node.virtual)
+    nodes = {node.name: node.uid or memory.nodes.get(node.name, "") for node in machines}
+    new = _new(memory, nodes)
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
-    memory = memory.following(words)
-    new = memory.nodes and not names <= memory.nodes
+    memory = memory.following(words).forgetting(new)
     waiting = _waiting(memory, cluster, config.taint_key)
     opened = now_seconds - budgets.window_seconds
     marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
@@ -151,7 +152,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         candidates=memory.candidates if memory.policy in {"", config.policy} else {},
         policy=config.policy,
         looked=now_seconds,
-        nodes=names,
+        nodes=nodes,
         added=now_seconds if new else _added(memory, cluster, now_seconds),
         waiting=waiting,
         waited=memory.waited if waiting <= memory.waiting else now_seconds,
@@ -164,7 +165,16 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         },
         asked=_asked(memory, survey, now_seconds),
         arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
-        new_nodes=new_nodes.follow(memory.new_nodes, survey, memory.nodes, now_seconds),
+        new_nodes=new_nodes.follow(memory.new_nodes, survey, new, now_seconds),
+    )
+
+
+def _new(memory: Memory, nodes: Mapping[str, str]) -> frozenset[str]:
+    """Return the machines that have come since the last look; at the first one, none has."""
+    if memory.first is None:
+        return frozenset()
+    return frozenset(
+        name for name, uid in nodes.items() if memory.nodes.get(name) not in ("", uid)
     )
 
 

@@ -40,15 +40,13 @@ class NewNodes:
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.took.items()}
 
 
-def follow(before: NewNodes, survey: Survey, known: frozenset[str], now_seconds: int) -> NewNodes:
-    """Return what is remembered after this look; *known*: the nodes of the last one, if any."""
+def follow(before: NewNodes, survey: Survey, new: frozenset[str], now_seconds: int) -> NewNodes:
+    """Return what is remembered after this look, which is the first to see the *new* nodes."""
     if not survey.config.budgets.reserve.over_seconds:
         return NewNodes()
     names = survey.ground.ids.keys()
     came = {name: at for name, at in before.came.items() if name in names}
-    if known:
-        new = (name for name in sorted(names - known) if not survey.census.virtual[name])
-        came |= dict.fromkeys(new, now_seconds)
+    came |= dict.fromkeys(sorted(new), now_seconds)
     found = _found(before, survey, came, now_seconds)
     waiting = _waiting(before, survey, now_seconds)
     seen = {name for name, _ in found}

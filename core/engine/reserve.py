@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from core.engine.arrivals import Counts, Kind
 from core.engine.buffers import buffer_of
+from core.engine.held import may_hold
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
 from core.engine.survey import Survey
@@ -54,7 +55,7 @@ class Reserved(NamedTuple):
     held: tuple[Held, ...] = ()
     """The empty nodes that are kept, by name."""
     short: frozenset[str] = frozenset()
-    """The reaches of which too few of the expected pods would find room, by key."""
+    """The reaches of which too few of the expected pods would find room that stays, by key."""
 
 
 def reserve(memory: Memory, survey: Survey, now_seconds: int) -> Reserved:
@@ -105,6 +106,8 @@ class Reserve:
                     found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
                 elif name in empties:
                     waited[name] += 1
+                if not self._stays(packer.nodes[number]):
+                    homeless.append(packer.pods[pod])
             homeless += (packer.pods[pod] for pod in attempt.unplaced)
         names = sorted({*found, *waited})
         held = tuple(Held(one, _why(found.get(one, Counter()), waited[one])) for one in names)
@@ -122,6 +125,16 @@ class Reserve:
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
+
+    def _stays(self, node: Node) -> bool:
+        """Say whether the room on the node is there as long as Ebb asks nobody for it.
+
+        An empty one that Ebb does not hold goes as soon as it is not asked for: it would be
+        missing again, and be added anew, without end.
+        """
+        survey = self._survey
+        occupied = node.name in survey.occupied or node.name in survey.marks
+        return occupied or may_hold(survey.config, node)
 
     def unseen(self, seconds: int) -> Reserved:
         """Return all of them: the leader has looked on for too short a time, so long still."""

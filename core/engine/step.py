@@ -137,7 +137,7 @@ def against_hard(
     *kept* are nodes that must be open to pods that come, *goes* those that are to have a mark.
     """
     cluster = survey.cluster
-    stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond)
+    stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond, survey.unseen)
     found = harden.refusals(survey, stuck, goes)
     for node, why in kept:
         if node in found:

@@ -26,6 +26,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import is_young, started
+from core.model.volumes import CLAIMS_FIELD
 from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
@@ -84,14 +85,18 @@ class Survey:
         self._unsupported: list[Pod] = []
         """Those that look for room as others do, but that the engine cannot place."""
         self._look_at_odd()
-        self.hopeless = self._hopeless()
+        hopeless = self._hopeless()
+        self.hopeless = hopeless.keys()
         """Groups of pods that no node can ever hold: no room is short, or to be kept, for them."""
+        self.unseen = frozenset(alike for alike, seen in hopeless.items() if not seen)
+        """Those among them that were not looked at, after too many others."""
         groups = (own for alike, own in self.census.groups.items() if alike not in self.hopeless)
         self.movable: list[Sequence[Pod]] = sorted(groups, key=_first)
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
-        others = (plain(pod.placing) for _, pod in self._buffers)
+        others = {plain(pod.placing) for _, pod in self._buffers}
+        others |= {plain(p.placing) for p in self._unsupported if p.unsupported == (CLAIMS_FIELD,)}
         self.reaches = Reaches(self.ground.nodes, self._asked(), others, lately)
         self._set_beyond_aside()
         self._look_at_unreached()
@@ -111,12 +116,12 @@ class Survey:
                 if not pod.too_much and not pod.unreadable:
                     self._unsupported.append(pod)
 
-    def _hopeless(self) -> frozenset[Alike]:
-        """Return the groups of which no pod is bound, nor could be."""
+    def _hopeless(self) -> dict[Alike, bool]:
+        """Return the groups of which no pod is bound, nor could be, and whether that was seen."""
         groups = self.census.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = impossible(self.cluster, waiting, self.config.taint_key)
-        return frozenset((pod.requests, pod.placing) for pod in found)
+        return {(pod.requests, pod.placing): seen for pod, seen in found}
 
     def _fix(self, pod: Pod, blockers: Iterable[Blocker]) -> None:
         if pod.node is not None:

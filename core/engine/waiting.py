@@ -31,7 +31,8 @@ WAIT_SECONDS: Final = 5
 WAITING_PODS_MAX: Final = 4096
 """Pods of which it is remembered since when they wait; others count as new at every look."""
 IMPOSSIBLE_MAX: Final = 64
-"""Different pods that no node can hold, after which the rest are not looked at in one look."""
+"""Different pods that no node can hold, after which the rest are not looked at in one look: they
+count as if no node could, but no mark stays hard that may keep one of them waiting."""
 
 
 def waits(pod: Pod) -> bool:
@@ -87,15 +88,18 @@ class Hosts:
         self._judged: dict[tuple[Placing, Resources], bool] = {}
         self._impossible = 0
 
-    def hold(self, pod: Pod) -> bool:
-        """Say whether some node would admit the pod; pods of one template are judged once."""
+    def hold(self, pod: Pod) -> bool | None:
+        """Say whether some node would admit the pod; pods of one template are judged once.
+
+        None: it is beyond those that are looked at.
+        """
         alike = pod.placing, pod.requests
         if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
             allowed = self._kinds.allowing(pod.placing)
             found = any(pod.requests.fits_in(self._room[number]) for number in allowed)
             self._judged[alike] = found
             self._impossible += not found
-        return self._judged.get(alike, False)
+        return self._judged.get(alike)
 
 
 def hosted(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
@@ -110,12 +114,18 @@ def hosted(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
         yield from (pod for pod in in_turns(waiting) if hosts.hold(pod))
 
 
-def impossible(cluster: Cluster, waiting: Iterable[Pod], taint_key: str) -> Iterator[Pod]:
-    """Yield those that no node could hold even when all are ready, and those beyond the bound."""
+def impossible(
+    cluster: Cluster, waiting: Iterable[Pod], taint_key: str
+) -> Iterator[tuple[Pod, bool]]:
+    """Yield those that no node could hold even when all are ready, and those beyond the bound.
+
+    Each with whether it was looked at.
+    """
     found = in_turns(waiting)
     if found:
         hosts = Hosts(cluster, found, taint_key, ever=True)
-        yield from (pod for pod in found if not hosts.hold(pod))
+        held = ((pod, hosts.hold(pod)) for pod in found)
+        yield from ((pod, holds is not None) for pod, holds in held if not holds)
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
@@ -156,14 +166,17 @@ def stuck(
     since: Mapping[str, int],
     now_seconds: int,
     beyond: Collection[Placing] = frozenset(),
+    unseen: Collection[tuple[Resources, Placing]] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
     """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns.
 
-    Pods with a placing *beyond* those that are told apart (Reaches) are not judged either.
+    Pods with a placing *beyond* those that are told apart (Reaches) are not judged either, nor
+    those like *unseen* ones, which come after too many that no node could hold.
     """
     for pod in in_turns(pod for pod in cluster.pods if waits(pod)):
         waited = now_seconds - since.get(pod.key, now_seconds)
-        if not pod.evaluable or plain(pod.placing) in beyond:
+        too_many = plain(pod.placing) in beyond or (pod.requests, pod.placing) in unseen
+        if not pod.evaluable or too_many:
             yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
         elif waited >= WAIT_SECONDS:
             yield pod, f"pod {pod.key} waits {span(waited)} after Ebb found it a place"

@@ -203,9 +203,12 @@ def test_what_takes_no_pods_is_none_of_the_nodes_that_a_new_mark_leaves(
     assert not told.keys() & {"x0", "y1"}, "as many stand without them"
 
 
-def test_no_mark_is_released_because_another_node_is_not_ready_for_a_while() -> None:
+@pytest.mark.parametrize("least", [{"min_nodes": 3}, {"min_untainted_nodes": 3}])
+def test_no_mark_is_released_because_another_node_is_not_ready_for_a_while(
+    least: dict[str, int],
+) -> None:
     """Nor set anew after it: whoever was marked goes by all nodes that stand."""
-    asked = config(cluster=Budget(min_nodes=3))
+    asked = config(cluster=Budget(**least))  # type: ignore[arg-type]
     nodes = [marked(node("n0"), Mark.SOFT, 1), *empties(4)[1:]]
     assert gone(Cluster.of(nodes, [TINY]), asked) == ["n0"]
     nodes[3] = replace(nodes[3], ready=False)
@@ -304,6 +307,35 @@ def test_a_node_that_was_added_cools_down() -> None:
         seen = step.step(more, asked, seen.memory, NOW + seconds)
         assert seen.pace.cooling_seconds == 610 - seconds
     assert step.step(more, asked, seen.memory, NOW + 610).pace.cooling_seconds == 0
+
+
+def test_a_node_that_comes_where_there_was_no_machine_cools_down() -> None:
+    asked = config(cooldown=COOL)
+    seen = step.step(Cluster.of([replace(node("v"), virtual=True)], []), asked, Memory(), NOW)
+    assert step.step(SIX, asked, seen.memory, NOW + 10).pace.cooling_seconds == 600
+
+
+@pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
+@pytest.mark.parametrize(
+    ("uids", "anew"),
+    [("aab", True), ("aaa", False), ("a a", False), (" aa", False), ("a b", True)],
+)
+def test_a_node_that_is_made_anew_under_its_name_is_another(
+    policy: str, uids: str, anew: bool
+) -> None:
+    """Machines come back under their names; of a Node that cannot be read no uid is known."""
+    asked = replace(config(cooldown=COOL), policy=policy, delay_seconds=600)
+    full = Cluster.of(
+        SIX.nodes, [pod(f"p{n}", one.name, 100, 100) for n, one in enumerate(SIX.nodes)]
+    )
+    memory, found = Memory(), []
+    for number, uid in enumerate(uids):
+        nodes = [replace(SIX.nodes[0], uid=uid.strip()), *SIX.nodes[1:]]
+        seen = step.step(Cluster.of(nodes, full.pods), asked, memory, NOW + 10 * number)
+        memory = seen.memory
+        found.append((seen.memory.candidates["n0"], seen.pace.cooling_seconds))
+    assert found[-1] == ((NOW + 20, 600) if anew else (NOW, 0))
+    assert memory.candidates["n1"] == NOW
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What has come, and which empty nodes are kept for the next of its like."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -226,6 +226,44 @@ class TestArrivals:
         late = job("c", "g0", 1500, placing=GREEN)
         found = looks(nodes, (0, []), (10, early), (1000, [*early, late]))
         assert came(found) == {1000: 2, 1500: 1}
+
+    @pytest.mark.parametrize(
+        ("green", "pools"),
+        [
+            pytest.param("true", ("a", "b", "c"), id="its only node is another one"),
+            pytest.param("true", ("a", "ab", "b"), id="a second node comes and the first goes"),
+            pytest.param("false", ("", "a", ""), id="nodes come that it cannot use"),
+        ],
+    )
+    @pytest.mark.parametrize("between", [1000, 86_400 - 300])
+    def test_what_came_before_its_reach_was_another_is_not_added(
+        self, green: str, pools: Sequence[str], between: int
+    ) -> None:
+        """Or a pool whose nodes come and go would be kept room, and bought some, many times."""
+        placing = Placing(node_selector=(("green", green),))
+        others = [node(f"n{n}", labels={"green": "false"}) for n in range(2)]
+        memory, second, stays = Memory(), START, job("s", "n0", 1)
+        for number, names in enumerate(pools):
+            nodes = [*others, *(node(name, labels={"green": "true"}) for name in names)]
+            new = [job(f"j{number}-{n}", None, placing=placing) for n in range(2)]
+            for seconds, pods in ((0, []), (400, new)):
+                second = START + number * between + seconds
+                memory = step(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).memory
+        assert list(memory.expected(WHOLE, second).values()) == [2]
+
+    @pytest.mark.parametrize("pool", ["x", "g"])
+    def test_nobody_is_taken_for_one_of_other_nodes_because_his_claims_wait(
+        self, pool: str
+    ) -> None:
+        """Where nobody who can be judged uses the same nodes, whatever the first one is."""
+        labels = (pool, "g", "x", "x")
+        nodes = [node(f"n{n}", labels={"pool": one}) for n, one in enumerate(labels)]
+        placing = Placing(node_selector=(("pool", "x"),))
+        waits = replace(job("a", None, placing=placing), unsupported=(CLAIMS_FIELD,))
+        stays = job("s", "n0", 1)
+        assert came(looks(nodes, (0, [stays]), (10, [stays, waits]))) == {}
+        judged = job("j", "n3", 1, placing=placing)
+        assert came(looks(nodes, (0, [judged]), (10, [judged, waits]))) == {1000: 1}
 
     def test_the_same_time_of_the_day_before_counts(self) -> None:
         day = 86_400

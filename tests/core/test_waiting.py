@@ -197,6 +197,22 @@ def test_a_pod_beyond_those_that_are_told_apart_is_stuck_at_once() -> None:
     assert [pod.key for pod, _ in stuck(found, {}, NOW, {GREEN})] == ["d/p"]
 
 
+@pytest.mark.parametrize("more", [-1, 0, 9])
+@pytest.mark.parametrize(("cpu", "told"), [(3500, ["hard-waiting"]), (4001, [])])
+def test_behind_too_many_that_no_node_could_hold_no_hard_mark_keeps_a_pod_waiting(
+    more: int, cpu: int, told: list[str]
+) -> None:
+    flood = [
+        waiting("p", namespace=f"a{n}", requests=Resources(5000 + n, MB, 0, 1))
+        for n in range(IMPOSSIBLE_MAX + more)
+    ]
+    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
+    first = step(found, asked, Memory(), NOW)
+    then = step(found, asked, first.memory, NOW + WAIT_SECONDS)
+    assert [one.code for one in then.against_hard["hard"]] == told
+
+
 def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:
     flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
     found = cluster(*flood, waiting("p", namespace="z"))

@@ -52,12 +52,9 @@ def takes_now(node: Node) -> bool:
     )
 
 
-def untainted(cluster: Cluster, node: Node, taint_key: str) -> bool:
-    """Say whether the node takes pods, and from all: no taint is on it but ours, or one passes."""
-    pods = [pod for pod in cluster.pods if pod.node == node.name]
-    return is_open(node, pods) and all(
-        taint.key == taint_key or passing(taint.key) for taint in node.taints
-    )
+def untainted(node: Node, taint_key: str) -> bool:
+    """Say whether the node is for all pods: no taint is on it but ours, or one that passes."""
+    return all(taint.key == taint_key or passing(taint.key) for taint in node.taints)
 
 
 def guarded(node: Node) -> bool:
@@ -191,7 +188,7 @@ class Counts:
         self.plain = {
             n.name
             for n in cluster.nodes
-            if mutant == "taints are no matter" or untainted(cluster, n, config.taint_key)
+            if mutant == "taints are no matter" or untainted(n, config.taint_key)
         }
         self.takes_pods = {
             n.name
@@ -231,7 +228,7 @@ class Counts:
             enough = [n for n in members if is_marked(node) or n.name in self.takes_pods]
             if len([n for n in enough if n not in self.gone]) - 1 < budget.min_nodes:
                 return True
-            left = [n for n in members if n.name in self.plain and n not in self.gone]
+            left = [n for n in enough if n.name in self.plain and n not in self.gone]
             if node in left and len(left) - 1 < budget.min_untainted_nodes:
                 return True
         if is_marked(node):

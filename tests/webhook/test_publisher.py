@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, Mode
+from core.config.budgets import Budget, Pool, Publish, Reserve
+from core.config.settings import Config, HandOver, Mode, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
@@ -112,6 +112,29 @@ async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
         assert told(api) == asked
 
 
+@pytest.mark.parametrize(
+    ("scope", "pool", "asked"),
+    [
+        (Scope.MARKED, (), [8]),
+        (Scope.EMPTY, (), []),
+        (Scope.ALL, (), []),
+        (Scope.ALL, (("some", "where"),), [8]),
+    ],
+)
+async def test_where_ebb_holds_no_empty_nodes_there_is_room_only_as_long_as_it_is_told(
+    scope: Scope, pool: tuple[tuple[str, str], ...], asked: list[int]
+) -> None:
+    """Or an autoscaler would take what it has added, and add it anew, without end."""
+    pools = (Pool(name="a", node_selector=pool, budget=Budget()),) if pool else ()
+    budgets = replace(CONFIG.budgets, pools=pools)
+    engine = Engine(replace(CONFIG, budgets=budgets, hand_over=HandOver(scope=scope)))
+    async with FakeApi() as api, opened(api) as client:
+        engine.look(0, 0)
+        engine.look(10, 8, free=8)
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert told(api) == asked
+
+
 async def test_what_one_reach_has_too_little_of_is_told_and_not_what_another_has() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
@@ -147,6 +170,23 @@ async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> N
         second.look(20 + 3600, 3)
         await Publisher(store, second).turn()
         assert nothing_left(api)
+
+
+async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_counted_as_long() -> (
+    None
+):
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(3700, 3)
+        await publisher.turn()
+        reserve = replace(RESERVE, length_seconds=600)
+        engine.config = replace(CONFIG, budgets=replace(UNLIMITED, reserve=reserve))
+        for seconds, asked in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
+            engine.look(seconds, 3)
+            await publisher.turn()
+            assert told(api) == asked
 
 
 async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> None:

@@ -116,5 +116,9 @@ def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
 
 
 def _has_seen_all(config: Config, last: Pass) -> bool:
-    """Say whether this leader has looked on as long as arrivals count: then less may be asked."""
-    return last.watched_seconds >= config.budgets.reserve.over_seconds
+    """Say whether pods have been counted for as long as arrivals count: then less may be asked.
+
+    Other settings may have had them counted anew.
+    """
+    since = last.memory.arrivals.since
+    return since is None or last.at - since >= config.budgets.reserve.over_seconds
