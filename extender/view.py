@@ -15,16 +15,15 @@ from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
-from core.model.pod import Pod
 from core.model.resources import Resources
 from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
+from extender.asked import NOTHING, OnNodes
 from extender.sorts import Sorts
 from extender.times import NODES_A_STEP, Times
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
-NOTHING: Final = Resources()
 COMPACT_OFFSET: Final = SCORE_MAX
 """Compact answers say the same relative to 0: a score less this much."""
 
@@ -44,10 +43,10 @@ class View(Inventory):
         self._compact = config.answers is AnswersMode.COMPACT
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
-        self._requests: dict[str, Resources] = {}
+        self._requests = OnNodes()
         self._marks: dict[str, tuple[Mark, tuple[int, int]]] = {}
         """By node, each with where it stands in the order in which marks are judged."""
-        self._unknown = self._how.unmarked(NOTHING, NOTHING)
+        self._unknown = self._how.unmarked(NOTHING, Resources())
         self._fragments = wire.Fragments(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
@@ -65,15 +64,16 @@ class View(Inventory):
     def _full(self, name: str) -> int:
         """Return a node's score by how full it is; it has pods, so it may be heard of later."""
         node = self.nodes.get(name)
-        requests = self._requests.get(name, NOTHING)
-        return self._unknown if node is None else self._how.unmarked(requests, node.allocatable)
+        if node is None:
+            return self._unknown
+        return self._how.unmarked(self._requests.of(name), node.allocatable)
 
     def _idle(self, name: str) -> bool:
         """Say whether a node has devices that no pod has asked for."""
         node = self.nodes.get(name)
         if node is None or not node.allocatable.extended:
             return False
-        asked = self._requests.get(name, NOTHING).devices
+        asked = self._requests.of(name).devices
         return any(asked.get(one, 0) < many for one, many in node.allocatable.devices.items())
 
     def why_neutral(self, now: float) -> str | None:
@@ -126,9 +126,7 @@ class View(Inventory):
             self._of_kind = {}
             self._score_marks()
         elif kind is PODS:
-            self._requests = {}
-            for pod in self.pods.values():
-                self._add(pod, 1)
+            self._requests.listed(self.pods)
             if self._by_pod:
                 self._by_pod.listed(self.pods)
         self._score(self.nodes)
@@ -140,7 +138,7 @@ class View(Inventory):
                 self._by_pod.became(key, before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
-                    self._add(pod, sign)
+                    self._requests.add(pod, sign)
                     self._score((pod.node,))
         elif kind is NODES:
             self._node_became(key, after)
@@ -156,11 +154,6 @@ class View(Inventory):
         if self._marks.get(name) != before:
             self._score_marks()
 
-    def _add(self, pod: Pod, sign: int) -> None:
-        if pod.node is not None:
-            have = self._requests.get(pod.node, NOTHING)
-            self._requests[pod.node] = have + pod.requests if sign > 0 else have - pod.requests
-
     def _note_mark(self, node: Node) -> None:
         mark = mark_of(node.labels)
         if mark is not None:
@@ -172,8 +165,7 @@ class View(Inventory):
             node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
                 continue
-            requests = self._requests.get(node.name, NOTHING)
-            score = self._how.unmarked(requests, node.allocatable)
+            score = self._how.unmarked(self._requests.of(node.name), node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
             for kind, fragments in self._of_kind.items():
                 fragments[node.name] = self._fragment(node.name, kind)
