@@ -35,6 +35,7 @@ class Times:
         self._on: dict[str, dict[str, Pod]] = {}
         """By node, the pods that keep it from being empty, by key."""
         self._spans: dict[str, int] = {}
+        """Those that have been worked out since the last pod came or went."""
 
     def listed(self, pods: Mapping[str, Pod]) -> None:
         """Take a whole list; who is not in it any more has ended since, it is not known when."""
@@ -62,14 +63,17 @@ class Times:
                     if not _same(pod, after) and self._seen is not None:
                         self._seen.ended(pod, self._now())
         for name in {pod.node for pod in (before, after) if pod and pod.node}:
-            self._spans[name] = self._span(name)
+            self._spans.pop(name, None)  # who asks works it out; nobody asks of what is no node
             if not self._on.get(name):
                 self._on.pop(name, None)
-                del self._spans[name]
 
     def score(self, ends: int, name: str | None) -> int:
         """Score a node for a pod that is expected to end so; None: one that is not known."""
-        return self._score(ends, self._spans.get(name, EMPTY) if name is not None else EMPTY)
+        if name is None or name not in self._on:
+            return self._score(ends, EMPTY)
+        if name not in self._spans:
+            self._spans[name] = self._span(name)
+        return self._score(ends, self._spans[name])
 
     def of_pod(self, new: New) -> int | None:
         """Return when a pod is expected to end that begins now; None: nobody knows."""

@@ -46,8 +46,10 @@ class View(Inventory):
         self._requests = OnNodes()
         self._marks: dict[str, tuple[Mark, tuple[int, int]]] = {}
         """By node, each with where it stands in the order in which marks are judged."""
+        self._mark_scores: dict[str, int] = {}
+        """Of marked nodes, as they stand in the fragments."""
         self._unknown = self._how.unmarked(NOTHING, Resources())
-        self._fragments = wire.Fragments(self._unknown)
+        self._fragments = self._fresh(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
         """For the others, by their kind: in which doubling they are to end, or what they are."""
@@ -60,6 +62,13 @@ class View(Inventory):
 
     def _sorts(self) -> Sorts | None:
         return Sorts(self._full, self._idle, self._how.beside) if self._how.beside else None
+
+    def _fresh(self, unknown: int) -> wire.Fragments:
+        """Return no fragments yet; where all nodes are known, other names are not kept.
+
+        Anybody may ask for any, about a pod of each kind.
+        """
+        return wire.Fragments(unknown, 0 if self._how.of else wire.FRAGMENTS_MAX)
 
     def _full(self, name: str) -> int:
         """Return a node's score by how full it is; it has pods, so it may be heard of later."""
@@ -101,7 +110,7 @@ class View(Inventory):
             return self._fragments
         found = self._of_kind.get(kind)
         if found is None:
-            found = self._of_kind[kind] = wire.Fragments(self._by_pod.score(kind, None))
+            found = self._of_kind[kind] = self._fresh(self._by_pod.score(kind, None))
             for name in self.nodes:
                 found[name] = self._fragment(name, kind)
         return found
@@ -119,10 +128,10 @@ class View(Inventory):
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
         if kind is NODES:
-            self._marks = {}
+            self._marks, self._mark_scores = {}, {}
             for node in self.nodes.values():
                 self._note_mark(node)
-            self._fragments = wire.Fragments(self._unknown)
+            self._fragments = self._fresh(self._unknown)
             self._of_kind = {}
             self._score_marks()
         elif kind is PODS:
@@ -177,12 +186,20 @@ class View(Inventory):
         return wire.fragment(name, self._by_pod.score(kind, name))
 
     def _score_marks(self) -> None:
-        """Make the fragments of marked nodes anew: they are ranked among each other."""
+        """Make the fragments of marked nodes anew whose rank among each other gives another score.
+
+        With each mark that comes or goes one of the others does, of what may be thousands.
+        """
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))
-        short = []
-        for rank, (name, (mark, _)) in enumerate(ranked):
-            score = score_marked(mark, rank, len(ranked))
-            for fragments in (self._fragments, *self._of_kind.values()):
-                fragments[name] = wire.fragment(name, score)
-            short.append(wire.fragment(name, score - COMPACT_OFFSET))
-        self._short = b"[%b]" % b",".join(short)
+        scores = {
+            name: score_marked(mark, rank, len(ranked))
+            for rank, (name, (mark, _)) in enumerate(ranked)
+        }
+        for name, score in scores.items():
+            if self._mark_scores.get(name) != score:
+                for fragments in (self._fragments, *self._of_kind.values()):
+                    fragments[name] = wire.fragment(name, score)
+        self._mark_scores = scores
+        if self._compact:
+            short = (wire.fragment(name, score - COMPACT_OFFSET) for name, score in scores.items())
+            self._short = b"[%b]" % b",".join(short)

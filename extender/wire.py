@@ -151,7 +151,7 @@ def fragment(name: str, score: int) -> bytes:
 
 
 FRAGMENTS_MAX: Final = NODES_MAX // 2
-"""About 200 bytes each."""
+"""Of names that are longest about 900 bytes each, of usual ones 200."""
 
 
 class Fragments(dict[str, bytes]):
@@ -161,15 +161,16 @@ class Fragments(dict[str, bytes]):
     So a name is looked at once. Raises: InvalidInputError for what is no name.
     """
 
-    def __init__(self, score: int) -> None:
+    def __init__(self, score: int, most: int = FRAGMENTS_MAX) -> None:
+        """*most*: how many are there at most for what has been asked to be kept."""
         super().__init__()
-        self._score = score
+        self._score, self._most = score, most
 
     def __missing__(self, name: str) -> bytes:
         if not 0 < len(name) <= NAME_MAX:
             raise InvalidInputError("ExtenderArgs", f"a name of {len(name)} characters")
         made = fragment(name, self._score)
-        if len(self) < FRAGMENTS_MAX:
+        if len(self) < self._most:
             self[name] = made
         return made
 

@@ -166,6 +166,31 @@ def test_of_a_pod_that_cannot_be_read_nothing_is_expected(body: bytes) -> None:
     assert wire.scores(answer) == by_fullness(packing) != program.ask("short")
 
 
+class Read(FakeClock):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def unix_seconds(self) -> int:
+        self.reads += 1
+        return super().unix_seconds()
+
+
+def test_pods_on_a_name_that_is_no_node_cost_nothing() -> None:
+    """Who creates pods may bind any number to it; for each, all others there were looked at."""
+    clock = Read(NOW)
+    view = View(ExtenderConfig(score="lifetime"), TAINT_KEY, clock)
+    view.replaced(NODES, [])
+    view.replaced(PODS, [])
+    before = clock.reads
+    for number in range(9):
+        view.changed(PODS, job(f"p{number}", "x", NOW, "none"))
+    assert clock.reads == before
+    for number in range(9):
+        view.deleted(PODS, f"d/p{number}")
+    assert clock.reads == before + 9, "each end is taken with its time"
+
+
 def test_a_node_that_is_not_known_is_scored_as_an_empty_one() -> None:
     program = Program()
     program.lived("short", 300)
