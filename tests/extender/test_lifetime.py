@@ -166,6 +166,18 @@ def test_of_a_pod_that_cannot_be_read_nothing_is_expected(body: bytes) -> None:
     assert wire.scores(answer) == by_fullness(packing) != program.ask("short")
 
 
+@pytest.mark.parametrize("years", [-5, 5])
+def test_what_was_seen_by_a_clock_that_had_not_been_set_counts_no_more(years: int) -> None:
+    program, packing = full(Program()), full(Program("pack"))
+    program.lived("short", 300)
+    assert program.ask("short") != by_fullness(packing)
+    program.clock.seconds += years * 366 * 24 * HOUR
+    program.predict()
+    assert program.ask("short") == by_fullness(packing)
+    program.lived("short", 300)
+    assert program.ask("short") != by_fullness(packing)
+
+
 class Read(FakeClock):
     """Counts how often it is read."""
 
