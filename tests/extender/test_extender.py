@@ -293,6 +293,25 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
     assert series["ebb_extender_prioritize_requests_total", "refused"] == 1
 
 
+async def test_every_call_that_gets_no_scores_is_counted(
+    running: tuple[str, View, FakeClock],
+) -> None:
+    """kube-scheduler logs that at a level that nobody runs it at."""
+    url, shown, _ = running
+    shown.news.alive(NODES, 0.0)
+    body = (MESSAGES / "names.json").read_bytes()
+    packed = {"Content-Encoding": "gzip"}
+    async with aiohttp.ClientSession() as session:
+        for asked, headers in ((b"x" * (wire.BODY_BYTES_MAX + 1), {}), (body, packed), (b"", {})):
+            async with session.post(
+                f"{url}/prioritize", data=io.BytesIO(asked), headers=headers
+            ) as response:
+                assert response.status in (400, 413)
+        async with session.get(f"{url}/metrics") as response:
+            told = await response.text()
+    assert 'ebb_extender_prioritize_requests_total{outcome="refused"} 3.0' in told
+
+
 async def test_a_body_of_five_thousand_full_nodes_is_taken(
     running: tuple[str, View, FakeClock],
 ) -> None:
