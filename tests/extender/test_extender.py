@@ -94,11 +94,19 @@ def test_joined_fragments_are_the_json_that_json_writes(
         assert json.loads(wire.answer(names, fragments)) == plain
 
 
-def test_what_is_remembered_of_names_has_bounds() -> None:
+def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> None:
+    """Or names of nodes that have gone, or of strangers, would take the room for good."""
     fragments = wire.Fragments(7)
-    names = [*map(str, range(wire.FRAGMENTS_MAX + 1))]
-    assert len(json.loads(wire.answer(names, fragments))) == len(names)
-    assert len(fragments) == wire.FRAGMENTS_MAX
+    fragments.update(marked=wire.fragment("marked", 1), as_others=wire.fragment("as_others", 7))
+    for begin in range(3):
+        names = [f"{begin} {number}" for number in range(wire.FRAGMENTS_MAX + 1)]
+        assert len(json.loads(wire.answer(names, fragments))) == len(names)
+        assert len(fragments) <= wire.FRAGMENTS_MAX + 2
+        assert names[-1] in fragments
+    assert wire.scores(wire.answer(["marked", "as_others"], fragments)) == {
+        "marked": 1,
+        "as_others": 7,
+    }
 
 
 @pytest.mark.parametrize("name", ["", "n" * 254])
