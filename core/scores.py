@@ -26,7 +26,23 @@ def score_marked(mark: Mark, rank: int, marked: int) -> int:
     return SCORE_MARKED_SOFT_MAX
 
 
-def score_full(requests: Resources, allocatable: Resources) -> int:
+class Requested(Protocol):
+    """What is requested on a node, as far as scores go by it; Resources are."""
+
+    @property
+    def cpu_millis(self) -> int:
+        """Return that of CPU."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return that of memory."""
+
+    @property
+    def devices(self) -> Mapping[str, int]:
+        """Return those of devices, by name."""
+
+
+def score_full(requests: Requested, allocatable: Resources) -> int:
     """Score an unmarked node by how full it is: 2 when empty to 10 when full.
 
     The share is that of the scarcest of CPU, memory and each device, by requests; steps are equal
@@ -105,7 +121,7 @@ class Score(NamedTuple):
 
     name: str
     """In the configuration."""
-    of: Callable[[Resources, Resources], int] | None = None
+    of: Callable[[Requested, Resources], int] | None = None
     """Of what is requested on a node and what is allocatable there, above every marked one; None:
     all nodes get the best, and marked nodes alone need to be known."""
 
@@ -115,7 +131,7 @@ class Score(NamedTuple):
     beside: Beside | None = None
     """Of how full a node is and who is there; where the pod cannot be read, the first counts."""
 
-    def unmarked(self, requests: Resources, allocatable: Resources) -> int:
+    def unmarked(self, requests: Requested, allocatable: Resources) -> int:
         """Score an unmarked node."""
         return SCORE_MAX if self.of is None else self.of(requests, allocatable)
 

@@ -5,7 +5,6 @@ from aiohttp import web
 from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
-from core.errors import InvalidInputError
 from extender import wire
 from extender.metrics import Metrics
 from extender.view import View
@@ -27,16 +26,19 @@ def make_app(
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
     app = make_bones(health, metrics)
 
-    async def prioritize(request: web.Request) -> web.Response:
+    async def answered(request: web.Request) -> tuple[bytes, bool]:
         if certificate_asked and not request.get_extra_info("peercert"):
             raise web.HTTPForbidden(text="a client certificate is asked for")
         body = await read_body(request, wire.BODY_BYTES_MAX)
         with metrics.prioritize_seconds.time():
-            try:
-                answer, known = view.answer(body, clock.monotonic_seconds())
-            except InvalidInputError:
-                metrics.prioritize.labels("refused").inc()
-                raise
+            return view.answer(body, clock.monotonic_seconds())
+
+    async def prioritize(request: web.Request) -> web.Response:
+        try:
+            answer, known = await answered(request)
+        except Exception:  # kube-scheduler tells nobody that it got no scores
+            metrics.prioritize.labels("refused").inc()
+            raise
         metrics.prioritize.labels("scored" if known else "neutral").inc()
         return json_response(answer)
 

@@ -7,7 +7,7 @@ out from time to time, in small steps between which calls are answered.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from core.edge.clock import Clock
+from core.edge.clock import UNSET_SECONDS_MIN, Clock
 from core.model.pod import Pod
 from core.model.workload import Workload
 from core.scores import InTime
@@ -31,10 +31,13 @@ class Times:
     def __init__(self, clock: Clock, score: InTime) -> None:
         self._now, self._score = clock.unix_seconds, score
         self._seen: Seen | None = None
+        self._learned = 0
+        """When curves were worked out last, or seeing began."""
         self._curves = Curves({})
         self._on: dict[str, dict[str, Pod]] = {}
         """By node, the pods that keep it from being empty, by key."""
         self._spans: dict[str, int] = {}
+        """Those that have been worked out since the last pod came or went."""
 
     def listed(self, pods: Mapping[str, Pod]) -> None:
         """Take a whole list; who is not in it any more has ended since, it is not known when."""
@@ -44,7 +47,8 @@ class Times:
             if counts(pod) and pod.node is not None:
                 self._on.setdefault(pod.node, {})[key] = pod
         if self._seen is None:
-            self._seen = Seen(self._now())
+            self._learned = self._now()
+            self._seen = Seen(self._learned)
         for pod in before:
             if not _same(pod, pods.get(pod.key)):
                 self._seen.ended(pod, self._now())
@@ -62,14 +66,17 @@ class Times:
                     if not _same(pod, after) and self._seen is not None:
                         self._seen.ended(pod, self._now())
         for name in {pod.node for pod in (before, after) if pod and pod.node}:
-            self._spans[name] = self._span(name)
+            self._spans.pop(name, None)  # who asks works it out; nobody asks of what is no node
             if not self._on.get(name):
                 self._on.pop(name, None)
-                del self._spans[name]
 
     def score(self, ends: int, name: str | None) -> int:
         """Score a node for a pod that is expected to end so; None: one that is not known."""
-        return self._score(ends, self._spans.get(name, EMPTY) if name is not None else EMPTY)
+        if name is None or name not in self._on:
+            return self._score(ends, EMPTY)
+        if name not in self._spans:
+            self._spans[name] = self._span(name)
+        return self._score(ends, self._spans[name])
 
     def of_pod(self, new: New) -> int | None:
         """Return when a pod is expected to end that begins now; None: nobody knows."""
@@ -79,11 +86,17 @@ class Times:
         """Work out the curves anew; the caller may do something else at each yield."""
         if self._seen is None:
             return
-        counting = self._seen.counting(self._now())
+        now = self._now()
+        if abs(now - self._learned) >= UNSET_SECONDS_MIN:
+            self._seen = Seen(now)  # by a clock that had not been set, lives had no length
+        self._learned = now
+        counting, inhabited = self._seen.counting(now), set[str]()
         for number, pod in enumerate(pods):
             counting.take(pod)
+            inhabited.add(pod.namespace)
             if number % PODS_A_STEP == 0:
                 yield
+        self._seen.inhabited = inhabited
         curves: dict[Workload, Curve] = {}
         for number, (workload, curve) in enumerate(counting.curves()):
             curves[workload] = curve

@@ -15,16 +15,15 @@ from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
-from core.model.pod import Pod
 from core.model.resources import Resources
 from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
+from extender.asked import NOTHING, OnNodes
 from extender.sorts import Sorts
 from extender.times import NODES_A_STEP, Times
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
-NOTHING: Final = Resources()
 COMPACT_OFFSET: Final = SCORE_MAX
 """Compact answers say the same relative to 0: a score less this much."""
 
@@ -44,11 +43,13 @@ class View(Inventory):
         self._compact = config.answers is AnswersMode.COMPACT
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
-        self._requests: dict[str, Resources] = {}
+        self._requests = OnNodes()
         self._marks: dict[str, tuple[Mark, tuple[int, int]]] = {}
         """By node, each with where it stands in the order in which marks are judged."""
-        self._unknown = self._how.unmarked(NOTHING, NOTHING)
-        self._fragments = wire.Fragments(self._unknown)
+        self._mark_scores: dict[str, int] = {}
+        """Of marked nodes, as they stand in the fragments."""
+        self._unknown = self._how.unmarked(NOTHING, Resources())
+        self._fragments = self._fresh(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
         """For the others, by their kind: in which doubling they are to end, or what they are."""
@@ -62,18 +63,26 @@ class View(Inventory):
     def _sorts(self) -> Sorts | None:
         return Sorts(self._full, self._idle, self._how.beside) if self._how.beside else None
 
+    def _fresh(self, unknown: int) -> wire.Fragments:
+        """Return no fragments yet; where all nodes are known, other names are not kept.
+
+        Anybody may ask for any, about a pod of each kind.
+        """
+        return wire.Fragments(unknown, 0 if self._how.of else wire.FRAGMENTS_MAX)
+
     def _full(self, name: str) -> int:
         """Return a node's score by how full it is; it has pods, so it may be heard of later."""
         node = self.nodes.get(name)
-        requests = self._requests.get(name, NOTHING)
-        return self._unknown if node is None else self._how.unmarked(requests, node.allocatable)
+        if node is None:
+            return self._unknown
+        return self._how.unmarked(self._requests.of(name), node.allocatable)
 
     def _idle(self, name: str) -> bool:
         """Say whether a node has devices that no pod has asked for."""
         node = self.nodes.get(name)
         if node is None or not node.allocatable.extended:
             return False
-        asked = self._requests.get(name, NOTHING).devices
+        asked = self._requests.of(name).devices
         return any(asked.get(one, 0) < many for one, many in node.allocatable.devices.items())
 
     def why_neutral(self, now: float) -> str | None:
@@ -101,7 +110,7 @@ class View(Inventory):
             return self._fragments
         found = self._of_kind.get(kind)
         if found is None:
-            found = self._of_kind[kind] = wire.Fragments(self._by_pod.score(kind, None))
+            found = self._of_kind[kind] = self._fresh(self._by_pod.score(kind, None))
             for name in self.nodes:
                 found[name] = self._fragment(name, kind)
         return found
@@ -119,16 +128,14 @@ class View(Inventory):
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
         if kind is NODES:
-            self._marks = {}
+            self._marks, self._mark_scores = {}, {}
             for node in self.nodes.values():
                 self._note_mark(node)
-            self._fragments = wire.Fragments(self._unknown)
+            self._fragments = self._fresh(self._unknown)
             self._of_kind = {}
             self._score_marks()
         elif kind is PODS:
-            self._requests = {}
-            for pod in self.pods.values():
-                self._add(pod, 1)
+            self._requests.listed(self.pods)
             if self._by_pod:
                 self._by_pod.listed(self.pods)
         self._score(self.nodes)
@@ -140,7 +147,7 @@ class View(Inventory):
                 self._by_pod.became(key, before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
-                    self._add(pod, sign)
+                    self._requests.add(pod, sign)
                     self._score((pod.node,))
         elif kind is NODES:
             self._node_became(key, after)
@@ -156,11 +163,6 @@ class View(Inventory):
         if self._marks.get(name) != before:
             self._score_marks()
 
-    def _add(self, pod: Pod, sign: int) -> None:
-        if pod.node is not None:
-            have = self._requests.get(pod.node, NOTHING)
-            self._requests[pod.node] = have + pod.requests if sign > 0 else have - pod.requests
-
     def _note_mark(self, node: Node) -> None:
         mark = mark_of(node.labels)
         if mark is not None:
@@ -172,8 +174,7 @@ class View(Inventory):
             node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
                 continue
-            requests = self._requests.get(node.name, NOTHING)
-            score = self._how.unmarked(requests, node.allocatable)
+            score = self._how.unmarked(self._requests.of(node.name), node.allocatable)
             self._fragments[node.name] = wire.fragment(node.name, score)
             for kind, fragments in self._of_kind.items():
                 fragments[node.name] = self._fragment(node.name, kind)
@@ -185,12 +186,20 @@ class View(Inventory):
         return wire.fragment(name, self._by_pod.score(kind, name))
 
     def _score_marks(self) -> None:
-        """Make the fragments of marked nodes anew: they are ranked among each other."""
+        """Make the fragments of marked nodes anew whose rank among each other gives another score.
+
+        With each mark that comes or goes one of the others does, of what may be thousands.
+        """
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))
-        short = []
-        for rank, (name, (mark, _)) in enumerate(ranked):
-            score = score_marked(mark, rank, len(ranked))
-            for fragments in (self._fragments, *self._of_kind.values()):
-                fragments[name] = wire.fragment(name, score)
-            short.append(wire.fragment(name, score - COMPACT_OFFSET))
-        self._short = b"[%b]" % b",".join(short)
+        scores = {
+            name: score_marked(mark, rank, len(ranked))
+            for rank, (name, (mark, _)) in enumerate(ranked)
+        }
+        for name, score in scores.items():
+            if self._mark_scores.get(name) != score:
+                for fragments in (self._fragments, *self._of_kind.values()):
+                    fragments[name] = wire.fragment(name, score)
+        self._mark_scores = scores
+        if self._compact:
+            short = (wire.fragment(name, score - COMPACT_OFFSET) for name, score in scores.items())
+            self._short = b"[%b]" % b",".join(short)

@@ -151,27 +151,39 @@ def fragment(name: str, score: int) -> bytes:
 
 
 FRAGMENTS_MAX: Final = NODES_MAX // 2
-"""About 200 bytes each."""
+"""Of names that are longest about 900 bytes each, of usual ones 200."""
 
 
 class Fragments(dict[str, bytes]):
     """HostPriorities by node, ready to be joined; a node that is not there gets *score*.
 
     What has been asked for is kept, within bounds: the scheduler asks for the same names again.
-    So a name is looked at once. Raises: InvalidInputError for what is no name.
+    So a name is looked at once, until so many others have been that most may be of nodes that are
+    gone. Raises: InvalidInputError for what is no name.
     """
 
-    def __init__(self, score: int) -> None:
+    def __init__(self, score: int, most: int = FRAGMENTS_MAX) -> None:
+        """*most*: how many that have been asked for are kept."""
         super().__init__()
-        self._score = score
+        self._score, self._most = score, most
+        self._kept = 0
 
     def __missing__(self, name: str) -> bytes:
         if not 0 < len(name) <= NAME_MAX:
             raise InvalidInputError("ExtenderArgs", f"a name of {len(name)} characters")
         made = fragment(name, self._score)
-        if len(self) < FRAGMENTS_MAX:
+        if self._most:
+            if self._kept == self._most:
+                self._forget()
+            self._kept += 1
             self[name] = made
         return made
+
+    def _forget(self) -> None:
+        """Forget who gets what anybody gets."""
+        self._kept = 0
+        for name in [name for name, made in self.items() if made == fragment(name, self._score)]:
+            del self[name]
 
 
 def answer(names: Iterable[str], fragments: Fragments) -> bytes:

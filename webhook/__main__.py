@@ -105,7 +105,8 @@ class _Webhook:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.view_age.labels(kind.resource).set_function(age)
-        self._metrics.leading.set_function(lambda: self._elector.leading)
+        self._metrics.leads = lambda: self._elector.leading
+        self._metrics.leading.set_function(self._metrics.leads)
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
     def _scale_in(self, clock: Clock) -> ScaleIn:

@@ -168,13 +168,16 @@ class Metrics(metrics.Metrics):
     def __init__(self, namespace: str = "") -> None:
         """*namespace*: where the buffers are that Ebb writes; empty: nowhere."""
         super().__init__()
+        self.leads: Callable[[], bool] = lambda: True
+        """Whether this replica does; what a leader has seen is told no longer than it leads."""
         published = Told(
             "ebb_published_pods",
             "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
             ("state",),  # asked | accepted
             _published(namespace),
         )
-        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS, published)
+        holds = lambda: self.leads()  # noqa: E731, PLW0108 it is said later who says it
+        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS, published, holds=holds)
         self.registry.register(self.of_a_pass)
         self.reviews = self._counter(
             "ebb_webhook_reviews_total",

@@ -81,7 +81,7 @@ class ExtenderConfig:
     cert_file: CertFile = None
     """With a key: TLS, read anew when the file changes; without: plain HTTP."""
     client_ca_file: Annotated[File | None, AfterValidator(_beside_cert)] = None
-    """Callers must show a certificate of this CA."""
+    """Who asks for scores must show a certificate of this CA."""
     stale_after_seconds: Annotated[int, duration(1)] = 180
     """A view without news (bookmarks come about once a minute) for longer answers neutrally."""
 

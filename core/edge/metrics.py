@@ -41,7 +41,7 @@ class Metrics:
         )
         self.unreadable_objects = Gauge(
             "ebb_unreadable_objects",
-            "Objects of the API server that cannot be read now; each keeps its own node.",
+            "Objects of the API server that cannot be read now; a Node stays, and that of a pod.",
             ("resource",),
             registry=self.registry,
         )
@@ -68,10 +68,14 @@ class Told(NamedTuple, Generic[Seen_]):
 class Together(Collector, Generic[Seen_]):
     """Gauges that are told at once: a scrape sees all of one telling, and nothing between two."""
 
-    def __init__(self, *gauges: Told[Seen_]) -> None:
-        """Tell of nothing yet: gauges without labels are 0."""
-        self._gauges = gauges
+    def __init__(self, *gauges: Told[Seen_], holds: Callable[[], bool] = lambda: True) -> None:
+        """Tell of nothing yet: gauges without labels are 0.
+
+        *holds*: whether what was told last still does; while not, it is as if nothing had been.
+        """
+        self._gauges, self._holds = gauges, holds
         self._show({(): 0} if not one.labels else {} for one in gauges)
+        self._nothing = self._families
 
     def tell(self, seen: Seen_) -> None:
         """Replace all."""
@@ -88,4 +92,4 @@ class Together(Collector, Generic[Seen_]):
 
     def collect(self) -> Iterable[Metric]:
         """Return what was told last."""
-        return self._families
+        return self._families if self._holds() else self._nothing

@@ -6,7 +6,7 @@ namespace whose owners are of the same kind; never with another namespace, whose
 happens there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +24,10 @@ ENDED_MAX: Final = 1024
 HALF: Final = ENDED_MAX // 2
 WORKLOADS_MAX: Final = 4096
 """About 5 kB each, those with many ends twice as much. Beyond, the namespace with most of them
-gives the one that ended first."""
+gives the one that ended first; before that one that has been left."""
+LEFT_SECONDS: Final = 2 * 24 * 3600
+"""A namespace without pods of which none has ended for so long has been left: what runs daily has
+been seen since."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,8 @@ class _Record:
     since_seconds: int
     """From when on all ends were seen."""
     lives: Lives = field(default_factory=Lives)
+    last_seconds: int = 0
+    """When it was asked for last: another had ended."""
     later: "_Record | None" = None
     """The same from a later time on; it takes the place of this one when it has enough."""
 
@@ -104,8 +109,11 @@ class Seen:
         """
         self._since = since_seconds
         self._records: dict[str, dict[Workload, _Record]] = {}
+        """By namespace, and there by workload; both in the order of the last ends."""
         self.workloads = 0
         """How many are told apart."""
+        self.inhabited: Container[str] | None = None
+        """The namespaces that have pods; None: nobody knows."""
 
     def ended(self, pod: Pod, now_seconds: int) -> None:
         """Take the end of a pod; of one that was never bound, or goes with its node, nothing."""
@@ -118,22 +126,37 @@ class Seen:
 
     def _record(self, workload: Workload, now_seconds: int) -> _Record:
         """Return the workload's record, which is the one of its namespace that ended last now."""
-        ours = self._records.setdefault(workload.namespace, {})
+        ours = self._records[workload.namespace] = self._records.pop(workload.namespace, {})
         record = ours.pop(workload, None)
         if record is None:
             record = _Record(now_seconds if self._since is None else self._since)
             self.workloads += 1
         ours[workload] = record
+        record.last_seconds = now_seconds
         if self.workloads > WORKLOADS_MAX:
-            self._forget()
+            self._forget(now_seconds)
             self._since = None  # what is forgotten may come again: its first end begins it
         return record
 
-    def _forget(self) -> None:
-        most = max(self._records, key=lambda name: (len(self._records[name]), name))
-        ours = self._records[most]
+    def _forget(self, now_seconds: int) -> None:
+        namespace = self._left(now_seconds) or max(
+            self._records, key=lambda name: (len(self._records[name]), name)
+        )
+        ours = self._records[namespace]
         del ours[next(iter(ours))]
         self.workloads -= 1
+        if not ours:
+            del self._records[namespace]
+
+    def _left(self, now_seconds: int) -> str | None:
+        """Return the namespace that was left first; None: there is none."""
+        if self.inhabited is not None:
+            for name, ours in self._records.items():
+                if now_seconds - next(reversed(ours.values())).last_seconds <= LEFT_SECONDS:
+                    return None
+                if name not in self.inhabited:
+                    return name
+        return None
 
     def counting(self, now_seconds: int) -> "Counting":
         """Begin to count who lives."""
@@ -166,7 +189,9 @@ class Counting:
             record = self._records.get(workload)
             if record is not None:
                 lives = self._living.setdefault(workload, Lives())
-                lives.lives(record.first(pod.created_seconds), age(pod.created_seconds, self._now))
+                first = record.first(pod.created_seconds)
+                # A clock that was corrected may be behind what it told when the record began.
+                lives.lives(first, max(first, age(pod.created_seconds, self._now)))
 
     def curves(self) -> Iterator[tuple[Workload, Curve]]:
         """Yield the curves of workloads of which enough have ended."""

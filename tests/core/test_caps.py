@@ -11,6 +11,7 @@ from core.edge.decode import caps, kinds
 from core.edge.decode.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
 from core.edge.decode.ties import NOTE_CHARS_MAX
 from core.engine import step
+from core.errors import InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
 from core.model.allowance import (
     FOREIGN_MAX,
@@ -189,10 +190,24 @@ def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
         assert found is not None
         return found
 
-    within, beyond = read(caps.RESOURCES_MAX), read(caps.RESOURCES_MAX + 1)
-    assert (len(within.requests.extended), within.unreadable) == (caps.RESOURCES_MAX, "")
+    within, beyond = read(caps.RESOURCES_MAX - 1), read(caps.RESOURCES_MAX)
+    assert (len(within.requests.extended), within.unreadable) == (caps.RESOURCES_MAX - 1, "")
     assert "resources, over 64" in beyond.unreadable
     assert (beyond.node, beyond.requests.extended) == ("n1", ())
+
+
+@pytest.mark.parametrize("asks", ["0", "1"])
+@pytest.mark.parametrize(("many", "told"), [(2000, "resources, over 64"), (9000, "bytes of")])
+def test_what_many_sidecars_ask_for_is_not_summed_before_it_is_counted(
+    many: int, told: str, asks: str
+) -> None:
+    """Each is summed with all before it: 3,000 with a resource each took more than a second."""
+    sidecars = [
+        {"restartPolicy": "Always", "resources": {"requests": {f"x.y/{number}": asks}}}
+        for number in range(many)
+    ]
+    with pytest.raises(InvalidInputError, match=told):
+        kinds.PODS.read(changed(POD, spec__initContainers=sidecars))
 
 
 def test_a_node_that_offers_more_resources_cannot_be_read() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.model.pod import Pod
+from core.model.workload import Workload
 from core.survival.ages import AGE_SECONDS_MAX, BOUNDS, WIDTHS, age, step_of
 from core.survival.curve import WHOLE, Curve, Lives
 from core.survival.left import EARLY, EXPECTED, LATE, Aged, Left, left, within
@@ -331,6 +332,35 @@ def test_who_makes_workloads_without_end_loses_its_own() -> None:
         seen.ended(ended("loud", f"job{number}y", NOW, 0), NOW + 60)
     assert seen.workloads == WORKLOADS_MAX
     assert seen.curves((), NOW + 60).known(ended("quiet", "x", NOW, 0))
+
+
+def test_namespaces_that_come_and_go_take_no_room_from_those_that_stay() -> None:
+    """As of previews that live for a day; of these there are ten times as many as have room."""
+    seen, now, many = Seen(NOW), NOW, 40
+    seen.inhabited = {"stays"}
+    for number in range(10 * WORKLOADS_MAX // 2):
+        now += DAY // (WORKLOADS_MAX // 8)
+        seen.ended(ended(f"preview-{number}", "x", now - 60, 0), now)
+        if number % many == 0:
+            for name in "uvwxyz":
+                seen.ended(ended("stays", name, now - 60, 0), now)
+    curves = seen.curves((), now)
+    assert all(name in curves._curves for name in map(one_of_those_that_stay, "uvwxyz"))
+    assert seen.workloads == WORKLOADS_MAX
+    assert len(seen._records) < WORKLOADS_MAX, "of what has been left nothing stays"
+
+
+def one_of_those_that_stay(name: str) -> Workload:
+    return Workload("stays", "Job", name)
+
+
+def test_a_clock_that_is_behind_what_it_told_before_makes_no_fault() -> None:
+    seen = Seen(NOW)
+    for number in range(ENDED_MIN):
+        seen.ended(ended("a", "x", NOW, 0), NOW + 1 + number)
+    for back in (1, 10, 400 * DAY):
+        living = [ended("a", "x", NOW - back - age_, 0) for age_ in (0, 3, 600)]
+        assert seen.curves(living, NOW - back).known(living[0])
 
 
 def test_what_was_forgotten_begins_anew_with_its_first_end() -> None:

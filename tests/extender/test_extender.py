@@ -4,10 +4,12 @@ import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -92,11 +94,19 @@ def test_joined_fragments_are_the_json_that_json_writes(
         assert json.loads(wire.answer(names, fragments)) == plain
 
 
-def test_what_is_remembered_of_names_has_bounds() -> None:
+def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> None:
+    """Or names of nodes that have gone, or of strangers, would take the room for good."""
     fragments = wire.Fragments(7)
-    names = [*map(str, range(wire.FRAGMENTS_MAX + 1))]
-    assert len(json.loads(wire.answer(names, fragments))) == len(names)
-    assert len(fragments) == wire.FRAGMENTS_MAX
+    fragments.update(marked=wire.fragment("marked", 1), as_others=wire.fragment("as_others", 7))
+    for begin in range(3):
+        names = [f"{begin} {number}" for number in range(wire.FRAGMENTS_MAX + 1)]
+        assert len(json.loads(wire.answer(names, fragments))) == len(names)
+        assert len(fragments) <= wire.FRAGMENTS_MAX + 2
+        assert names[-1] in fragments
+    assert wire.scores(wire.answer(["marked", "as_others"], fragments)) == {
+        "marked": 1,
+        "as_others": 7,
+    }
 
 
 @pytest.mark.parametrize("name", ["", "n" * 254])
@@ -149,6 +159,64 @@ def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() 
     assert ask(asked, ["a", "b"]) == {"a": 1, "b": 0}
     asked.changed(NODES, marked("b", since=5, order=3))
     assert ask(asked, ["a", "b"]) == {"a": 0, "b": 1}
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from("abcde"), st.sampled_from(["soft", "hard", "", None]), st.integers(0, 3)
+    ),
+    max_size=20,
+)
+"""A node, what it is marked with (None: it goes), and when."""
+
+
+@settings(deadline=None)
+@given(CHANGES, st.sampled_from(["pack", "marks", "compact"]))
+def test_after_any_marks_it_is_what_a_new_list_says(
+    changes: list[tuple[str, str | None, int]], score: str
+) -> None:
+    """Of those that were marked before, the few whose score has changed are written anew."""
+
+    def asked_first() -> View:
+        answers = AnswersMode.COMPACT if score == "compact" else AnswersMode.FULL
+        made = view("marks" if score == "compact" else score, answers)
+        made.replaced(PODS, [])
+        return made
+
+    def told(asked: View) -> list[dict[str, int]]:
+        pods = [b"null", *(orjson.dumps(owned(kind)) for kind in ("Job", "ReplicaSet"))]
+        return [
+            wire.scores(asked.answer(wire.names_body([*"abcdef"], one), 0.0)[0]) for one in pods
+        ]
+
+    there, asked = dict[str, Node](), asked_first()
+    told(asked)  # the answers of each kind are kept from here on
+    for name, mark, since in changes:
+        if mark is None:
+            there.pop(name, None)
+            asked.deleted(NODES, name)
+        else:
+            there[name] = marked(name, mark, since) if mark else node(name)
+            asked.changed(NODES, there[name])
+    again = asked_first()
+    again.replaced(NODES, there.values())
+    assert told(asked) == told(again)
+
+
+def owned(kind: str) -> dict[str, Any]:
+    owners = [{"kind": kind, "name": "o", "controller": True}]
+    return {"metadata": {"name": "new", "namespace": "d", "ownerReferences": owners}}
+
+
+@pytest.mark.parametrize("score", [name for name, one in SCORES.items() if one.of])
+def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str) -> None:
+    """Anybody may ask for any, once for each kind of pod: six times 45 MB."""
+    asked = view(score)
+    asked.replaced(NODES, [node("n")])
+    asked.replaced(PODS, [])
+    for pod_ in (b"null", orjson.dumps(owned("Job")), orjson.dumps(owned("ReplicaSet"))):
+        assert len(wire.scores(asked.answer(wire.names_body(["n", "x"], pod_), 0.0)[0])) == 2
+        assert len(asked._for(pod_)) == 1
 
 
 def test_pack_scores_follow_the_pods() -> None:
@@ -231,6 +299,25 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
             }
     assert series["ebb_extender_prioritize_requests_total", "scored"] == 1
     assert series["ebb_extender_prioritize_requests_total", "refused"] == 1
+
+
+async def test_every_call_that_gets_no_scores_is_counted(
+    running: tuple[str, View, FakeClock],
+) -> None:
+    """kube-scheduler logs that at a level that nobody runs it at."""
+    url, shown, _ = running
+    shown.news.alive(NODES, 0.0)
+    body = (MESSAGES / "names.json").read_bytes()
+    packed = {"Content-Encoding": "gzip"}
+    async with aiohttp.ClientSession() as session:
+        for asked, headers in ((b"x" * (wire.BODY_BYTES_MAX + 1), {}), (body, packed), (b"", {})):
+            async with session.post(
+                f"{url}/prioritize", data=io.BytesIO(asked), headers=headers
+            ) as response:
+                assert response.status in (400, 413)
+        async with session.get(f"{url}/metrics") as response:
+            told = await response.text()
+    assert 'ebb_extender_prioritize_requests_total{outcome="refused"} 3.0' in told
 
 
 async def test_a_body_of_five_thousand_full_nodes_is_taken(

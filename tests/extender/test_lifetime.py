@@ -166,6 +166,43 @@ def test_of_a_pod_that_cannot_be_read_nothing_is_expected(body: bytes) -> None:
     assert wire.scores(answer) == by_fullness(packing) != program.ask("short")
 
 
+@pytest.mark.parametrize("years", [-5, 5])
+def test_what_was_seen_by_a_clock_that_had_not_been_set_counts_no_more(years: int) -> None:
+    program, packing = full(Program()), full(Program("pack"))
+    program.lived("short", 300)
+    assert program.ask("short") != by_fullness(packing)
+    program.clock.seconds += years * 366 * 24 * HOUR
+    program.predict()
+    assert program.ask("short") == by_fullness(packing)
+    program.lived("short", 300)
+    assert program.ask("short") != by_fullness(packing)
+
+
+class Read(FakeClock):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def unix_seconds(self) -> int:
+        self.reads += 1
+        return super().unix_seconds()
+
+
+def test_pods_on_a_name_that_is_no_node_cost_nothing() -> None:
+    """Who creates pods may bind any number to it; for each, all others there were looked at."""
+    clock = Read(NOW)
+    view = View(ExtenderConfig(score="lifetime"), TAINT_KEY, clock)
+    view.replaced(NODES, [])
+    view.replaced(PODS, [])
+    before = clock.reads
+    for number in range(9):
+        view.changed(PODS, job(f"p{number}", "x", NOW, "none"))
+    assert clock.reads == before
+    for number in range(9):
+        view.deleted(PODS, f"d/p{number}")
+    assert clock.reads == before + 9, "each end is taken with its time"
+
+
 def test_a_node_that_is_not_known_is_scored_as_an_empty_one() -> None:
     program = Program()
     program.lived("short", 300)

@@ -12,7 +12,9 @@ from core.config.programs import ExtenderConfig
 from core.edge.decode.kinds import NODES, PODS
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
+from core.model.resources import Resources
 from extender import wire
+from extender.asked import NOTHING, OnNodes
 from extender.view import View
 from tests.support.builders import node
 from tests.support.builders import pod as any_pod
@@ -140,6 +142,28 @@ def test_a_pod_that_cannot_be_read_fills_the_fuller_nodes() -> None:
     unread = wire.names_body(NAMES, b'{"metadata": 1}')
     found = dict(wire.scores(view.answer(unread, 0.0)[0]))
     assert found == {"n0": 10, "n1": 4, "gpu": 2, "marked": 0, "unknown": 2}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3)), min_size=1)
+)
+def test_of_pods_that_have_gone_nothing_is_left(asked: list[tuple[str, int, int]]) -> None:
+    """Names of nodes come and go without end, and who creates pods may write any."""
+    pods = [
+        replace(any_pod(f"p{at}", name, cpu, cpu), requests=Resources(cpu, cpu, 0, 1, some))
+        for at, (name, cpu, many) in enumerate(asked)
+        for some in [tuple((f"x.y/{number}", 1) for number in range(many))]
+    ]
+    found = OnNodes()
+    found.listed({pod.key: pod for pod in pods})
+    for pod in pods:
+        sums = [one.requests for one in pods[pods.index(pod) :] if one.node == pod.node]
+        whole, told = Resources.total(sums), found.of(pod.node or "")
+        assert (told.cpu_millis, told.memory_bytes) == (whole.cpu_millis, whole.memory_bytes)
+        assert told.devices == whole.devices
+        found.add(pod, -1)
+    assert found.of("a") is found.of("b") is NOTHING
+    assert (NOTHING.cpu_millis, NOTHING.devices) == (0, {})
 
 
 PODS_THERE = st.tuples(

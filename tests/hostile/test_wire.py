@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
 from core.edge import http as bones
-from core.edge.decode.kinds import NODES
+from core.edge.decode.kinds import NODES, PODS
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from extender import wire
@@ -118,8 +118,9 @@ def webhook() -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
-    view = View(ExtenderConfig(score="marks"), TAINT_KEY, FakeClock())
-    view.news.alive(NODES, 0.0)
+    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    for kind in (NODES, PODS):
+        view.news.alive(kind, 0.0)
     marks = enumerate(Mark)
     view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])
     app = make_extender(view, FakeClock(), ExtenderMetrics(), bones.Health())

@@ -28,8 +28,8 @@ Written by `make fix` from the programs themselves.
 
 `{WEBHOOK}` answers `/metrics` on the port `metrics` (8080, `webhook.metricsListen`) over plain
 HTTP, `{EXTENDER}` on the port `prioritize` (8888, `extender.listen`), over TLS where
-`extender.certFile` is set, and to callers with a certificate alone where `extender.clientCAFile`
-is. Scrape every pod, not a Service: each replica tells of itself, and what a pass of the engine
+`extender.certFile` is set; `extender.clientCAFile` asks nobody for a certificate who scrapes.
+Scrape every pod, not a Service: each replica tells of itself, and what a pass of the engine
 tells stands on the replica that leads. The NetworkPolicies of the manifests let pods reach both
 ports. For Prometheus without an operator:
 
@@ -109,7 +109,11 @@ ALERTS: Final = (
         "",
         "a certificate is not renewed: then marks become no taints, or calls fail",
     ),
-    ("ebb_unreadable_objects > 0", "1h", "objects that cannot be read keep their nodes"),
+    (
+        "ebb_unreadable_objects > 0",
+        "1h",
+        "Nodes stay that cannot be read, or hold such pods; of others docs/how-it-works.md",
+    ),
     ("abs(ebb_clock_off_seconds) > 60", "15m", "a wall clock has jumped"),
     (
         "ebb_engine_eviction_forbidden == 1",
@@ -119,7 +123,7 @@ ALERTS: Final = (
     (
         'rate(ebb_extender_prioritize_requests_total{outcome!="scored"}[10m]) > 0',
         "10m",
-        "the extender knows nothing new (`neutral`), or cannot read its calls (`refused`)",
+        "calls get no scores: the view is old (`neutral`), or they cannot be read (`refused`)",
     ),
     ("increase(ebb_lost_events_total[1h]) > 0", "", "Events were not written"),
 )

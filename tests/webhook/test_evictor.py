@@ -217,6 +217,9 @@ async def test_without_the_right_it_is_told_once_and_the_node_stays_soft() -> No
     assert (world.api.asked, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
     told = "ebb_engine_eviction_forbidden"
     assert world.metrics.registry.get_sample_value(told) == 1
+    world.metrics.leads = lambda: False
+    assert world.metrics.registry.get_sample_value(told) == 0, "another leads, and tells of it"
+    world.metrics.leads = lambda: True
     world.api.right = True
     await world.tick(RIGHT_SECONDS)
     await world.ticks(3)

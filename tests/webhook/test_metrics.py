@@ -63,6 +63,20 @@ def test_how_long_new_nodes_take_is_told_of_reaches_that_are() -> None:
     assert [(one.labels["reach"], one.value) for one in seconds] == [("general", 90)]
 
 
+def test_what_a_replica_saw_while_it_led_it_tells_no_longer() -> None:
+    """Or two replicas would tell of the same nodes, one of them as they were when it led."""
+    metrics = Metrics()
+    removable = "ebb_engine_removable_nodes"
+    metrics.of_a_pass.tell(step.step(cluster(pods=(BUSY,)), config(), Memory(), NOW))
+    assert "ebb_engine_kept_nodes{" in metrics.text().decode()
+    was = metrics.registry.get_sample_value(removable)
+    metrics.leads = lambda: False
+    assert metrics.registry.get_sample_value(removable) == 0 != was
+    assert "ebb_engine_kept_nodes{" not in metrics.text().decode()
+    metrics.leads = lambda: True
+    assert metrics.registry.get_sample_value(removable) == was
+
+
 def test_what_ebb_asks_for_is_told_and_what_others_write_under_its_label_is_not() -> None:
     found = told(
         cluster(

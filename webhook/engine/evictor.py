@@ -60,6 +60,9 @@ class Evictor:
         self._jitter, self._tell_forbidden = jitter, tell_forbidden
         self.own_namespace = own_namespace
         self._right = Right(evictions.allowed, clock, "evict pods")
+        metrics.eviction_forbidden.set_function(
+            lambda: metrics.leads() and self._right.held is False
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -82,7 +85,6 @@ class Evictor:
         if not config.evicts:
             self._memory = Memory()
             self._right.forget()
-            self._metrics.eviction_forbidden.set(0)
             return
         await self._ask_for_the_right()
         node, drain = looked.node, looked.drain
@@ -135,9 +137,6 @@ class Evictor:
 
     async def _ask_for_the_right(self) -> None:
         """Ask whether this program may evict; tell once that it may not."""
-        if not await self._right.look_up():
-            return
-        self._metrics.eviction_forbidden.set(not self._right.held)
-        if not self._right.held:
+        if await self._right.look_up() and not self._right.held:
             log.error(FORBIDDEN_NOTE)
             self._tell_forbidden(FORBIDDEN, FORBIDDEN_NOTE)

@@ -27,7 +27,10 @@ HOST_PORTS_MAX: Final = 64
 VOLUMES_MAX: Final = 256
 RESOURCES_MAX: Final = 64
 """Different resources beside CPU, memory and ephemeral storage; who asks for more is unreadable:
-what it takes of its node is not known then."""
+what it takes of its node is not known then. One that it asks 0 of counts: sums go by its name."""
+RESOURCE_BYTES_MAX: Final = 128 * 1024
+"""Of all blocks of resources in spec and status together; a container has some hundred. Who has
+more is unreadable likewise, before anything of that is decoded."""
 NODE_RESOURCES_MAX: Final = 256
 """Different resources of a Node; one with more is unreadable."""
 OWNER_CHARS_MAX: Final = 253

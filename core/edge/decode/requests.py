@@ -20,7 +20,7 @@ from core.edge.decode.objects import (
 )
 from core.edge.decode.objects import Container as WireContainer
 from core.model.requests import Amounts, Asking, Container, pod_requests
-from core.model.resources import Resources
+from core.model.resources import KNOWN, Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
 INFEASIBLE: Final = "Infeasible"
@@ -52,9 +52,13 @@ def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
         (bytes(status.resources), bytes(status.allocated_resources)),
         _infeasible(bytes(status.conditions)),
     )
-    return _SHAPES[key] or _SHAPES.made(
-        key, lambda: _SAME_AMOUNTS.same(_counted(*key), bytes_in(key))
-    )
+    return _SHAPES[key] or _SHAPES.made(key, lambda: _made(key))
+
+
+def _made(key: Shape) -> Resources:
+    size = bytes_in(key)
+    caps.few("bytes of resources", size, caps.RESOURCE_BYTES_MAX, "spec.containers")
+    return _SAME_AMOUNTS.same(_counted(*key), size)
 
 
 def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
@@ -95,9 +99,17 @@ def _counted(
         pod_level_held=_both(*pod_held, "status"),
         infeasible=infeasible,
     )
-    found = pod_requests(asking)
-    caps.few("resources", len(found.extended), caps.RESOURCES_MAX, "spec.containers")
-    return found
+    # Before they are summed: each of many sidecars is summed with all before it.
+    caps.few("resources", _named(asking), caps.RESOURCES_MAX, "spec.containers")
+    return pod_requests(asking)
+
+
+def _named(asking: Asking) -> int:
+    """Return how many different resources are named beside those that every node has."""
+    containers = (*asking.containers, *asking.init_containers)
+    parts = [part for one in containers for part in (one.requests, *one.held)]
+    parts += (asking.overhead, asking.pod_level, *asking.pod_level_held)
+    return len(set().union(*parts).difference(KNOWN))
 
 
 def _containers(
