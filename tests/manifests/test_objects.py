@@ -46,6 +46,7 @@ def test_the_base_is_what_it_says_and_no_more() -> None:
     assert sorted(item["kind"] for item in render("")) == sorted(
         [
             "Namespace",
+            "ResourceQuota",
             "ServiceAccount",
             *["ClusterRole", "ClusterRoleBinding"] * 2,
             *["Role", "RoleBinding"] * 3,
@@ -98,6 +99,18 @@ def test_the_namespace_takes_restricted_pods_only(objects: list[Json]) -> None:
     labels = find(objects, "Namespace", names.NAMESPACE)["metadata"]["labels"]
     for mode in ("enforce", "audit", "warn"):
         assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
+
+
+def test_a_quota_lets_pods_have_their_priority_class(objects: list[Json]) -> None:
+    """GKE refuses every pod of such a class where no quota of the namespace speaks of it."""
+    quota = find(objects, "ResourceQuota", "ebb-critical-pods", names.NAMESPACE)["spec"]
+    (scope,) = quota["scopeSelector"]["matchExpressions"]
+    classes = {template["spec"]["priorityClassName"] for template in templates(objects)}
+    assert (scope["scopeName"], scope["operator"]) == ("PriorityClass", "In")
+    assert set(scope["values"]) == classes
+    assert set(quota["hard"]) == {"pods"}, "nothing that pods would have to say more for"
+    replicas = sum(item["spec"]["replicas"] for item in of_kind(objects, "Deployment"))
+    assert int(quota["hard"]["pods"]) >= 10 * replicas
 
 
 def test_every_selector_selects_one_workload(objects: list[Json]) -> None:
