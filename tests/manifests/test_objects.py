@@ -143,7 +143,9 @@ def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]
     for item in of_kind(objects, "Deployment"):
         name, spec = item["metadata"]["name"], item["spec"]
         assert spec["replicas"] == 2
-        assert find(objects, "PodDisruptionBudget", name)["spec"]["maxUnavailable"] == 1
+        budget = find(objects, "PodDisruptionBudget", name)["spec"]
+        assert budget["maxUnavailable"] == 1
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
         policy = find(objects, "NetworkPolicy", name)
         assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
         account = find(objects, "ServiceAccount", spec["template"]["spec"]["serviceAccountName"])
