@@ -7,6 +7,7 @@ registration, is checked before it is used, and the leader puts in its place wha
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from core.edge import serving as wire
@@ -79,6 +80,8 @@ class Certificates:
 
     async def round(self, *, leading: bool) -> None:
         """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
+        if self._signed_by and self._clock.unix_seconds() >= self._renew_at:
+            await self._renew()
         bundles = await self._registration.bundles()
         secret, trust = await self._load(self._before(bundles or ()), leading=leading)
         if leading:
@@ -159,6 +162,14 @@ class Certificates:
         found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
         others = (one for one in found if wire.lasts(one, now) and not tls.is_ours(one))
         return b"".join((*ours, *others)[:BUNDLE_MAX])
+
+    async def _renew(self) -> None:
+        """Sign anew by the CA that has signed before: the registration has no part in it."""
+        data = (await self._secrets.read()).data
+        with suppress(InvalidInputError):  # which is the rest of the round's
+            trust = Trust.decode(data, self._clock.unix_seconds())
+            if trust.ca.certificate == self._signed_by:
+                self._sign(trust)
 
     def _sign(self, trust: Trust) -> None:
         now = self._clock.unix_seconds()
