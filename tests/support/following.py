@@ -131,7 +131,7 @@ async def following(
     silence_seconds_max: float = 20,
 ) -> AsyncIterator[Bench]:
     waits = Waits()
-    async with opened(api, silence_seconds_max=silence_seconds_max) as client:
+    async with opened(api, silence_seconds_max=silence_seconds_max, waits=waits) as client:
         kind = next(kind for kind in KINDS if kind.resource == resource)
         bench = Bench(api, client, kind, waits)
         following = follow(

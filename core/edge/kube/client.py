@@ -119,9 +119,17 @@ class Client:
         token: str | None,
         objects: int = PAGE_OBJECTS,
     ) -> bytes:
-        """Return one page of a list, as it came. Raises: TooLargeError: ask for fewer objects."""
+        """Return one page of a list, as it came. Raises: TooLargeError: ask for fewer objects.
+
+        A page that is not the first is asked for again as long as the server is throttling: a list
+        of hundreds that began anew each time might never end.
+        """
         query = {"labelSelector": label_selector, "continue": token, "limit": str(objects)}
-        return await self._read(await self._call("GET", path, query=query))
+
+        async def once() -> bytes:
+            return await self._read(await self._call("GET", path, query=query))
+
+        return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
 
     async def watch(
         self, path: str, *, label_selector: str | None, version: str
@@ -156,11 +164,19 @@ class Client:
         patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError when there
         is no answer.
         """
+
+        async def once() -> bytes:
+            call = self._call(method, path, body=body, seconds_max=seconds_max)
+            return await self._read(await call)
+
+        return await self._while_throttled(once, tries_max)
+
+    async def _while_throttled(
+        self, once: Callable[[], Awaitable[bytes]], tries_max: int
+    ) -> bytes:
         for tries in range(1, tries_max + 1):
             try:
-                return await self._read(
-                    await self._call(method, path, body=body, seconds_max=seconds_max)
-                )
+                return await once()
             except ApiError as fault:
                 if fault.status != 429 or tries == tries_max:
                     raise
