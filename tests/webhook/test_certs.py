@@ -108,6 +108,20 @@ async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
     assert one.why_not_ready() == "no valid certificate"
 
 
+async def test_a_leaf_of_a_clock_that_was_ahead_is_replaced_when_it_is_set() -> None:
+    """As on a node that boots with its local time: to others the leaf begins in hours."""
+    cluster, clock = Cluster(), FakeClock(START)
+    leader, _ = replica(cluster, clock)
+    await leader.round(leading=True)
+    clock.seconds += DAY // 3
+    one, serving = replica(cluster, clock)
+    await one.round(leading=False)
+    clock.seconds = START + 60
+    await one.round(leading=False)
+    assert cluster.bundle is not None
+    await trusted(serving, cluster.bundle[0])
+
+
 @pytest.mark.parametrize("refused", ["read", "write"])
 async def test_a_leaf_is_renewed_whatever_becomes_of_the_registration(refused: str) -> None:
     """Whoever takes that right away has seven days else, and then no webhook."""
