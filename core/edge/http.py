@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, cast
 
 import orjson
@@ -52,8 +53,8 @@ class Health:
         return ready, "\n".join([*lines, "ready" if ready else "not ready", ""])
 
 
-def make_app(health: Health, metrics: Metrics) -> web.Application:
-    """Return an application with health and metrics; the program adds its own routes."""
+def make_app(health: Health, metrics: Metrics | None = None) -> web.Application:
+    """Return an application with health, and *metrics* if any; the program adds its own routes."""
     app = web.Application(middlewares=[_faults])
 
     async def live(_: web.Request) -> web.Response:
@@ -64,14 +65,16 @@ def make_app(health: Health, metrics: Metrics) -> web.Application:
         text = report if not good or "verbose" in request.query else "ok"
         return web.Response(text=text, status=200 if good else 503)
 
-    async def series(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
-
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", ready)
     app.router.add_get("/healthz", ready)
-    app.router.add_get("/metrics", series)
+    if metrics is not None:
+        app.router.add_get("/metrics", partial(_series, metrics))
     return app
+
+
+async def _series(metrics: Metrics, _: web.Request) -> web.Response:
+    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:

@@ -103,10 +103,15 @@ def signs_itself(certificate: bytes) -> None:
 
 
 def is_ours(certificate: bytes) -> bool:
-    """Say whether it is a CA that `make_ca` made. Raises: InvalidInputError."""
-    found = _certificate(certificate)
-    with reading("certificate"):
-        return found.subject == _CA_NAME
+    """Say whether it is a CA that `make_ca` made; one whose name cannot be read is not.
+
+    OpenSSL and Go take names that `cryptography` does not: Latin 1 in a TeletexString, say.
+    """
+    try:
+        with reading("certificate"):
+            return _certificate(certificate).subject == _CA_NAME
+    except InvalidInputError:
+        return False
 
 
 @contextmanager

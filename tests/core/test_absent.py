@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES
+from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES, AnyKind
 from core.edge.kube.client import ApiError
 from core.edge.kube.listing import Listed
-from core.edge.kube.watch import ABSENT_SECONDS
+from core.edge.kube.watch import ABSENT_SECONDS, WITHOUT_AFTER_FAILURES
 from tests.support.fake_api import FakeApi
 from tests.support.following import following, opened
 from webhook.engine.loop import STALE_SECONDS
@@ -79,6 +79,29 @@ async def test_the_watch_waits_for_the_kind_and_takes_it_up_when_it_appears(api:
 
 def test_what_is_known_of_an_absent_kind_is_new_enough_between_two_looks() -> None:
     assert 2 * ABSENT_SECONDS < STALE_SECONDS
+
+
+FAULTS = 20
+
+
+@pytest.mark.parametrize("fault", ["500", "no list"])
+@pytest.mark.parametrize("kind", [BUFFERS, NODES])
+async def test_nobody_waits_for_what_a_cluster_may_do_without_and_cannot_list(
+    api: FakeApi, kind: AnyKind, fault: str
+) -> None:
+    """As where its conversion webhook is away: the definition is not the cluster's own."""
+    for _ in range(FAULTS):
+        if fault == "500":
+            api.fail_next("list", 500)
+        else:
+            api.answer_next("list", b"[]")
+    async with following(api, kind.resource) as bench:
+        await bench.seen.until(lambda: bench.seen.count("restarted") == FAULTS)
+        without = FAULTS - WITHOUT_AFTER_FAILURES + 1
+        assert bench.seen.lives == (without if kind.optional else 0)
+        assert max(bench.waits.seconds) * 2 < STALE_SECONDS
+        api.put(kind.resource, {**ONE, "status": {"allocatable": {"cpu": "1"}}})
+        await bench.seen.until(lambda: bool(bench.seen.view))
 
 
 @pytest.mark.parametrize("denied", [False, True])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.edge.heap import growing
+from core.edge.heap import THAW_EVERY, growing
 
 
 class Knot:
@@ -48,6 +48,15 @@ def test_garbage_of_before_is_collected_and_a_cycle_of_later_too() -> None:
     later = weakref.ref(Knot())
     gc.collect()
     assert later() is None
+
+
+def test_cycles_that_are_made_inside_do_not_pile_up() -> None:
+    """As exceptions are that somebody keeps: a list of a kind that is not there makes one."""
+    made: list[weakref.ref[Knot]] = []
+    for _ in range(2 * THAW_EVERY):
+        with growing():
+            made.append(weakref.ref(Knot()))
+    assert sum(one() is not None for one in made) <= THAW_EVERY
 
 
 def test_whoever_collects_nothing_is_left_so() -> None:

@@ -4,12 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.edge.kube.client import PAGE_OBJECTS, USER_AGENT
+from core.edge.decode import kinds
+from core.edge.kube.client import PAGE_OBJECTS, USER_AGENT, TooLargeError
+from core.edge.kube.listing import Listed
 from core.marks.keys import MARK_LABEL
 from core.model.pod import Pod
 from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import node_object, pod_object
-from tests.support.following import following
+from tests.support.following import following, opened
 
 
 @pytest.fixture
@@ -46,6 +48,30 @@ async def test_a_long_list_comes_in_pages_each_object_once(api: FakeApi) -> None
         assert bench.seen.calls == [("replaced", str(2 * PAGE_OBJECTS + 1))]
         assert [call.query["limit"] for call in api.calls[:3]] == [str(PAGE_OBJECTS)] * 3
         assert api.count("list") == 3
+
+
+async def test_a_page_of_too_many_bytes_is_asked_for_anew_with_fewer_objects(
+    api: FakeApi,
+) -> None:
+    """Who may create pods makes them as large as the API server takes them."""
+    for number in range(1000):
+        padding = "x" * (20_000 if 500 <= number < 600 else 0)
+        api.put(PODS, {**pod_object(f"p{number:04}"), "padding": padding})
+    async with opened(api, answer_bytes_max=500_000) as client:
+        listed = Listed()
+        await listed.read(client, kinds.PODS)
+    assert [pod.name for pod in listed.objects] == [f"p{number:04}" for number in range(1000)]
+    limits = [int(call.query["limit"]) for call in api.calls]
+    assert limits[:4] == [500, 500, 125, 31]
+    assert min(limits) == 7
+    assert limits[-1] > 125, "behind them pages are large again"
+
+
+async def test_an_object_that_is_larger_than_any_answer_is_a_fault(api: FakeApi) -> None:
+    api.put(PODS, {**pod_object("p"), "padding": "x" * 20_000})
+    async with opened(api, answer_bytes_max=10_000) as client:
+        with pytest.raises(TooLargeError, match="an answer of more than 10000 bytes"):
+            await Listed().read(client, kinds.PODS)
 
 
 async def test_a_finished_pod_is_gone(api: FakeApi) -> None:

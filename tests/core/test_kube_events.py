@@ -57,3 +57,13 @@ async def test_what_finds_no_room_or_no_server_is_counted() -> None:
         await made.api.until(lambda: bool(made.api.documents))
         sending.cancel()
     assert made.losses == 3
+
+
+async def test_a_note_is_as_long_as_the_api_takes_it() -> None:
+    async with bench() as made:
+        made.events.tell_of("ebb-system", "ConfigurationRefused", "x" + "ü" * 1000)
+        sending = asyncio.create_task(made.events.run())
+        await made.api.until(lambda: bool(made.api.documents))
+        sending.cancel()
+    ((_, told),) = made.api.documents.items()
+    assert told["note"] == "x" + "ü" * 499

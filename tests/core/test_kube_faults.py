@@ -80,6 +80,18 @@ async def test_a_page_token_that_expired_begins_the_list_anew(api: FakeApi) -> N
         assert bench.seen.count("replaced") == 1
 
 
+async def test_a_page_that_is_throttled_does_not_begin_the_list_anew(api: FakeApi) -> None:
+    for number in range(2 * PAGE_OBJECTS + 1):
+        api.put(PODS, pod_object(f"p{number}"))
+    api.pass_next("list")
+    api.fail_next("list", 429, times=2, headers={"Retry-After": "3"})
+    async with following(api) as bench:
+        await bench.settled()
+        assert api.count("list") == 3 + 2
+        assert bench.seen.count("restarted") == 0
+        assert bench.waits.seconds == [3.0, 3.0]
+
+
 @pytest.mark.parametrize(
     ("asked", "waited"),
     [

@@ -1,6 +1,7 @@
 """The Lease as the API server keeps it."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,20 @@ async def test_labels_and_annotations_of_others_stay(api: FakeApi) -> None:
         await store.write(found)
     stored = api.documents[PATH]["metadata"]
     assert (stored["labels"], stored["annotations"]) == ({"a": "1"}, {"b": "2"})
+
+
+async def test_what_somebody_took_out_of_it_or_made_too_large_is_written_as_the_api_takes_it(
+    api: FakeApi,
+) -> None:
+    """No text that is empty where a time belongs, and no more than 32 bits: both are a 400."""
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "leaseTransitions": 2**31 - 1}
+    api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": spec})
+    async with opened(api) as client:
+        store = LeaseStore(client, "ns", "ebb", 5)
+        found = await store.read()
+        assert found is not None
+        await store.write(replace(found, transitions=found.transitions + 1))
+    assert api.documents[PATH]["spec"] == {**spec, "acquireTime": None, "renewTime": None}
 
 
 @pytest.mark.parametrize("verb", ["get", "put"])

@@ -181,6 +181,14 @@ async def test_beside_a_good_ca_the_rest_is_put_right(
 
 
 STRANGER = tls.make_leaf(OTHER, ["elsewhere"], START).certificate
+UNNAMED = (
+    b"-----BEGIN CERTIFICATE-----\n"
+    + base64.encodebytes(
+        ssl.PEM_cert_to_DER_cert(STRANGER.decode()).replace(b"\x0c\x03ebb", b"\x14\x03e\xfcb")
+    )
+    + b"-----END CERTIFICATE-----\n"
+)
+"""Another's, with a name in Latin 1, as older tools write it."""
 BUNDLES: dict[str, tuple[bytes, list[bytes]]] = {
     "garbage": (b"garbage", []),
     "not text": (bytes(range(256)), []),
@@ -193,6 +201,7 @@ BUNDLES: dict[str, tuple[bytes, list[bytes]]] = {
     "half before another's": (STRANGER[:200] + STRANGER, [STRANGER]),
     "another's, often": (STRANGER * 1000, [STRANGER]),
     "expired": (EXPIRED.certificate + STRANGER, [STRANGER]),
+    "another's in Latin 1": (UNNAMED + STRANGER, [*tls.split(UNNAMED), STRANGER]),
 }
 
 

@@ -46,6 +46,7 @@ def test_the_base_is_what_it_says_and_no_more() -> None:
     assert sorted(item["kind"] for item in render("")) == sorted(
         [
             "Namespace",
+            "ResourceQuota",
             "ServiceAccount",
             *["ClusterRole", "ClusterRoleBinding"] * 2,
             *["Role", "RoleBinding"] * 3,
@@ -100,6 +101,18 @@ def test_the_namespace_takes_restricted_pods_only(objects: list[Json]) -> None:
         assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
 
 
+def test_a_quota_lets_pods_have_their_priority_class(objects: list[Json]) -> None:
+    """GKE refuses every pod of such a class where no quota of the namespace speaks of it."""
+    quota = find(objects, "ResourceQuota", "ebb-critical-pods", names.NAMESPACE)["spec"]
+    (scope,) = quota["scopeSelector"]["matchExpressions"]
+    classes = {template["spec"]["priorityClassName"] for template in templates(objects)}
+    assert (scope["scopeName"], scope["operator"]) == ("PriorityClass", "In")
+    assert set(scope["values"]) == classes
+    assert set(quota["hard"]) == {"pods"}, "nothing that pods would have to say more for"
+    replicas = sum(item["spec"]["replicas"] for item in of_kind(objects, "Deployment"))
+    assert int(quota["hard"]["pods"]) >= 10 * replicas
+
+
 def test_every_selector_selects_one_workload(objects: list[Json]) -> None:
     workloads = [template["metadata"]["labels"] for template in templates(objects)]
     found = list(_selectors(objects))
@@ -130,7 +143,9 @@ def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]
     for item in of_kind(objects, "Deployment"):
         name, spec = item["metadata"]["name"], item["spec"]
         assert spec["replicas"] == 2
-        assert find(objects, "PodDisruptionBudget", name)["spec"]["maxUnavailable"] == 1
+        budget = find(objects, "PodDisruptionBudget", name)["spec"]
+        assert budget["maxUnavailable"] == 1
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
         policy = find(objects, "NetworkPolicy", name)
         assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
         account = find(objects, "ServiceAccount", spec["template"]["spec"]["serviceAccountName"])

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
-from core.errors import ConflictError
+from core.errors import ConflictError, UnavailableError
 from tests.support.clock import FakeClock
 from webhook.admission.certs import Certificates, Stores
 
@@ -41,6 +41,8 @@ class Cluster:
     version: int = 1
     writes: int = 0
     told: list[tuple[str, str]] = field(default_factory=list)
+    refused: str = ""
+    """What the API server does not let anybody do with the registration: read, write."""
 
     async def read(self) -> Secret:
         await asyncio.sleep(0)  # others get in between
@@ -75,9 +77,15 @@ class _Registration(Registration):
         self._cluster = cluster
 
     async def bundles(self) -> list[bytes] | None:
+        self._check("read")
         return self._cluster.bundle
 
+    def _check(self, what: str) -> None:
+        if self._cluster.refused == what:
+            raise UnavailableError("403")
+
     async def write(self, bundles: list[bytes], wanted: bytes) -> None:
+        self._check("write")
         assert bundles == self._cluster.bundle
         self._cluster.writes += 1
         self._cluster.bundle = [wanted for _ in bundles]

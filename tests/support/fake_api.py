@@ -275,7 +275,7 @@ class FakeApi:
             found = [o for o in self.objects[kind.resource].values() if matches(o, selector)]
             version = self.version
         else:
-            version, found = self._pages.pop(token)
+            version, found = self._pages[token]
         limit = int(request.query.get("limit", len(found) or 1))
         meta = {"resourceVersion": str(version)}
         if len(found) > limit:

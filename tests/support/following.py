@@ -10,7 +10,7 @@ from kubernetes.aio import client as package
 from core.edge.clock import SystemClock
 from core.edge.decode.inventory import Inventory, Odd
 from core.edge.decode.kinds import KINDS, AnyKind
-from core.edge.kube.client import Client
+from core.edge.kube.client import ANSWER_BYTES_MAX, Client
 from core.edge.kube.news import Feed, News
 from core.edge.kube.watch import follow
 from core.edge.metrics import Metrics
@@ -106,12 +106,17 @@ def settings_of(api: FakeApi) -> package.Configuration:
 
 @asynccontextmanager
 async def opened(
-    api: FakeApi, *, silence_seconds_max: float = 20, waits: Waits | None = None
+    api: FakeApi,
+    *,
+    silence_seconds_max: float = 20,
+    answer_bytes_max: int = ANSWER_BYTES_MAX,
+    waits: Waits | None = None,
 ) -> AsyncIterator[Client]:
     made = Client(
         package.ApiClient(settings_of(api)),
         sleep=waits or Waits(),
         silence_seconds_max=silence_seconds_max,
+        answer_bytes_max=answer_bytes_max,
     )
     async with made as client:
         yield client
@@ -126,7 +131,7 @@ async def following(
     silence_seconds_max: float = 20,
 ) -> AsyncIterator[Bench]:
     waits = Waits()
-    async with opened(api, silence_seconds_max=silence_seconds_max) as client:
+    async with opened(api, silence_seconds_max=silence_seconds_max, waits=waits) as client:
         kind = next(kind for kind in KINDS if kind.resource == resource)
         bench = Bench(api, client, kind, waits)
         following = follow(

@@ -74,6 +74,12 @@ async def test_health_is_served_too(served: Served) -> None:
             assert response.status == 200
 
 
+async def test_metrics_are_not_where_anybody_calls(served: Served) -> None:
+    """Its port is open to all; the one of the metrics is not (networkpolicy.yaml)."""
+    async with served.session.get(f"{served.url}/metrics") as response:
+        assert response.status == 404
+
+
 async def test_another_authority_is_not_trusted(served: Served) -> None:
     other = tls.make_pair(["localhost"], SystemClock().unix_seconds())
     with pytest.raises(aiohttp.ClientConnectorCertificateError):

@@ -6,6 +6,7 @@ import pytest
 
 from core.edge import tls
 from core.edge.tls import Pair
+from core.errors import UnavailableError
 from tests.support.certificates import SOAK, START, Cluster, replica, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance
@@ -105,6 +106,36 @@ async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
     assert serving.valid_until > first
     clock.seconds = serving.valid_until
     assert one.why_not_ready() == "no valid certificate"
+
+
+async def test_a_leaf_of_a_clock_that_was_ahead_is_replaced_when_it_is_set() -> None:
+    """As on a node that boots with its local time: to others the leaf begins in hours."""
+    cluster, clock = Cluster(), FakeClock(START)
+    leader, _ = replica(cluster, clock)
+    await leader.round(leading=True)
+    clock.seconds += DAY // 3
+    one, serving = replica(cluster, clock)
+    await one.round(leading=False)
+    clock.seconds = START + 60
+    await one.round(leading=False)
+    assert cluster.bundle is not None
+    await trusted(serving, cluster.bundle[0])
+
+
+@pytest.mark.parametrize("refused", ["read", "write"])
+async def test_a_leaf_is_renewed_whatever_becomes_of_the_registration(refused: str) -> None:
+    """Whoever takes that right away has seven days else, and then no webhook."""
+    cluster, clock = Cluster(), FakeClock(START)
+    one, serving = replica(cluster, clock)
+    await one.round(leading=True)
+    cluster.refused = refused
+    cluster.bundle = [bundle + tls.make_ca(0).certificate for bundle in cluster.bundle or ()]
+    for _ in range(14):
+        clock.seconds += DAY
+        with pytest.raises(UnavailableError, match="403"):
+            await one.round(leading=True)
+        assert serving.valid_until > clock.seconds
+    assert cluster.version == 2, "by the same CA"
 
 
 TRUST = Trust(tls.make_ca(START))

@@ -14,6 +14,8 @@ from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.errors import UnavailableError
+from core.marks.keys import BUFFER_OURS_LABEL
+from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import ANYWHERE
 from core.model.pod import Pod
@@ -270,6 +272,23 @@ async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
             calls = len(api.calls)
             await publisher.turn()
             assert len(api.calls) == calls, "nothing is left to ask for"
+
+
+async def test_what_comes_late_goes_too() -> None:
+    """From a leader that was asleep between its template and its buffer, or from a backup."""
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.say(publish=Publish.NONE)
+        await publisher.turn()
+        meta = {"name": "ebb-reserve-1", "namespace": SPACE, "labels": {BUFFER_OURS_LABEL: ""}}
+        api.put(BUFFERS.resource, {"metadata": meta, "spec": {"replicas": 3}})
+        seen = Buffer(namespace=SPACE, name="ebb-reserve-1", published=3)
+        cluster = replace(Cluster.of([node("n")], []), buffers=(seen,))
+        engine.last = step(cluster, engine.config, Memory(), START + 10)
+        await publisher.turn()
+        assert nothing_left(api)
 
 
 async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:

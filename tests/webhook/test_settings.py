@@ -116,6 +116,15 @@ async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
     assert running.told[0][0] == REFUSED
 
 
+async def test_a_file_is_read_beside_the_reviews_and_the_lease(running: Running) -> None:
+    running.path.write_text("[")
+    reload = asyncio.create_task(running.settings.reload())
+    await asyncio.sleep(0)
+    assert running.told == []
+    await reload
+    assert [reason for reason, _, _ in running.told] == [REFUSED]
+
+
 async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) -> None:
     file, answers = tmp_path / "file", [True, False, False]
     file.write_text("one")

@@ -224,6 +224,30 @@ async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped(
     assert batch.dropped == 90
 
 
+@pytest.mark.parametrize(
+    ("kind", "mark", "goes_on"),
+    [
+        (WriteKind.RELEASE, "soft", True),
+        (WriteKind.RELEASE, "hard", False),
+        (WriteKind.SOFTEN, "hard", False),
+        (WriteKind.GUARD, "soft", True),
+        (WriteKind.GUARD, "hard", True),
+        (WriteKind.REPAIR, "hard", True),
+    ],
+)
+async def test_what_is_pressing_and_refused_for_ever_stops_nobody_else_but_for_its_room(
+    kind: WriteKind, mark: str, goes_on: bool
+) -> None:
+    """A hard mark that stays keeps pods out that the plan has a place for there."""
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = mark
+    world.api.down = {"n000"}
+    for _ in range(3):
+        pressing = world.write(kind, "n000")
+        await world.carry_out([pressing, *world.writes(WriteKind.MARK, NAMES[1:3])])
+    assert world.written(WriteKind.MARK) == (NAMES[1:3] if goes_on else [])
+
+
 @pytest.mark.parametrize("kind", DROPPABLE)
 async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
     kind: WriteKind,

@@ -16,8 +16,11 @@ REVIEW_BYTES_MAX: Final = 3 * 1024**2
 
 
 def make_app(metrics: Metrics, health: Health, taint_key: str) -> web.Application:
-    """Return the application: POST /mutate-node, health and metrics."""
-    app = make_bones(health, metrics)
+    """Return the application: POST /mutate-node, and health.
+
+    Anybody may reach it: what *metrics* tell of the cluster is served elsewhere.
+    """
+    app = make_bones(health)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)

@@ -7,6 +7,7 @@ registration, is checked before it is used, and the leader puts in its place wha
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from core.edge import serving as wire
@@ -60,7 +61,7 @@ class Certificates:
         self._serving, self._names, self._clock = serving, names, clock
         self._soak, self._tell = soak_seconds, tell
         self._signed_by = b""
-        self._renew_at = 0
+        self._good_from = self._renew_at = 0
         self._trusted: str | None = "its CA has not been looked for in the registration yet"
 
     def why_not_ready(self) -> str | None:
@@ -79,6 +80,8 @@ class Certificates:
 
     async def round(self, *, leading: bool) -> None:
         """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
+        if self._signed_by and self._is_due(self._clock.unix_seconds()):
+            await self._renew()
         bundles = await self._registration.bundles()
         secret, trust = await self._load(self._before(bundles or ()), leading=leading)
         if leading:
@@ -160,12 +163,25 @@ class Certificates:
         others = (one for one in found if wire.lasts(one, now) and not tls.is_ours(one))
         return b"".join((*ours, *others)[:BUNDLE_MAX])
 
+    async def _renew(self) -> None:
+        """Sign anew by the CA that has signed before: the registration has no part in it."""
+        data = (await self._secrets.read()).data
+        with suppress(InvalidInputError):  # which is the rest of the round's
+            trust = Trust.decode(data, self._clock.unix_seconds())
+            if trust.ca.certificate == self._signed_by:
+                self._sign(trust)
+
+    def _is_due(self, now: int) -> bool:
+        """Say whether another leaf is to be signed, also because a clock that was ahead is set."""
+        return not self._good_from <= now < self._renew_at
+
     def _sign(self, trust: Trust) -> None:
         now = self._clock.unix_seconds()
-        if trust.ca.certificate == self._signed_by and now < self._renew_at:
+        if trust.ca.certificate == self._signed_by and not self._is_due(now):
             return
         leaf = tls.make_leaf(trust.ca, self._names, now)
         self._serving.load(leaf)
         self._signed_by = trust.ca.certificate
+        self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))

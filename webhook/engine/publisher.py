@@ -76,12 +76,18 @@ class Publisher:
         await self._write(found, _wanted(config, last), lower=_has_seen_all(config, last))
 
     async def _clear(self) -> None:
-        if self._gone:
+        if self._gone and not self._sees_some():
             return
         found = await self._store.found()
         if found is not None:
             await self._write(found, {}, lower=True)
         self._gone = found is None or found.empty
+
+    def _sees_some(self) -> bool:
+        """Say whether the last pass saw some of Ebb's: a leader of before may write late."""
+        last = self._told.last
+        buffers = last.survey.cluster.buffers if last else ()
+        return any(one.published is not None for one in buffers)
 
     async def _write(self, found: Found, asked: dict[str, Wanted], *, lower: bool) -> None:
         """Write. Raises: UnavailableError, when all is tried: what one is refused others are not.

@@ -62,7 +62,8 @@ class Settings:
         return True
 
     async def _swap(self) -> str:
-        found = files.read_config(self._path)
+        # A thousand prices take a second, and what somebody has mistaken for this file longer.
+        found = await asyncio.to_thread(files.read_config, self._path)
         before = self._controller.config
         if fixed := restart_needed(before, found):
             allowed = "as it was when the program started: restart it for this"

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from core.edge.kube.stores.objects import Objects, Versioned, Written, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
+from core.marks.mark import Mark, mark_of
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
 from webhook.metrics import Metrics
@@ -69,17 +70,25 @@ class Batch:
     overtaking: bool
     """An earlier batch was still writing when this one began."""
     failed: list[Write[Node]] = field(default_factory=list)
+    broken: bool = False
+    """One of these makes what is left of the plan doubtful."""
     dropped: int = 0
     why: str = ""
     """Why the last write was dropped that was."""
 
     def why_not(self) -> str | None:
         """Say why nothing must be begun that can wait, or None."""
-        return "a write failed" if self.failed else self.why_halted()
+        return "a write failed" if self.broken else self.why_halted()
 
     def why_halted(self) -> str | None:
         """Say why nothing must be begun that can wait and rests on none of these writes."""
         return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
+
+
+def _opens(write: Write[Node]) -> bool:
+    """Say whether pods that the plan has a place for come onto the node by this write alone."""
+    opening = write.kind in (WriteKind.RELEASE, WriteKind.SOFTEN)
+    return opening and mark_of(write.before.labels) is Mark.HARD
 
 
 async def with_each(
@@ -178,8 +187,18 @@ class Writers:
 
     def _failed(self, batch: Batch, write: Write[Node]) -> None:
         batch.failed.append(write)
+        batch.broken = batch.broken or not self._goes_without(write)
         self._refused.add(write.key)
         self._metrics.writes.labels("failed").inc()
+
+    def _goes_without(self, write: Write[Node]) -> bool:
+        """Say whether the rest of the plan is as good without a write that failed.
+
+        One that presses and was refused before, by a policy of the cluster or because its kubelet
+        has filled the annotations, may be refused for ever: it stops nobody else.
+        """
+        again = write.kind in PRESSING and write.key in self._refused
+        return again and not _opens(write)
 
     async def _write_as_seen(self, batch: Batch, write: Write[Node]) -> None:
         """Write if the Node still is as it was when this was decided; else the next pass will.

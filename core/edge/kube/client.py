@@ -31,6 +31,8 @@ CALL_RETRY_SECONDS_MAX: Final = 10.0
 SILENCE_SECONDS_MAX: Final = 200.0
 """Bookmarks come about once a minute; a watch silent for longer is half open."""
 PAGE_OBJECTS: Final = 500
+ANSWER_BYTES_MAX: Final = 64 * 1024**2
+"""Of one answer; objects have megabytes each if their writers like, and a page has many."""
 WATCH_SECONDS: Final = 300
 """The server ends a watch after this; then it is begun anew from where it ended."""
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -54,6 +56,10 @@ class ApiError(UnavailableError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class TooLargeError(UnavailableError):
+    """An answer is larger than is taken; whoever asks for less may get it."""
+
+
 class Client:
     """An open connection to one API server; an async context manager."""
 
@@ -63,9 +69,10 @@ class Client:
         *,
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         self._api, self._sleep = api, sleep
-        self.silence_seconds_max = silence_seconds_max
+        self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
         api.user_agent = USER_AGENT
         # Unpacking a large list costs more than it saves on a cluster's own network.
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
@@ -104,10 +111,25 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
-    async def page(self, path: str, *, label_selector: str | None, token: str | None) -> bytes:
-        """Return one page of a list, as it came."""
-        query = {"labelSelector": label_selector, "continue": token, "limit": str(PAGE_OBJECTS)}
-        return await _read(await self._call("GET", path, query=query))
+    async def page(
+        self,
+        path: str,
+        *,
+        label_selector: str | None,
+        token: str | None,
+        objects: int = PAGE_OBJECTS,
+    ) -> bytes:
+        """Return one page of a list, as it came. Raises: TooLargeError: ask for fewer objects.
+
+        A page that is not the first is asked for again as long as the server is throttling: a list
+        of hundreds that began anew each time might never end.
+        """
+        query = {"labelSelector": label_selector, "continue": token, "limit": str(objects)}
+
+        async def once() -> bytes:
+            return await self._read(await self._call("GET", path, query=query))
+
+        return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
 
     async def watch(
         self, path: str, *, label_selector: str | None, version: str
@@ -142,11 +164,19 @@ class Client:
         patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError when there
         is no answer.
         """
+
+        async def once() -> bytes:
+            call = self._call(method, path, body=body, seconds_max=seconds_max)
+            return await self._read(await call)
+
+        return await self._while_throttled(once, tries_max)
+
+    async def _while_throttled(
+        self, once: Callable[[], Awaitable[bytes]], tries_max: int
+    ) -> bytes:
         for tries in range(1, tries_max + 1):
             try:
-                return await _read(
-                    await self._call(method, path, body=body, seconds_max=seconds_max)
-                )
+                return await once()
             except ApiError as fault:
                 if fault.status != 429 or tries == tries_max:
                     raise
@@ -191,11 +221,29 @@ class Client:
         response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
-        problem = _message(await _read(response))
+        problem = _message(await self._read(response))
         after = response.headers.get("Retry-After", "")
         if response.status == 409:
             raise ConflictError(f"API server answered 409: {one_line(problem)}")
         raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks: list[bytes] = []
+        length = 0
+        try:
+            while chunk := await response.content.readany():
+                length += len(chunk)
+                if length > self.answer_bytes_max:
+                    response.close()  # or the rest would be read for the next call's sake
+                    problem = f"an answer of more than {self.answer_bytes_max} bytes"
+                    raise TooLargeError(f"API server: {problem}")
+                chunks.append(chunk)
+            return b"".join(chunks)
+        except (TimeoutError, aiohttp.ClientError, OSError) as fault:
+            raise _unreachable(fault) from fault
+        finally:
+            chunks.clear()  # or the trace of a fault would hold them
+            response.release()
 
 
 def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
@@ -216,15 +264,6 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
             settings.api_key[BEARER] = f"Bearer {found}"
 
     settings.refresh_api_key_hook = refresh
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    try:
-        return await response.read()
-    except (TimeoutError, aiohttp.ClientError, OSError) as fault:
-        raise _unreachable(fault) from fault
-    finally:
-        response.release()
 
 
 def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:

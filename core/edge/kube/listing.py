@@ -15,7 +15,7 @@ from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
 from core.edge.heap import growing
-from core.edge.kube.client import ApiError, Client, answered
+from core.edge.kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
 from core.errors import GarbledError, InvalidInputError
 
 Object_ = TypeVar("Object_")
@@ -45,6 +45,8 @@ ABOUT: Final = msgspec.json.Decoder(About)
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
 """How a server answers that has no such kind; before it says so, it asks whether we may know."""
+FEWER: Final = 4
+"""Of a page that is too large, one part in so many objects is asked for in its place."""
 _PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
@@ -87,10 +89,22 @@ class Listed:
         self.objects.clear()
         self.refused.clear()
         self.token = None
+        objects = PAGE_OBJECTS
         with growing():
             while True:
-                asked = client.page(self.path, label_selector=label_selector, token=self.token)
-                self.take(kind, await asked)
+                asked = client.page(
+                    self.path, label_selector=label_selector, token=self.token, objects=objects
+                )
+                try:
+                    raw = await asked
+                except TooLargeError:
+                    if objects == 1:
+                        raise
+                    objects = max(1, objects // FEWER)
+                    continue
+                self.take(kind, raw)
+                if len(raw) * FEWER < client.answer_bytes_max:
+                    objects = min(PAGE_OBJECTS, objects * 2)
                 if not self.token:
                     return
 

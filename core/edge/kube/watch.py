@@ -31,6 +31,9 @@ SETTLE_SECONDS: Final = 1.0
 comes for so long, nothing has happened."""
 RELIST_AFTER_FAILURES: Final = 5
 """So many server faults in a row, and the version is given up: the server may not know it."""
+WITHOUT_AFTER_FAILURES: Final = 5
+"""So many faults of any sort in a row, and what was known of a kind that need not be there holds
+on, perhaps none: where the conversion webhook of its definition is away, each list fails."""
 
 ABSENT_SECONDS: Final = 15.0
 """After which it is asked again for a kind that is not there; chance doubles it at most."""
@@ -108,6 +111,8 @@ class _Follower:
         log.warning("watch ended", extra=found)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
+        if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
+            self._feed.alive()  # nobody waits for it any more
         if isinstance(fault, GarbledError):
             self._version = ""  # the same would come again
         if isinstance(fault, ApiError):

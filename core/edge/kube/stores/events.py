@@ -20,8 +20,8 @@ from core.model.node import Node
 PATH: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
 CONTROLLER: Final = "kube-ebb.io/webhook"
 QUEUE_MAX: Final = 1000
-NOTE_CHARACTERS_MAX: Final = 1000
-"""The API takes 1 kB."""
+NOTE_BYTES_MAX: Final = 1000
+"""The API takes 1 kB, as UTF-8; a configuration that is refused is quoted as it was written."""
 INSTANCE_CHARACTERS_MAX: Final = 128
 
 log = logging.getLogger("ebb.events")
@@ -73,7 +73,7 @@ class Events:
             "action": reason,
             "reason": reason,
             "type": type_.value,
-            "note": note[:NOTE_CHARACTERS_MAX],
+            "note": note.encode(errors="replace")[:NOTE_BYTES_MAX].decode(errors="ignore"),
             "regarding": regarding,
         }
         try:

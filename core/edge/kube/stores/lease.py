@@ -14,6 +14,8 @@ from core.edge.decode.objects import Meta, Struct
 from core.edge.kube.client import Client, answered
 
 API_VERSION: Final = "coordination.k8s.io/v1"
+TRANSITIONS_MAX: Final = 2**31 - 1
+"""Of a number of 32 bits, as the API has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +67,13 @@ class LeaseStore:
         if lease.version:
             metadata["resourceVersion"] = lease.version
             method, path = "PUT", f"{self._path}/{self._name}"
+        # Whatever somebody has left out or written there, an API server takes this.
         spec = {
             "holderIdentity": lease.holder,
             "leaseDurationSeconds": lease.duration_seconds,
-            "acquireTime": lease.acquired,
-            "renewTime": lease.renewed,
-            "leaseTransitions": lease.transitions,
+            "acquireTime": lease.acquired or None,
+            "renewTime": lease.renewed or None,
+            "leaseTransitions": min(lease.transitions, TRANSITIONS_MAX),
         }
         body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
         ask = self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
