@@ -152,8 +152,8 @@ class Explainer:
             return None
         home = self.node(pod.node) if pod.node is not None else None
         blockers = [] if pod.stays_with_node else pod_blockers(pod)
-        elsewhere = home is None or not home.node.virtual
-        moves = not pod.stays_with_node and not blockers and elsewhere
+        looks = pod.node is None if home is None else not home.node.virtual
+        moves = not pod.stays_with_node and not blockers and looks
         place, why_not = self._place(pod, home) if moves else (None, None)
         reaches = self._survey.reaches
         takers, refusals = _rooms(self._survey, pod) if moves else ([], ())

@@ -246,6 +246,30 @@ class TestPod:
         found = explained(capsys, file, "pod", "shop/w")
         assert (found["wouldGoTo"], found["whyNot"]) == (None, "no node that admits it has room")
 
+    @pytest.mark.parametrize("asked", [{"pool": "a"}, {"pool": "b"}])
+    def test_one_that_nothing_can_take_is_told_who_admits_it(
+        self, asked: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        nodes = [
+            node(name, metadata={"name": name, "labels": {"pool": pool}})
+            for name, pool in (("n", "a"), ("o", "a"), ("p", "b"))
+        ]
+        waits = pod("w", None, "9", nodeSelector=asked)
+        found = explained(capsys, of(tmp_path, *nodes, pod("q", "n"), waits), "pod", "shop/w")
+        assert found["admittedBy"] == (2 if asked["pool"] == "a" else 1)
+        assert found["reach"] is None, "it makes none"
+
+    def test_one_whose_node_has_left_the_cluster(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = of(tmp_path, node("n"), pod("p", "n"), pod("left", "gone"))
+        found = explained(capsys, file, "pod", "shop/left")
+        assert (found["node"], found["waits"], found["nodeVerdict"]) == ("gone", False, None)
+        assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (None, None, [])
+        assert "movable no need: its node has left the cluster" in table(
+            capsys, file, "pod", "shop/left"
+        )
+
     def test_one_that_goes_with_its_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
