@@ -54,7 +54,7 @@ class Status:
     waiting: int
     """Pods that wait for a node."""
     stuck: int
-    """Those of them that no node can take."""
+    """Those of them for which a place was looked for, and none found."""
     minded: tuple[Caveat, ...]
     """What the look cannot tell, and which nodes stand aside."""
     now_seconds: int
@@ -94,7 +94,8 @@ def look(found: Found, now_seconds: int) -> Status:
     reserved = sum(one.reserved for one in every)
     if reserved:
         reasons[RESERVE.code] = reserved
-    waiting = {pod.key for pod in found.cluster.pods if pod.node is None}
+    waiting = [pod for pod in found.cluster.pods if pod.node is None]
+    judged = {pod.key for pod in waiting if pod.evaluable and not pod.stays_with_node}
     return Status(
         found=found,
         plan=plan,
@@ -108,7 +109,7 @@ def look(found: Found, now_seconds: int) -> Status:
         reserved=reserved,
         published=tuple(_published(found)),
         waiting=len(waiting),
-        stuck=len(waiting - {pod for pod, _ in plan.pending}),
+        stuck=len(judged - {pod for pod, _ in plan.pending}),
         minded=caveats(found.cluster, found.kinds, found.config),
         now_seconds=now_seconds,
     )

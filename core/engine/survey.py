@@ -26,7 +26,6 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import is_young, started
-from core.model.volumes import CLAIMS_FIELD
 from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
@@ -95,9 +94,7 @@ class Survey:
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
-        others = {plain(pod.placing) for _, pod in self._buffers}
-        others |= {plain(p.placing) for p in self._unsupported if p.unsupported == (CLAIMS_FIELD,)}
-        self.reaches = Reaches(self.ground.nodes, self._asked(), others, lately)
+        self.reaches = Reaches(self.ground.nodes, self._asked(), self._others(), lately)
         self._set_beyond_aside()
         self._look_at_unreached()
 
@@ -133,6 +130,16 @@ class Survey:
         for members in self.movable:
             asked.setdefault(plain(members[0].placing), []).append(members)
         return asked
+
+    def _others(self) -> dict[Placing, None]:
+        """Return the templates of pods that make no reach, of which it is asked who admits them.
+
+        They are those of buffers, those that cannot be judged, and those without hope.
+        """
+        found = [pod.placing for _, pod in self._buffers]
+        found += (pod.placing for pod in self._unsupported)
+        found += (placing for _, placing in self.hopeless)
+        return dict.fromkeys(map(plain, found))
 
     def _set_beyond_aside(self) -> None:
         beyond = self.reaches.beyond

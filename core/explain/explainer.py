@@ -5,10 +5,11 @@ could take one pod now. It uses the plan's own parts, so that the two cannot dis
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 
 from core.capacity.reaches import Reach
 from core.config.drain import Eviction
@@ -152,8 +153,8 @@ class Explainer:
             return None
         home = self.node(pod.node) if pod.node is not None else None
         blockers = [] if pod.stays_with_node else pod_blockers(pod)
-        elsewhere = home is None or not home.node.virtual
-        moves = not pod.stays_with_node and not blockers and elsewhere
+        looks = pod.node is None if home is None else not home.node.virtual
+        moves = not pod.stays_with_node and not blockers and looks
         place, why_not = self._place(pod, home) if moves else (None, None)
         reaches = self._survey.reaches
         takers, refusals = _rooms(self._survey, pod) if moves else ([], ())
@@ -217,13 +218,19 @@ class Explainer:
         )
         return self._work.placements(attempt), tuple(homeless)
 
+    @cached_property
+    def _planned(self) -> Mapping[str, str]:
+        """Return by pod where the plan leaves it: on its way it may move a pod more than once."""
+        found = chain(self._plan.pending, *(one.placements for one in self._plan.removals))
+        return dict(found)
+
     def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
         """Say where the pod would go, or why nowhere."""
-        placements = home.placements if home else ()
-        if home is None or home.node.name in self._survey.gone:
-            placements = (*self._plan.pending, *placements)
-        # The last one counts: a pending pod may be moved again by the plan.
-        if (place := dict(placements).get(pod.key)) is not None:
+        if home is None or home.order is not None or home.node.name in self._survey.gone:
+            place = self._planned.get(pod.key)
+        else:
+            place = dict(home.placements).get(pod.key)
+        if place is not None:
             return place, None
         why = dict(home.homeless).get(pod.key) if home else None
         return None, why or "no node that admits it has room"

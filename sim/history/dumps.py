@@ -1,6 +1,7 @@
 """A folder of dumps, each of one moment, as what happened between the first and the last.
 
-A pod began when its `creationTimestamp` says, and runs from its `startTime`. It ended when its
+A pod began when its `creationTimestamp` says, or where it had scheduling gates, in the middle
+between the last dump with them and the next; it runs from its `startTime`. It ended when its
 containers say; one that is gone from a dump, in the middle between that dump and the one before,
 or when it was to be gone at the latest (`deletionTimestamp`), if that is between them.
 """
@@ -60,6 +61,8 @@ class _Reading:
     stays: list[Stay] = field(default_factory=list)
     over: set[str] = field(default_factory=set)
     """Pods that have finished and still stand there."""
+    gated: set[str] = field(default_factory=set)
+    """Pods that no scheduler looked at when last looked."""
 
 
 def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> Past:
@@ -167,6 +170,9 @@ def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: st
 def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
     if found.key in reading.over:
         return
+    if found.gated:
+        reading.gated.add(found.key)
+        return
     track = reading.pods.get(found.key)
     if track is None:
         pod = pod_as_it_was(raw, where)
@@ -182,9 +188,12 @@ def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str
 
 def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
     """Return when what is new in this dump began."""
-    if found.created is not None:
-        return min(1000 * found.created, at_ms)
-    return (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
+    was_gated = found.key in reading.gated
+    known = found.started if was_gated else found.created
+    middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
+    if known is None:
+        return middle_ms
+    return min(1000 * known, middle_ms if was_gated else at_ms)
 
 
 def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
@@ -196,6 +205,7 @@ def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> Non
         ends_ms = max((reading.moments[-1] + at_ms) // 2, begins_ms)
         reading.stays.append(Stay(node=node, begins_ms=begins_ms, ends_ms=ends_ms))
     reading.over &= pods
+    reading.gated &= pods
 
 
 def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:

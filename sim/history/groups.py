@@ -35,6 +35,11 @@ class _Kind(NamedTuple):
     extended: tuple[tuple[str, int], ...]
 
 
+def _order(kind: _Kind) -> tuple[object, ...]:
+    taints = tuple((one.key, one.value, one.effect) for one in kind.taints)
+    return kind.labels, taints, *kind[2:]
+
+
 class Groups:
     """Every kind of node that there ever was, and of which kinds those at the beginning are."""
 
@@ -49,7 +54,9 @@ class Groups:
             members.setdefault(self._kind(stay.node), []).append(stay)
         agents = _agents(past)
         self.templates: dict[Resources, Node] = {}
-        shapes = {kind: self._add(kind, members[kind], agents) for kind in sorted(members)}
+        shapes = {
+            kind: self._add(kind, members[kind], agents) for kind in sorted(members, key=_order)
+        }
         self._stays = [
             (shapes[kind], max(stay.begins_ms, past.begins_ms), stay.ends_ms)
             for kind in shapes

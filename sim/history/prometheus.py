@@ -97,20 +97,25 @@ def _take_file(reading: Reading, path: str) -> None:
     reading.series += len(body.data.result)
     if reading.series > SERIES_MAX:
         raise InvalidInputError(reading.source, f"more than {SERIES_MAX:,} series")
+    steps = set[int]()
     for number, series in enumerate(body.data.result):
         where = f"{path}: data.result[{number}]"
         name = series.metric.get("__name__", "")
         if not name:
             told = "missing; allowed: the answer about a metric by its plain name"
             raise InvalidInputError(f"{where}.metric.__name__", told)
-        _take_series(reading, name, series, where)
+        steps.add(_take_series(reading, name, series, where))
+    # A series may have two samples alone, one before a time without any and one after it.
+    step_ms = min((one for one in steps if one > 0), default=0)
+    reading.step_ms = max(reading.step_ms, step_ms)
     check_sizes(reading.source, nodes=len(reading.nodes), pods=len(reading.pods))
 
 
-def _take_series(reading: Reading, name: str, series: _Series, where: str) -> None:
+def _take_series(reading: Reading, name: str, series: _Series, where: str) -> int:
+    """Take it in; return the time between two samples of it, 0: there are no two."""
     take = TAKEN.get(name)
     if take is None:
-        return
+        return 0
     samples = strictly(_SAMPLES.decode, bytes(series.values), f"{where}.values")
     if not all(math.isfinite(at) and 0 <= at < 1e11 for at, _ in samples):
         raise InvalidInputError(f"{where}.values", "a time is none; allowed: unix seconds")
@@ -118,15 +123,15 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> No
     if name == PHASE:
         samples = [one for one in samples if one[1] == "1"]
     if not samples:
-        return
+        return 0
     times = [round(1000 * at) for at, _ in samples]
     step_ms = min((after - before for before, after in pairwise(times)), default=0)
-    reading.step_ms = max(reading.step_ms, step_ms)
     if name == ALLOCATABLE:
         reading.moments.update(times)
     runs = _parts(times, step_ms) if name == ALLOCATABLE else [(times[0], times[-1])]
     for first_ms, last_ms in runs:
         take(reading, Run(series.metric, first_ms, last_ms, samples[0][1]))
+    return step_ms
 
 
 def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:

@@ -246,6 +246,45 @@ class TestPod:
         found = explained(capsys, file, "pod", "shop/w")
         assert (found["wouldGoTo"], found["whyNot"]) == (None, "no node that admits it has room")
 
+    def test_one_that_the_plan_moves_twice(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It waits, is placed on the fullest node, and goes on with that node's own pod."""
+        items = [node("x"), node("y"), node("z"), pod("big", "x", "1500m"), pod("w", None, "100m")]
+        for number in range(5):
+            items += [pod(f"y{number}", "y", "250m"), pod(f"z{number}", "z", "200m")]
+        file = of(tmp_path, *items)
+        plan = plan_of(capsys, "--from-file", str(file))
+        (first,), (removal,) = plan["pending"], plan["removals"]
+        assert (first["node"], removal["node"]) == ("x", "x")
+        last = {one["pod"]: one["node"] for one in removal["placements"]}
+        found = explained(capsys, file, "pod", "shop/w")
+        assert found["wouldGoTo"] == last["shop/w"] != "x"
+
+    @pytest.mark.parametrize("asked", [{"pool": "a"}, {"pool": "b"}])
+    def test_one_that_nothing_can_take_is_told_who_admits_it(
+        self, asked: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        nodes = [
+            node(name, metadata={"name": name, "labels": {"pool": pool}})
+            for name, pool in (("n", "a"), ("o", "a"), ("p", "b"))
+        ]
+        waits = pod("w", None, "9", nodeSelector=asked)
+        found = explained(capsys, of(tmp_path, *nodes, pod("q", "n"), waits), "pod", "shop/w")
+        assert found["admittedBy"] == (2 if asked["pool"] == "a" else 1)
+        assert found["reach"] is None, "it makes none"
+
+    def test_one_whose_node_has_left_the_cluster(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = of(tmp_path, node("n"), pod("p", "n"), pod("left", "gone"))
+        found = explained(capsys, file, "pod", "shop/left")
+        assert (found["node"], found["waits"], found["nodeVerdict"]) == ("gone", False, None)
+        assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (None, None, [])
+        assert "movable no need: its node has left the cluster" in table(
+            capsys, file, "pod", "shop/left"
+        )
+
     def test_one_that_goes_with_its_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

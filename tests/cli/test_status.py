@@ -113,6 +113,17 @@ class TestJson:
         assert reasons["reserve"] == 1
         assert (reasons["opted-out"], reasons["being-deleted"]) == (1, 2)
 
+    def test_who_is_not_looked_a_place_for_finds_none_by_nobodys_word(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A DaemonSet's pod comes with its node, and a claim that waits says not yet where."""
+        daemon, claims = pod("d", None), [{"persistentVolumeClaim": {"claimName": "c"}}]
+        daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+        items = [node("n"), daemon, pod("c", None, volumes=claims), pod("large", None, "5")]
+        file = tmp_path / "d"
+        file.write_bytes(dump(*items))
+        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 3, "findNoPlace": 1}
+
     def test_marks_of_one_second_stand_in_the_order_of_their_plan(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -119,6 +119,21 @@ class TestArrivals:
         bound = job("a", "n0", placing=Placing(volumes=(EVERYWHERE,)))
         assert came(looks(self.NODES, (0, [waits]), (10, [bound]))) == {}, "it was there"
 
+    @pytest.mark.parametrize("first", ["d", "g"])
+    def test_a_pod_whose_claims_wait_stands_for_pods_of_its_own_nodes_alone(
+        self, first: str
+    ) -> None:
+        """Whatever node is looked at first, and whether or not others ask for its label."""
+        db = Placing(node_selector=(("pool", "db"),))
+        nodes = [node(f"d{n}", labels={"pool": "db"}) for n in range(2)]
+        nodes += [node(f"g{n}") for n in range(2)]
+        there = [job("b", f"{first}0", 100), job("c", f"{first}1", 100)]
+        waits = job("a", None, unsupported=(CLAIMS_FIELD,), placing=db)
+        assert came(looks(nodes, (0, there), (10, [*there, waits]))) == {}
+        there.append(job("e", "d0", 200, placing=db))
+        found = looks(nodes, (0, there), (10, [*there, waits]))
+        assert [kind.reach for kind in found.memory.expected(WHOLE, found.at)] == ["pool=db"]
+
     def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
         one = job("a", None, owner_kind="")
         bound = replace(one, node="n0", labels={"x": "y"})

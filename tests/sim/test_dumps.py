@@ -114,6 +114,26 @@ def test_when_a_pod_began_and_ended(
     assert life.slack_ms == slack * MINUTE_MS
 
 
+def test_a_pod_is_not_there_until_its_last_gate_is_gone(tmp_path: Path) -> None:
+    """As a job that waits in a queue: its quota holds in what is played, too."""
+    gates = [{"name": "kueue.x-k8s.io/admission"}]
+    names = "first", "second", "never"
+    queued = [dated(pod(name, None, schedulingGates=gates), 0) for name in names]
+    first = dated(pod("first", "n"), 0, startTime=at(17))
+    over = dated(pod("first", "n"), 0, startTime=at(17), phase="Succeeded")
+    done = dated(over, 0, containerStatuses=[ended(at(33))])
+    second = dated(pod("second", "n"), 0, startTime=at(31))
+    looks = [queued, queued, [first, *queued[1:]], [first, *queued[1:]], [done, second, queued[2]]]
+    made = [(10 * number, [NODE, STAYS, *items]) for number, items in enumerate(looks)]
+    found = past_of(tmp_path, *made)
+    lives = {life.pod.name: (life.begins_ms, life.bound_ms, life.ends_ms) for life in found.lives}
+    del lives["stays"]
+    assert lives == {
+        "first": (ms(15), ms(17), ms(33)),
+        "second": (ms(31), ms(31), None),
+    }
+
+
 def test_a_pod_that_has_finished_counts_once_however_long_it_stands_there(tmp_path: Path) -> None:
     done = dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])
     looks = [(minutes, [NODE, STAYS, *([done] if minutes else [])]) for minutes in (0, 10, 20, 30)]

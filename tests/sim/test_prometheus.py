@@ -232,6 +232,23 @@ def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> 
     ]
 
 
+def test_a_time_without_samples_makes_no_longer_step(tmp_path: Path) -> None:
+    """Of a pod that was there a moment before and a moment after it there are two samples."""
+    name, info = INFO
+    there = [EPOCH + STEP * at for at in range(31) if at not in range(5, 15)]
+    found = [
+        (metric, {**one, "values": [[at, one["values"][0][1]] for at in there]})
+        for metric, one in (*NODE, INFO, ASKED)
+    ]
+    who = {**WHO, "pod": "q", "uid": "v"}
+    few = [[EPOCH + STEP * at, "1"] for at in (4, 15)]
+    found.append((name, {"metric": {**info["metric"], **who}, "values": few}))
+    past = past_of(tmp_path, *found)
+    ended = {life.pod.name: (life.ends_ms, life.slack_ms) for life in past.lives}
+    assert ended == {"p": (None, 0), "q": (1000 * (EPOCH + 15 * STEP + STEP // 2), 500 * STEP)}
+    assert [note.partition(":")[0] for note in past.notes] == [f"a sample every {STEP} s"]
+
+
 def test_a_pod_that_names_a_node_is_known_as_one(tmp_path: Path) -> None:
     selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
     (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).lives

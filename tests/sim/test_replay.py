@@ -208,6 +208,15 @@ class TestNodes:
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
+    def test_taints_part_groups_of_one_shape(self) -> None:
+        taints = [Taint(key, "", effect) for key in ("gpu", "spot") for effect in ("a", "b")]
+        stays = [stay(node(str(n), taints=(one,))) for n, one in enumerate(taints)]
+        ways_there = (stays, stays[::-1])
+        found = [load(life(pod("p")), stays=tuple(there)).groups.values() for there in ways_there]
+        assert [[group.taints for group in groups] for groups in found] == 2 * [
+            [(one,) for one in taints]
+        ]
+
     def test_taints_that_pass_are_not_kept(self) -> None:
         lasting = Taint("gpu", "", "NoSchedule")
         passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")

@@ -177,6 +177,8 @@ def _movable(one: Pod, answer: PodAnswer) -> str:
         return f"no need: it is {kind} and goes with its node"
     if answer.node is not None and answer.node.virtual:
         return "no need: its node is virtual and never goes"
+    if answer.node is None and one.node is not None:
+        return "no need: its node has left the cluster, and it is about to be collected"
     if answer.blockers:
         return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"
     return "yes"

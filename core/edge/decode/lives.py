@@ -11,7 +11,7 @@ import msgspec
 
 from core.edge.decode.fields import Bytes, strictly, unix_seconds
 from core.edge.decode.kinds import PODS
-from core.edge.decode.objects import FINISHED, PodObject, Struct
+from core.edge.decode.objects import FINISHED, PodObject, Present, Struct
 from core.model.pod import Pod
 
 
@@ -39,6 +39,11 @@ class TimesMeta(Struct):
     deletion_timestamp: str | None = None
 
 
+class TimesSpec(Struct):
+    node_name: str | None = None
+    scheduling_gates: list[Present] | None = None
+
+
 class TimesStatus(Struct):
     phase: str = ""
     start_time: str | None = None
@@ -48,6 +53,7 @@ class TimesStatus(Struct):
 
 class TimesObject(Struct):
     metadata: TimesMeta
+    spec: TimesSpec | None = None
     status: TimesStatus | None = None
 
 
@@ -65,6 +71,8 @@ class Times(NamedTuple):
     """A pod's last container ended."""
     over: bool
     """A pod has finished, so that it holds nothing any more."""
+    gated: bool
+    """The scheduler does not look at a pod yet (KEP-3521)."""
     newest: int
     """The newest of all times that it tells, nodes' heartbeats too; 0: it tells none."""
 
@@ -76,6 +84,7 @@ def times(raw: Bytes, where: str) -> Times:
     """Read the times of an object. Raises: InvalidInputError."""
     found = strictly(_DECODER.decode, bytes(raw), where)
     meta, status = found.metadata, found.status or TimesStatus()
+    spec = found.spec or TimesSpec()
     finished = last_end(one.state for one in status.container_statuses or ())
     beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
@@ -86,6 +95,7 @@ def times(raw: Bytes, where: str) -> Times:
         started=started,
         finished=finished,
         over=status.phase in FINISHED,
+        gated=bool(spec.scheduling_gates) and not spec.node_name,
         newest=max(one or 0 for one in (created, started, finished, *beats)),
     )
 
