@@ -23,7 +23,14 @@ from core.engine.survey import Survey
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
-from core.model.constraints import Company, Placing, PodSelector, SpreadConstraint, Toleration
+from core.model.constraints import (
+    ANYWHERE,
+    Company,
+    Placing,
+    PodSelector,
+    SpreadConstraint,
+    Toleration,
+)
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.telling import span
@@ -99,6 +106,32 @@ def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
     survey = Survey(small(ranked("p", 500)), Config())
     assert not any(refusals(survey).values())
     assert all(refusals(survey, new={"open"}).values())
+    assert all(step.against_hard(survey, {}, 1, goes={"open"}).values())
+
+
+BLUE = Placing((("blue", "true"),))
+ZONE = spread("zone")
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [replace(spread(key), placing=ANYWHERE) for key in ("rack", "zone")],
+        [replace(ZONE, placing=one) for one in (ANYWHERE, BLUE)],
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_each_pod_that_is_spread_closes_its_domains(pods: list[Pod], *, turned: bool) -> None:
+    """Those that could use neither node, or whose domain no node has, open none to others.
+
+    They share what is equal, as decoded ones do.
+    """
+    both = [replace(one, name=str(n)) for n, one in enumerate(pods[::-1] if turned else pods)]
+    found = refusals(Survey(Cluster.of(nodes(), both), Config()))
+    assert {name: [blocker.code for blocker in why] for name, why in found.items()} == {
+        "n0": [],
+        "n2": ["hard-spread"],
+    }
 
 
 def test_of_too_many_templates_that_are_spread_none_is_looked_at() -> None:

@@ -8,6 +8,7 @@ import pytest
 from core.capacity.reaches import REACHES_MAX, Reaches
 from core.capacity.usable import NOTHING, Amount
 from core.config.settings import Config, UsabilityMode
+from core.engine.idle import looked_again
 from core.engine.memory import ASKED_LATELY_MAX, Memory
 from core.engine.step import Pass, step
 from core.marks.mark import Mark
@@ -79,6 +80,14 @@ def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
     late = step(after, ASKED, found.memory, NOW + 40 + WINDOW, last=found)
     assert not late.skipped
     assert not late.survey.reaches.left
+
+
+def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_the_last() -> None:
+    found = looks((0, ci(4, *busy(4))), (40, ci(4))).memory
+    assert found.asked[CI] == NOW
+    again = looked_again(found, NOW + 50)
+    assert again.asked[CI] == NOW
+    assert {at for one, at in again.asked.items() if one != CI} == {NOW + 50}
 
 
 def test_without_a_window_nothing_is_remembered() -> None:

@@ -262,6 +262,13 @@ def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, sta
     assert (act.then or state) in after
 
 
+@pytest.mark.parametrize("state", [State.SOFT, State.HARD])
+def test_a_node_that_is_kept_gets_its_guard_with_its_deadline(state: State) -> None:
+    bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+    (write,) = EXAMPLES[Event.KEPT_LONG](QUIET[state].changed(**bare)).decided()
+    assert GUARDED.items() <= write.annotations.items()
+
+
 def later(seconds: int, world: World) -> World:
     return replace(world, now=world.now + seconds)
 

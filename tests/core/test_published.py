@@ -121,6 +121,21 @@ def test_of_kinds_that_ask_for_as_much_the_same_are_told_whichever_was_counted_f
     assert found == wanted(dict.fromkeys(reversed(kinds), 1), WHOLE, HALF)
 
 
+@pytest.mark.parametrize("reaches", [("alpha", "beta", "gamma"), ("gamma", "beta", "alpha")])
+def test_what_came_to_two_reaches_has_its_turn_in_the_first_by_name(
+    reaches: tuple[str, str, str],
+) -> None:
+    """Whichever was counted first: in the second it would have that one's half for itself."""
+    middle = Resources(2000, 2**30, 0, 1)
+    counts = {kind(SMALL, reach=one): 10**4 for one in reaches if one != "gamma"}
+    counts[kind(LARGE, reach="alpha")] = counts[kind(middle, reach="gamma")] = 10**4
+    found = {
+        one.spec["containers"][0]["resources"]["requests"]["cpu"]: one.replicas
+        for one in wanted(counts, WHOLE, HALF).values()
+    }
+    assert found == {"500m": 28, "4000m": 3, "2000m": 12}
+
+
 def on(name: str) -> Placing:
     return Placing(node_selector=(("kubernetes.io/hostname", name),))
 

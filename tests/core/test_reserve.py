@@ -13,14 +13,17 @@ from core.config.settings import Config, Mode, Price
 from core.engine.arrivals import (
     KINDS_MAX,
     SLOTS_MAX,
+    TEMPLATE_CHARACTERS_MAX,
     WORKLOADS_MAX,
     Arrivals,
     Counts,
     Grain,
     Kind,
+    Latest,
     Slots,
     aged,
     expected,
+    renamed,
     turns,
 )
 from core.engine.memory import Memory
@@ -356,6 +359,18 @@ class TestWhatIsRemembered:
         assert self.expected(slots=slots) == {self.OTHER: 1}
 
 
+def test_what_came_to_reaches_that_have_one_name_now_is_added_up() -> None:
+    """Under all four of what it is remembered under."""
+    old, new, other = (Kind(reach, WHOLE, ANYWHERE) for reach in ("old", "new", "other"))
+    counts = {old: 2, new: 3, other: 5}
+    latest = Latest(7, {old: "a", other: "b"})
+    before = Arrivals(slots={7: counts}, slot_of=latest, days={1: counts}, day_of=latest)
+    found = renamed(before, {"old": "new"})
+    assert found.slots == {7: {new: 5, other: 5}}
+    assert found.days == {1: {new: 5, other: 5}}
+    assert found.slot_of == found.day_of == Latest(7, {new: "a", other: "b"})
+
+
 class TestBounds:
     @pytest.mark.parametrize(
         ("length", "over", "slot"),
@@ -375,13 +390,33 @@ class TestBounds:
         assert len(found) == KINDS_MAX
         assert 999 in found
 
-    @pytest.mark.parametrize(("values", "counts"), [(1, True), (1000, False)])
-    def test_a_template_that_is_too_long_is_not_remembered(
-        self, values: int, counts: bool
-    ) -> None:
-        asked = Requirement("a", "NotIn", tuple(map(str, range(values))))
-        one = job("a", "n0", placing=Placing(affinity=(SelectorTerm((asked,)),)))
+    @pytest.mark.parametrize(("more", "counts"), [(0, True), (1, False)])
+    def test_a_template_that_is_too_long_is_not_remembered(self, more: int, counts: bool) -> None:
+        def placing(value: str) -> Placing:
+            return Placing(affinity=(SelectorTerm((Requirement("a", "NotIn", (value,)),)),))
+
+        long = "x" * (TEMPLATE_CHARACTERS_MAX + more - len(repr(placing(""))))
+        one = job("a", "n0", placing=placing(long))
         assert bool(came(looks([node("n0"), node("n1")], (0, []), (10, [one])))) is counts
+
+    def test_a_clock_that_goes_back_to_a_full_slot_stops_nothing(self) -> None:
+        nodes = [node("n0"), node("n1")]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        later = [*many, job("b", "n0", 800)]
+        found = looks(nodes, (0, []), (60, many), (120, later))
+        cluster = Cluster.of(nodes, [*later, job("c", "n0", 900)])
+        back = step(cluster, ASKED, found.memory, START + 61)
+        assert 900 not in came(back)
+
+    def test_whose_a_kind_is_counts_for_its_own_slot_alone(self) -> None:
+        """Or who had most in the one before would give places in the next that it has not."""
+        nodes = [node("n0"), node("n1")]
+        many = [job(f"a{n:03}", "n0", 1 + n, namespace="late") for n in range(KINDS_MAX)]
+        theirs = [job(f"b{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        one = job("z", "n0", 990, namespace="late")
+        found = looks(nodes, (0, []), (60, many), (120, [*many, *theirs, one]))
+        assert 990 in came(found)
+        assert {len(slot) for slot in found.memory.arrivals.slots.values()} == {KINDS_MAX}
 
     def test_nor_does_it_when_it_has_come_first(self) -> None:
         nodes = [node("n0"), node("n1")]

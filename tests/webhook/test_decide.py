@@ -31,7 +31,7 @@ from core.model.resources import Resources
 from core.policies.cluster_threshold import LAST_NODE
 from core.reason import Blocker
 from core.writes.nodes import MARKS_A_PASS_MAX, TIMES_MAX, WATCH_SECONDS, Watch, decide
-from core.writes.write import Write, WriteKind, softened
+from core.writes.write import Write, WriteKind, repair, softened
 
 NOW = 1_767_225_600
 
@@ -277,6 +277,17 @@ def test_a_taint_that_outlived_its_mark_is_taken_away() -> None:
 def test_the_guard_stays_a_while_when_somebody_else_takes_the_mark_away() -> None:
     (found,) = write(node(None, GUARDED), POD, wanted=False)
     assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
+
+
+def test_taints_of_others_are_written_with_their_times() -> None:
+    """Kubernetes evicts by the time of a NoExecute taint, and the list is written as a whole."""
+    lost = Taint("example.org/lost", "", Effect.NO_EXECUTE, "2026-01-01T00:00:00Z")
+    found = repair(node(MARKED, DETAILED, lost), TAINT_KEY, "")
+    assert found is not None
+    assert found.merge_patch("7")["spec"]["taints"] == [
+        {"key": lost.key, "effect": "NoExecute", "timeAdded": lost.time_added},
+        {"key": TAINT_KEY, "value": OURS.value, "effect": "PreferNoSchedule"},
+    ]
 
 
 def test_a_mark_without_details_is_given_a_deadline() -> None:
