@@ -74,6 +74,9 @@ ADVISED: Final = Fraction(1, 5)
 RUNS: Final = {
     "autoscaler": Run("autoscaler 50 %", ScaleDown.UTILIZATION),
     "mostallocated": Run("MostAllocated, empties only", profile=most_allocated()),
+    "mostallocated-advised": Run(
+        "the same, autoscaler as advised", profile=most_allocated(), waits=ADVISED
+    ),
     "marks": Run("Ebb, marks", profile=shipped_profile(), score="marks"),
     "ebb": Run("Ebb", profile=shipped_profile(), score="pack"),
     "buffers": Run(
