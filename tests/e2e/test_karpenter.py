@@ -114,7 +114,7 @@ def test_of_all_nodes_only_those_that_are_handed_over_go(plane: Plane, pool: Api
         going = taken(pool, handed)
         assert all(FINALIZER in one["metadata"]["finalizers"] for one in going)
         assert all(is_marked(one) for one in going), "left alone as it goes"
-        pool.wait(EVENTS, lambda found: kept in blocked(found))
+        pool.wait(EVENTS, lambda found: kept in blocked(found), seconds=TAKEN_SECONDS)
         assert all(map(stays, pool.get(NODES)["items"]))
     assert len(pool.get(NODES)["items"]) == 3
     assert evictions(pool) == before
@@ -182,7 +182,7 @@ def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, poo
     with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as webhook:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")
-        pool.wait(EVENTS, lambda found: blocked(found) >= {*empty})
+        pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TAKEN_SECONDS)
         assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
         webhook.configure(reserve={"over": "0s"})
         taken(pool, *empty)

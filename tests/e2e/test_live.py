@@ -6,7 +6,7 @@
 import pytest
 
 from core.config.settings import Mode
-from tests.e2e.api import Api
+from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.karpenter import add_empty, karpenter
 from tests.e2e.live import Load, karpenter_takes, play
@@ -17,6 +17,8 @@ from tests.e2e.scheduling import port_of, scheduling, shipped_profile, stanza, s
 EVENTS = "/apis/events.k8s.io/v1/events"
 LONG_WAIT_SECONDS = 5.0
 DISTURBING = {"Evicted", "TaintManagerEviction", "DeletingNode", "Preempted"}
+SPARED = "Cancelling deletion"
+"""So a TaintManagerEviction begins that has not come: a node was not ready, and is again."""
 
 
 def test_marked_nodes_empty_and_go_without_an_eviction(
@@ -50,8 +52,12 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         assert outcome.faults == []
         assert outcome.emptied >= 1
         assert (outcome.killed, outcome.evicted) == (0, 0)
-        assert [event for event in told if event["reason"] in DISTURBING] == []
+        assert [event for event in told if _disturbs(event)] == []
         assert outcome.longest <= LONG_WAIT_SECONDS
         written = webhook.metric('ebb_engine_writes_total{kind="mark"}')
         assert written >= outcome.emptied
         assert {"DrainMarked", "ScaleDownAllowed"} <= reasons
+
+
+def _disturbs(event: Json) -> bool:
+    return event["reason"] in DISTURBING and not event.get("note", "").startswith(SPARED)
