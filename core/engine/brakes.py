@@ -90,7 +90,7 @@ class Brakes:
                 count.nodes += 1
                 count.working += self._works(node)
                 count.bare += node.name in self._bare
-                count.untainted += self._works(node) and node.name in self._bare
+                count.untainted += self._is_untainted(node)
                 count.marked += marked
         self._zones = Zones(survey, standing) if budgets.balance_zones else None
 
@@ -112,6 +112,9 @@ class Brakes:
 
     def _works(self, node: Node) -> bool:
         return node.name not in self._survey.closed
+
+    def _is_untainted(self, node: Node) -> bool:
+        return self._works(node) and node.name in self._bare
 
     def refusals(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
@@ -140,7 +143,7 @@ class Brakes:
     def min_untainted(self, node: Node) -> str | None:
         """Say that too few nodes without taints would be left without the node, or None."""
         marked = node.name in self._survey.marks
-        counts = node.name in self._bare and (marked or self._works(node))
+        counts = node.name in self._bare if marked else self._is_untainted(node)
         for scope, count in self._judging[node.name] if counts else ():
             left = (count.bare if marked else count.untainted) - 1
             least = scope.budget.min_untainted_nodes
@@ -165,7 +168,7 @@ class Brakes:
             count.gone += 1
             count.working -= self._works(node)
             count.bare -= node.name in self._bare
-            count.untainted -= self._works(node) and node.name in self._bare
+            count.untainted -= self._is_untainted(node)
             count.marked += new
             count.in_window += new
         if self._zones:

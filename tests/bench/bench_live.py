@@ -65,33 +65,28 @@ class Run:
     """For what part of its default time the autoscaler waits until it takes an empty node."""
 
 
-PUBLISHING: Final = {
-    "reserve": {**RESERVE, "publish": "CapacityBuffer"},
-    "thresholds": {"cpu": "98%", "memory": "98%"},  # nodes come before there is no room
-}
+MOST_ALLOCATED: Final = Run("MostAllocated, empties only", profile=most_allocated())
+PUBLISHING: Final = Run(
+    "Ebb, publishing its reserve",
+    profile=shipped_profile(),
+    score="pack",
+    settings={
+        "reserve": {**RESERVE, "publish": "CapacityBuffer"},
+        "thresholds": {"cpu": "98%", "memory": "98%"},  # nodes come before there is no room
+    },
+)
 ADVISED: Final = Fraction(1, 5)
 """Two minutes of ten: what docs/install.md says of `--scale-down-unneeded-time`."""
 RUNS: Final = {
     "autoscaler": Run("autoscaler 50 %", ScaleDown.UTILIZATION),
-    "mostallocated": Run("MostAllocated, empties only", profile=most_allocated()),
-    "mostallocated-advised": Run(
-        "the same, autoscaler as advised", profile=most_allocated(), waits=ADVISED
+    "mostallocated": MOST_ALLOCATED,
+    "mostallocated-advised": replace(
+        MOST_ALLOCATED, title="MostAllocated, as advised", waits=ADVISED
     ),
     "marks": Run("Ebb, marks", profile=shipped_profile(), score="marks"),
     "ebb": Run("Ebb", profile=shipped_profile(), score="pack"),
-    "buffers": Run(
-        "Ebb, publishing its reserve",
-        profile=shipped_profile(),
-        score="pack",
-        settings=PUBLISHING,
-    ),
-    "advised": Run(
-        "the same, autoscaler as advised",
-        profile=shipped_profile(),
-        score="pack",
-        settings=PUBLISHING,
-        waits=ADVISED,
-    ),
+    "buffers": PUBLISHING,
+    "advised": replace(PUBLISHING, title="Ebb publishing, as advised", waits=ADVISED),
     "karpenter": Run("Karpenter, MostAllocated", profile=most_allocated(), karpenter=True),
     "ebb-karpenter": Run(
         "Karpenter, Ebb", profile=shipped_profile(), score="pack", karpenter=True
