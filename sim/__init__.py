@@ -7,9 +7,9 @@ and so its figures do not tell:
 - of kube-scheduler: preemption, affinity, topology spread (but that by hostname which ReplicaSets'
   pods have by default), volumes, back-off of pods that wait (they are tried whenever something
   changes), and the time that scheduling takes;
-- of the autoscaler: that pods must have a place elsewhere for all of the unneeded time, limits and
-  balancing of node groups, failed scale-ups, zones and what they sell out; a new node is ready
-  after one to two minutes, and empties go ten at a time;
+- of the autoscaler: limits and balancing of node groups, failed scale-ups, zones and what they
+  sell out; a new node is ready after one to two minutes, empties go ten at a time, and nodes with
+  pods one at a time;
 - of buffers: all but Ebb's own (`reserve.publish`), which the autoscaler keeps room for at once;
 - of Karpenter: all; it consolidates by price, and asks of nodes what simulated groups do not have;
 - of controllers: the grace in which a pod ends (it is gone at once), proportional scaling while a

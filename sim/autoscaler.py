@@ -6,10 +6,12 @@ added by the world; what is written on nodes goes through the same door as Ebb's
 """
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from itertools import chain
 from typing import Final, Protocol
 
 from core.capacity.usable import Amount
@@ -99,8 +101,10 @@ class World(Protocol):
 class _Since:
     """When each node became unneeded, and which are not looked at again until when."""
 
-    unneeded: dict[str, int]
-    recheck: dict[str, int]
+    unneeded: dict[str, int] = field(default_factory=dict)
+    recheck: dict[str, int] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
+    """Where the pods of unneeded nodes would go, by their keys."""
 
 
 class Autoscaler:
@@ -119,7 +123,7 @@ class Autoscaler:
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
         self._chance = random.Random(seed)
-        self._since, self._timers = _Since({}, {}), timers
+        self._since, self._timers = _Since(), timers
         self._last_add_ms = -timers.delay_after_add_ms
         self._coming: dict[str, Resources] = {}
         self._next_look_ms: int | None = None
@@ -201,22 +205,72 @@ class Autoscaler:
         now_ms, needed = self._now(), self._keep_room()
         if self._how is ScaleDown.NEVER:
             return
-        free = [place for place in self._places() if place.node.name not in needed]
-        unneeded = [place for place in free if self._is_unneeded(place)]
-        names = {place.node.name for place in unneeded}
+        unneeded = self._unneeded(needed)
+        names = [place.node.name for place in unneeded]
         since, timers = self._since, self._timers
-        since.unneeded = {n: since.unneeded.get(n, now_ms) for n in sorted(names)}
+        since.unneeded = {name: since.unneeded.get(name, now_ms) for name in names}
         if now_ms - self._last_add_ms < timers.delay_after_add_ms:
             return
         due = [p for p in unneeded if now_ms - since.unneeded[p.node.name] >= timers.unneeded_ms]
-        empty = [place for place in due if not place.pods]
-        for place in empty[:DELETED_AT_ONCE_MAX]:
+        empty = [place for place in due if not place.pods][:DELETED_AT_ONCE_MAX]
+        drained = [place for place in due if place.pods][: 0 if self._is_deleting() else 1]
+        for place in (*empty, *drained):
             self._delete(place)
-        busy = [place for place in due if place.pods]
-        if not empty and busy and not self._draining():
-            self._drain(busy, now_ms)
-        if not empty:
+            for pod in list(place.pods.values()):
+                self._world.evict(pod)
+        if not empty and not drained:
             self._soft_taint(names)
+
+    def _unneeded(self, needed: Collection[str]) -> list[Place]:
+        """Return the nodes that could all go: the pods of each have places on those that stay.
+
+        It looks at empty ones first, then at those that it could do without before; and not again
+        for a while at one whose pods have no place.
+        """
+        before = self._since.unneeded
+        found: list[Place] = []
+        hints: dict[str, str] = {}
+        candidates = [
+            place
+            for place in self._places()
+            if place.node.name not in needed and self._is_eligible(place)
+        ]
+        candidates.sort(key=lambda place: (bool(place.pods), place.node.name not in before))
+        free = {place.node.name: place.free for place in self._here()}
+        guests: dict[str, list[Pod]] = defaultdict(list)
+        for place in candidates:
+            name = place.node.name
+            room = free.pop(name)
+            went = self._moved((*place.pods.values(), *guests[name]), free)
+            if went is None:
+                free[name] = room
+                self._since.recheck[name] = self._now() + self._timers.recheck_ms
+                continue
+            found.append(place)
+            for pod, to in went:
+                guests[to].append(pod)
+                hints[pod.key] = to
+        self._since.hints = hints
+        return found
+
+    def _moved(
+        self, pods: Sequence[Pod], free: dict[str, Resources]
+    ) -> list[tuple[Pod, str]] | None:
+        """Return where all of the pods would go, and take that room; None if one has no place.
+
+        Each goes where it would have gone at the last look, if it still can.
+        """
+        hints = self._since.hints
+        went: list[tuple[Pod, str]] = []
+        for pod in pods:
+            to = self._place_for(pod, free, hints.get(pod.key, ""))
+            if to is None:
+                for other, name in went:
+                    free[name] += other.requests
+                return None
+            free[to] -= pod.requests
+            went.append((pod, to))
+        return went
 
     def _keep_room(self) -> Collection[str]:
         """Add nodes for what buffers ask for and find no room; return the nodes that they need.
@@ -226,7 +280,7 @@ class Autoscaler:
         state = self._world.state
         if not state.buffers:
             return ()
-        here = [place for place in self._places() if place.node.ready and not going(place.node)]
+        here = self._here()
         here.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
         free = {place.node.name: place.free for place in here} | self._coming
         self._packed((state.pods[key] for key in state.pending), free)
@@ -251,7 +305,7 @@ class Autoscaler:
                 taints = (*taints, Taint(CANDIDATE, since, Effect.PREFER_NO_SCHEDULE))
             self._world.write(replace(node, taints=taints))
 
-    def _is_unneeded(self, place: Place) -> bool:
+    def _is_eligible(self, place: Place) -> bool:
         node = place.node
         if node.annotations.get(guard_key(node)) == "true" or going(node) or not node.ready:
             return False
@@ -263,34 +317,28 @@ class Autoscaler:
             return False
         return considered(node, node.allocatable - place.free, UTILIZATION)
 
-    def _drain(self, due: Sequence[Place], now_ms: int) -> None:
-        """Drain the first node whose pods fit elsewhere; one at a time."""
-        for place in due:
-            if self._all_fit_elsewhere(place):
-                self._delete(place)
-                for pod in list(place.pods.values()):
-                    self._world.evict(pod)
-                return
-            self._since.recheck[place.node.name] = now_ms + self._timers.recheck_ms
-
-    def _all_fit_elsewhere(self, leaving: Place) -> bool:
-        free = {
-            place.node.name: place.free
-            for place in self._places()
-            if place is not leaving and place.node.ready and not going(place.node)
-        }
-        return len(self._packed(leaving.pods.values(), free)) == len(leaving.pods)
-
     def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
         """Return the pods that fit, first-fit, on nodes with so much room, which they take."""
-        places, found = self._world.state.places, []
+        found = []
         for pod in pods:
-            for name, room in free.items():
-                if pod.requests.fits_in(room) and not refusal(places[name].node, pod.placing):
-                    free[name] = room - pod.requests
-                    found.append(pod)
-                    break
+            name = self._place_for(pod, free)
+            if name is not None:
+                free[name] -= pod.requests
+                found.append(pod)
         return found
+
+    def _place_for(self, pod: Pod, free: Mapping[str, Resources], hint: str = "") -> str | None:
+        """Return the hinted node, or else the first, that has room for a pod and admits it."""
+        places = self._world.state.places
+        hinted = () if hint not in free else (hint,)
+        return next(
+            (
+                name
+                for name in chain(hinted, free)
+                if pod.requests.fits_in(free[name]) and not refusal(places[name].node, pod.placing)
+            ),
+            None,
+        )
 
     def _delete(self, place: Place) -> None:
         """Taint, wait, look once more, delete."""
@@ -306,7 +354,11 @@ class Autoscaler:
             return
         self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
-    def _draining(self) -> bool:
+    def _here(self) -> list[Place]:
+        """Return the nodes that take pods."""
+        return [place for place in self._places() if place.node.ready and not going(place.node)]
+
+    def _is_deleting(self) -> bool:
         return any(going(place.node) for place in self._places())
 
     def _places(self) -> list[Place]:

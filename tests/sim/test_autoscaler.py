@@ -133,6 +133,76 @@ def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
         assert ("a" not in world.state.places) == evicted
 
 
+def settle(world: Hands, **cpu_millis: int) -> None:
+    """Let a pod run on each node, of so many thousandths of a core."""
+    for name, cpu in cpu_millis.items():
+        one = pod(f"on-{name}", None, cpu, 100)
+        world.state.arrive(one, world.clock)
+        world.state.bind(one, name)
+
+
+def test_only_so_many_are_unneeded_as_the_pods_of_all_find_room_for() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abcd"))
+    settle(world, a=1500, b=1500, c=1500, d=2500)
+    world.play(scaler, SCAN_MS)
+    assert candidates(world) == {"a"}, "b and c have 2300m left each: a's pod takes 1500m of b's"
+
+
+def test_what_would_come_to_a_node_goes_on_with_its_own_pods() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
+    settle(world, a=1200, b=1200, c=1200)
+    world.play(scaler, SCAN_MS)
+    assert candidates(world) == {"a", "b"}, "a's pod would go to b first, both then to c"
+
+
+def test_it_looks_at_empty_nodes_first() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
+    settle(world, a=1500, c=2500)
+    world.play(scaler, SCAN_MS)
+    assert candidates(world) == {"b"}, "so a's pod has no place"
+
+
+def test_then_it_looks_at_those_of_before() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
+    settle(world, a=2500, b=1500, c=1500)
+    world.play(scaler, SCAN_MS)
+    assert candidates(world) == {"b"}
+    world.state.finish("d/on-a")
+    settle(world, a=1500)
+    world.play(scaler, 2 * SCAN_MS)
+    assert candidates(world) == {"b"}, "a comes before it by name only"
+
+
+def test_a_node_whose_pods_lose_their_places_begins_its_wait_anew() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
+    settle(world, a=1500, b=2200)
+    world.play(scaler, UNNEEDED_MS // 2)
+    assert candidates(world) == {"a"}
+    late = pod("late", None, 500, 100)
+    world.state.arrive(late, world.clock)
+    world.state.bind(late, "b")
+    world.play(scaler, UNNEEDED_MS // 2 + SCAN_MS)
+    assert candidates(world) == set()
+    world.state.finish(late.key)
+    world.play(scaler, UNNEEDED_MS // 2 + RECHECK_MS + UNNEEDED_MS)
+    assert not world.state.pending
+    world.play(scaler, UNNEEDED_MS // 2 + RECHECK_MS + UNNEEDED_MS + 2 * SCAN_MS)
+    assert "d/on-a" in world.state.pending
+
+
+def test_empty_ones_and_one_with_pods_go_at_once() -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abcde"))
+    settle(world, a=500, b=500, c=2500, d=2500)
+    world.play(scaler, UNNEEDED_MS + SCAN_MS)
+    deleted = {
+        name
+        for name, place in world.state.places.items()
+        if any(taint.key == TO_BE_DELETED for taint in place.node.taints)
+    }
+    assert deleted == {"a", "e"}
+    assert set(world.state.pending) == {"d/on-a"}
+
+
 def candidates(world: Hands) -> set[str]:
     places = world.state.places.items()
     return {name for name, one in places if any(t.key == CANDIDATE for t in one.node.taints)}
@@ -141,10 +211,7 @@ def candidates(world: Hands) -> set[str]:
 def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_it() -> None:
     foreign = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
     world, scaler = hands(ScaleDown.UTILIZATION, node("a", taints=(foreign,)), node("b"))
-    for name, cpu in (("p", 1500), ("q", 3000)):
-        one = pod(name, None, cpu, 100)
-        world.state.arrive(one, 0)
-        world.state.bind(one, "ab"["pq".index(name)])
+    settle(world, a=1200, b=2500)
     world.play(scaler, SCAN_MS)
     assert candidates(world) == {"a"}
     assert world.state.places["a"].node.taints[-1].effect == Effect.PREFER_NO_SCHEDULE
@@ -265,7 +332,7 @@ def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empt
     one = pod("p", None, 1000, 100)
     world.state.arrive(one, 0)
     world.state.bind(one, "a")
-    failed = SCAN_MS + UNNEEDED_MS
+    failed = SCAN_MS
     world.play(scaler, failed)
     world.state.finish(one.key)
     world.play(scaler, failed + RECHECK_MS + UNNEEDED_MS - SCAN_MS)
