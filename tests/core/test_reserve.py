@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, Mode, Price
+from core.config.settings import Config, HandOver, Mode, Price, Scope
 from core.engine.arrivals import (
     KINDS_MAX,
     SLOTS_MAX,
@@ -838,6 +838,22 @@ class TestStarting:
         nodes = [*self.HERE, node("e0")]
         moments = (0, self.FULL), (10, [*self.FULL, *come]), (20, self.FULL)
         assert looks(nodes, *moments, config=self.TOLD).short == frozenset()
+
+    @pytest.mark.parametrize(
+        ("there", "pods", "short"),
+        [
+            pytest.param(node("e0"), (), {"general"}, id="it goes if nobody asks for it"),
+            pytest.param(node("e0"), (pod("p", "e0", 100, 1),), set(), id="in use"),
+            pytest.param(marked(node("e0"), "soft", START), (), set(), id="marked"),
+        ],
+    )
+    def test_an_empty_node_that_ebb_does_not_hold_is_no_room(
+        self, there: Node, pods: tuple[Pod, ...], short: set[str]
+    ) -> None:
+        config = replace(self.TOLD, hand_over=HandOver(scope=Scope.MARKED))
+        here, come = [*self.FULL, *pods], [job(f"a{n}", None, 1900) for n in range(2)]
+        moments = (0, here), (10, [*here, *come]), (20, here)
+        assert looks([*self.HERE, there], *moments, config=config).short == short
 
     @pytest.mark.parametrize(
         "changes",
