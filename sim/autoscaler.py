@@ -7,7 +7,7 @@ added by the world; what is written on nodes goes through the same door as Ebb's
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -206,20 +206,20 @@ class Autoscaler:
         if self._how is ScaleDown.NEVER:
             return
         unneeded = self._unneeded(needed)
-        names = [place.node.name for place in unneeded]
         since, timers = self._since, self._timers
+        names = (place.node.name for place in unneeded)
         since.unneeded = {name: since.unneeded.get(name, now_ms) for name in names}
         if now_ms - self._last_add_ms < timers.delay_after_add_ms:
             return
         due = [p for p in unneeded if now_ms - since.unneeded[p.node.name] >= timers.unneeded_ms]
         empty = [place for place in due if not place.pods][:DELETED_AT_ONCE_MAX]
-        drained = [place for place in due if place.pods][: 0 if self._is_deleting() else 1]
+        drained = [] if self._is_deleting() else [place for place in due if place.pods][:1]
         for place in (*empty, *drained):
             self._delete(place)
             for pod in list(place.pods.values()):
                 self._world.evict(pod)
         if not empty and not drained:
-            self._soft_taint(names)
+            self._soft_taint(since.unneeded)
 
     def _unneeded(self, needed: Collection[str]) -> list[Place]:
         """Return the nodes that could all go: the pods of each have places on those that stay.
@@ -263,12 +263,11 @@ class Autoscaler:
         hints = self._since.hints
         went: list[tuple[Pod, str]] = []
         for pod in pods:
-            to = self._place_for(pod, free, hints.get(pod.key, ""))
+            to = self._put(pod, free, hints.get(pod.key, ""))
             if to is None:
                 for other, name in went:
                     free[name] += other.requests
                 return None
-            free[to] -= pod.requests
             went.append((pod, to))
         return went
 
@@ -319,26 +318,17 @@ class Autoscaler:
 
     def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
         """Return the pods that fit, first-fit, on nodes with so much room, which they take."""
-        found = []
-        for pod in pods:
-            name = self._place_for(pod, free)
-            if name is not None:
-                free[name] -= pod.requests
-                found.append(pod)
-        return found
+        return [pod for pod in pods if self._put(pod, free) is not None]
 
-    def _place_for(self, pod: Pod, free: Mapping[str, Resources], hint: str = "") -> str | None:
-        """Return the hinted node, or else the first, that has room for a pod and admits it."""
+    def _put(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
+        """Take room for a pod on the hinted node, or else the first that admits it; return it."""
         places = self._world.state.places
         hinted = () if hint not in free else (hint,)
-        return next(
-            (
-                name
-                for name in chain(hinted, free)
-                if pod.requests.fits_in(free[name]) and not refusal(places[name].node, pod.placing)
-            ),
-            None,
-        )
+        for name in chain(hinted, free):
+            if pod.requests.fits_in(free[name]) and not refusal(places[name].node, pod.placing):
+                free[name] -= pod.requests
+                return name
+        return None
 
     def _delete(self, place: Place) -> None:
         """Taint, wait, look once more, delete."""

@@ -114,9 +114,7 @@ def test_the_clock_starts_when_the_guard_is_lifted() -> None:
 def test_a_pod_that_lands_in_the_last_seconds_keeps_the_node() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a"))
     world.play(scaler, SCAN_MS + UNNEEDED_MS)
-    late = pod("late", None, 100, 100)
-    world.state.arrive(late, world.clock)
-    world.state.bind(late, "a")
+    run(world, "late", "a", 100)
     world.play(scaler, SCAN_MS + UNNEEDED_MS + SCAN_MS)
     assert world.state.places["a"].node.taints == ()
 
@@ -125,20 +123,24 @@ def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
     for others, evicted in (([node("b")], True), ([], False)):
         world, scaler = hands(ScaleDown.UTILIZATION, node("a"), *others)
         for name, on in (("p", "a"), *((f"q{n}", "b") for n in range(2) if others)):
-            one = pod(name, None, 1000, 100)
-            world.state.arrive(one, 0)
-            world.state.bind(one, on)
+            run(world, name, on, 1000)
         world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
         assert ("d/p" in world.state.pending) == evicted
         assert ("a" not in world.state.places) == evicted
 
 
+def run(world: Hands, name: str, on: str, cpu: int) -> Pod:
+    """Let a pod arrive and be bound at once."""
+    one = pod(name, None, cpu, 100)
+    world.state.arrive(one, world.clock)
+    world.state.bind(one, on)
+    return one
+
+
 def settle(world: Hands, **cpu_millis: int) -> None:
     """Let a pod run on each node, of so many thousandths of a core."""
     for name, cpu in cpu_millis.items():
-        one = pod(f"on-{name}", None, cpu, 100)
-        world.state.arrive(one, world.clock)
-        world.state.bind(one, name)
+        run(world, f"on-{name}", name, cpu)
 
 
 def test_only_so_many_are_unneeded_as_the_pods_of_all_find_room_for() -> None:
@@ -178,9 +180,7 @@ def test_a_node_whose_pods_lose_their_places_begins_its_wait_anew() -> None:
     settle(world, a=1500, b=2200)
     world.play(scaler, UNNEEDED_MS // 2)
     assert candidates(world) == {"a"}
-    late = pod("late", None, 500, 100)
-    world.state.arrive(late, world.clock)
-    world.state.bind(late, "b")
+    late = run(world, "late", "b", 500)
     world.play(scaler, UNNEEDED_MS // 2 + SCAN_MS)
     assert candidates(world) == set()
     world.state.finish(late.key)
@@ -194,18 +194,17 @@ def test_empty_ones_and_one_with_pods_go_at_once() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abcde"))
     settle(world, a=500, b=500, c=2500, d=2500)
     world.play(scaler, UNNEEDED_MS + SCAN_MS)
-    deleted = {
-        name
-        for name, place in world.state.places.items()
-        if any(taint.key == TO_BE_DELETED for taint in place.node.taints)
-    }
-    assert deleted == {"a", "e"}
+    assert tainted(world, TO_BE_DELETED) == {"a", "e"}
     assert set(world.state.pending) == {"d/on-a"}
 
 
 def candidates(world: Hands) -> set[str]:
+    return tainted(world, CANDIDATE)
+
+
+def tainted(world: Hands, key: str) -> set[str]:
     places = world.state.places.items()
-    return {name for name, one in places if any(t.key == CANDIDATE for t in one.node.taints)}
+    return {name for name, one in places if any(t.key == key for t in one.node.taints)}
 
 
 def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_it() -> None:
@@ -215,9 +214,7 @@ def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_i
     world.play(scaler, SCAN_MS)
     assert candidates(world) == {"a"}
     assert world.state.places["a"].node.taints[-1].effect == Effect.PREFER_NO_SCHEDULE
-    one = pod("r", None, 1500, 100)
-    world.state.arrive(one, world.clock)
-    world.state.bind(one, "a")
+    run(world, "r", "a", 1500)
     world.play(scaler, 2 * SCAN_MS)
     assert world.state.places["a"].node.taints == (foreign,)
 
@@ -272,10 +269,7 @@ def buffer(replicas: int, cpu: int) -> tuple[Pod, ...]:
 def used_and_empty() -> tuple[Hands, Autoscaler]:
     """Four nodes of four cores with a pod of 500m each, and an empty one."""
     world, scaler = hands(ScaleDown.EMPTY, *(node(name) for name in "abcde"))
-    for name in "abcd":
-        one = pod(f"on-{name}", None, 500, 1)
-        world.state.arrive(one, 0)
-        world.state.bind(one, name)
+    settle(world, a=500, b=500, c=500, d=500)
     return world, scaler
 
 
@@ -318,10 +312,7 @@ def test_what_removes_nothing_adds_nodes_for_buffers_too() -> None:
 def test_no_node_is_drained_whose_room_a_buffer_needs() -> None:
     for replicas, stays in ((0, False), (2, True)):
         world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
-        for name in "ab":
-            one = pod(f"on-{name}", None, 500, 1)
-            world.state.arrive(one, 0)
-            world.state.bind(one, name)
+        settle(world, a=500, b=500)
         world.state.buffers = buffer(replicas, cpu=3000)
         world.play(scaler, 3 * UNNEEDED_MS)
         assert (len(world.state.places) == 2) is stays
@@ -329,9 +320,7 @@ def test_no_node_is_drained_whose_room_a_buffer_needs() -> None:
 
 def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empties() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, node("a"))
-    one = pod("p", None, 1000, 100)
-    world.state.arrive(one, 0)
-    world.state.bind(one, "a")
+    one = run(world, "p", "a", 1000)
     failed = SCAN_MS
     world.play(scaler, failed)
     world.state.finish(one.key)
