@@ -10,7 +10,7 @@ import pytest
 
 from core.config.programs import WebhookConfig
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.decode.kinds import KINDS, NODES, PODS
+from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
@@ -152,11 +152,49 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
     )
 
 
-async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
-    world = World()
+def harden(world: World) -> None:
     hard = {"labels": {MARK_LABEL: "hard"}}
     world.api.store("n03", merge(world.api.nodes["n03"], {"metadata": hard}))
     world.hear()
+
+
+@pytest.mark.parametrize(("kinds", "softened"), [({PODS}, True), ({PODS, NODES}, False)])
+async def test_hard_marks_do_not_stand_while_nothing_can_be_judged_but_nodes_are_known(
+    kinds: set[AnyKind], softened: bool
+) -> None:
+    world = World()
+    harden(world)
+    found = []
+    for _ in range(3):
+        world.clock.seconds += STALE_SECONDS
+        for kind in KINDS:
+            if kind not in kinds:
+                world.view.news.alive(kind, world.clock.seconds)
+            elif kind is PODS:
+                world.view.news.lost(kind)
+        await world.loop.step()
+        found.append(len(world.api.log))
+    assert found == ([0, 0, 1] if softened else [0, 0, 0])
+
+
+async def test_what_was_judged_in_between_begins_that_time_anew() -> None:
+    world = World()
+    written = []
+    for blind in (True, False, True, True, True):
+        world.clock.seconds += STALE_SECONDS
+        for kind in KINDS:
+            world.view.news.alive(kind, world.clock.seconds)
+        if blind:
+            world.view.news.lost(PODS)
+        await world.loop.step()
+        harden(world)
+        written.append(len(world.api.log))
+    assert [after - written[1] for after in written[2:]] == [0, 0, 1]
+
+
+async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
+    world = World()
+    harden(world)
     world.controller.before = fail
     await world.loop.step()
     assert world.api.log == []

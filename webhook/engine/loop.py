@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from core.edge.clock import Clock
+from core.edge.decode.kinds import NODES
 from core.edge.heap import growing
 from core.edge.logs import fields
 from core.engine.waiting import WAIT_SECONDS
@@ -53,6 +54,8 @@ class Loop:
         self._writing: set[asyncio.Task[TickReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """How long the next pass waits at least."""
+        self._blind_since: float | None = None
+        """Since when nothing can be judged; None: it can."""
 
     def why_stale(self) -> str | None:
         """Return why nothing is decided on the view now, or None."""
@@ -78,7 +81,9 @@ class Loop:
         why = self.why_stale()
         if why is not None:
             log.warning("not judging", extra=fields(reason=why))
+            await self._wait_blind()
             return
+        self._blind_since = None
         try:
             with self._metrics.pass_seconds.time():
                 await self._pass()
@@ -91,6 +96,19 @@ class Loop:
                 await self._soften()
         else:
             self.pause_seconds = PAUSE_SECONDS
+
+    async def _wait_blind(self) -> None:
+        """Let no hard mark stand when nothing could be judged for STALE_SECONDS.
+
+        One kind that cannot be listed is enough, for weeks, while the nodes are well known: by a
+        right that is missing, or a server of the API that is down.
+        """
+        now = self._clock.monotonic_seconds()
+        if self._blind_since is None:
+            self._blind_since = now
+        fresh = self._view.news.age_seconds(NODES, now) <= STALE_SECONDS
+        if fresh and now - self._blind_since > STALE_SECONDS:
+            await self._soften()
 
     async def _soften(self) -> None:
         """Let pods onto nodes with hard marks: no pass tells whether they wait for them."""
