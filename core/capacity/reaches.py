@@ -203,7 +203,7 @@ class _Shown:
         """Return one text for each thing that it asks or tolerates."""
         parts = [
             f"{key}={value}"
-            for key, value in placing.node_selector
+            for key, value in placing.labels
             if not self._anywhere(Placing(node_selector=((key, value),)))
         ]
         affinity = placing.affinity

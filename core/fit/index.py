@@ -129,9 +129,9 @@ class NodeIndex:
         return bits
 
     def selected(self, placing: Placing) -> int:
-        """Return the nodes with the labels of the nodeSelector (rule `node-selector`)."""
+        """Return the nodes with the labels that are asked for (rule `node-selector`)."""
         bits = self.all
-        for key, value in placing.node_selector:
+        for key, value in placing.labels:
             if not bits:
                 break
             column = self._column(key)

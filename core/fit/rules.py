@@ -57,8 +57,8 @@ def taints_tolerated(node: Node, placing: Placing) -> bool:
 
 
 def node_selected(node: Node, placing: Placing) -> bool:
-    """Ask every label of the pod's nodeSelector of the node."""
-    return all(node.labels.get(key) == value for key, value in placing.node_selector)
+    """Ask every label of the pod's nodeSelector, and of its system, of the node."""
+    return all(node.labels.get(key) == value for key, value in placing.labels)
 
 
 def affinity_met(node: Node, placing: Placing) -> bool:
@@ -150,7 +150,7 @@ class Rule(NamedTuple):
 
 
 def _selected_labels(placing: Placing) -> Iterable[Feature]:
-    return ((LABEL, key) for key, _ in placing.node_selector)
+    return ((LABEL, key) for key, _ in placing.labels)
 
 
 def _terms_read(terms: Iterable[SelectorTerm]) -> Iterable[Feature]:

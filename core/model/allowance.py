@@ -86,7 +86,7 @@ def _asked_of_nodes(placing: Placing) -> int:
     terms = placing.affinity or ()
     found = _weight_of(one for term in terms for one in (*term.labels, *term.fields))
     tolerated = len(placing.tolerations) // VALUES_A_REQUIREMENT
-    return max(1, found + len(placing.node_selector) + tolerated)
+    return max(1, found + len(placing.labels) + tolerated)
 
 
 def _ranked(

@@ -63,6 +63,14 @@ class Placing:
     tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[VolumeReach, ...] = ()
     """Of the volumes behind the pod's claims that not every node reaches (model.volumes)."""
+    system: tuple[tuple[str, str], ...] = ()
+    """Labels that a kubelet asks of its own node (spec.os), and kube-scheduler of none: where it
+    counts the nodes of a topology spread, they do not matter."""
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """Return all that the pod's node must be labelled with."""
+        return self.node_selector + self.system
 
 
 def plain(placing: Placing) -> Placing:

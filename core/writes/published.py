@@ -174,8 +174,8 @@ def pod_spec(requests: Resources, placing: Placing) -> Json:
     """Return the spec of a pod that asks for so much, and of its node the same."""
     container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
-    if placing.node_selector:
-        spec["nodeSelector"] = dict(placing.node_selector)
+    if placing.labels:
+        spec["nodeSelector"] = dict(placing.labels)
     if placing.affinity is not None:
         terms = {"nodeSelectorTerms": [_term(one) for one in placing.affinity]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}

@@ -342,6 +342,7 @@ class TestAllowanceOfNodes:
         "more",
         [
             Placing(node_selector=(("a", "b"), ("c", "d"))),
+            Placing(node_selector=(("a", "b"),), system=(("c", "d"),)),
             Placing(tolerations=(Toleration("a"),) * (2 * VALUES_A_REQUIREMENT)),
             Placing(
                 affinity=(SelectorTerm((Requirement("a", "In", ("v",) * VALUES_A_REQUIREMENT),)),)

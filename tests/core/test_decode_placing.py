@@ -57,25 +57,29 @@ class TestPlacing:
         assert set(found.tolerations) == {Toleration("", "Exists"), Toleration("k", "Equal")}
 
     @pytest.mark.parametrize(
-        ("given", "selector"),
+        ("given", "placing"),
         [
-            ({"spec__os": {"name": "windows"}}, (("kubernetes.io/os", "windows"),)),
-            ({"spec__os": {}}, ()),
-            ({"spec__os": None}, ()),
+            (
+                {"spec__os": {"name": "windows"}},
+                Placing(system=(("kubernetes.io/os", "windows"),)),
+            ),
+            ({"spec__os": {}}, ANYWHERE),
+            ({"spec__os": None}, ANYWHERE),
             (
                 {
                     "spec__os": {"name": "windows"},
                     "spec__nodeSelector": {"kubernetes.io/os": "linux"},
                 },
-                (("kubernetes.io/os", "linux"), ("kubernetes.io/os", "windows")),
+                Placing(
+                    node_selector=(("kubernetes.io/os", "linux"),),
+                    system=(("kubernetes.io/os", "windows"),),
+                ),
             ),
         ],
     )
-    def test_an_operating_system_is_asked_of_the_node(
-        self, given: Json, selector: tuple[tuple[str, str], ...]
-    ) -> None:
+    def test_an_operating_system_is_asked_of_the_node(self, given: Json, placing: Placing) -> None:
         """The kubelet of another system would refuse the pod; both at once no node can be."""
-        assert pod(**given).placing == Placing(node_selector=selector)
+        assert pod(**given).placing == placing
 
     def test_pods_of_one_template_share_it_in_whatever_order_it_is_written(self) -> None:
         one, other = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}

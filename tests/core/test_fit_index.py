@@ -62,6 +62,7 @@ def _placing(rng: random.Random) -> Placing:
         node_selector=selector if rng.random() < 0.2 else (),
         affinity=terms if rng.random() < 0.8 else None,
         tolerations=(toleration,) if rng.random() < 0.7 else (),
+        system=((rng.choice(KEYS), rng.choice(VALUES)),) if rng.random() < 0.1 else (),
     )
 
 

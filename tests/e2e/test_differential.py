@@ -28,7 +28,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.e2e import random_pools
 from tests.e2e.api import Api, Json
-from tests.e2e.drawn import Drawn, name_of
+from tests.e2e.drawn import ZONE, Drawn, name_of
 from tests.e2e.objects import NODES, node, pod
 from tests.e2e.oracle import ALL_PODS, Oracle, key_of, nowhere
 from tests.e2e.plane import Plane
@@ -148,6 +148,27 @@ def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words:
             world.look("default/moved")
     finally:
         world.clear()
+
+
+def test_spread_counts_the_nodes_of_the_other_system(api: Api, oracle: Oracle) -> None:
+    """kube-scheduler lets `spec.os` pass: an empty zone of another system is one of the zones."""
+    places = (("a", "linux", "x"), ("b", "linux", "x"), ("w", "windows", "y"))
+    drawn = Drawn(-2, nodes=[node(n, labels={random_pools.OS: s, ZONE: z}) for n, s, z in places])
+    spread = {**SPREAD, "minDomains": 1, "topologyKey": ZONE}
+    for name, where in (("there", "a"), ("moved", "b")):
+        made = pod(name, node_name=where, os={"name": "linux"}, topologySpreadConstraints=[spread])
+        made["metadata"]["labels"] = {"app": "web"}
+        drawn.pods.append(made)
+    world = World(api, oracle, drawn)
+    try:
+        world.build()
+        world.look("default/moved")
+        world.lift(["default/moved"])
+        with pytest.raises(DifferenceError, match="topology spread constraints"):
+            world.move("default/moved", "a")
+    finally:
+        world.clear()
+    assert {one.partition(":")[0] for one in world.stricter} == {"default/moved on w"}
 
 
 def blind(found: Pod) -> Pod:

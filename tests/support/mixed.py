@@ -90,6 +90,8 @@ PLACINGS = (
     Placing(
         node_selector=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)
     ),
+    Placing(system=(("kubernetes.io/os", "linux"),)),
+    Placing(system=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)),
     _expression(ZONE, "In", "a", "b"),
     _expression(ZONE, "NotIn", "b"),
     _expression("pool", "Exists"),

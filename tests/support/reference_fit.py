@@ -139,6 +139,11 @@ def labelled(node: Node, placing: Placing) -> bool:
     return set(placing.node_selector) <= set(node.labels.items())
 
 
+def of_system(node: Node, placing: Placing) -> bool:
+    """Ask for the labels that the kubelet of the pod's system sets; kube-scheduler does not."""
+    return set(placing.system) <= set(node.labels.items())
+
+
 def liked(node: Node, placing: Placing) -> bool:
     """Ask for one term of the required node affinity."""
     return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
@@ -172,7 +177,7 @@ def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> b
         return mutant != "passing taints count" and (key == taint_key or passing(key))
 
     return (
-        (labelled(node, placing) or mutant == "no selectors")
+        ((labelled(node, placing) and of_system(node, placing)) or mutant == "no selectors")
         and (liked(node, placing) or mutant == "no node affinity")
         and (stands_taints(node, placing, aside) or mutant == "no taints")
     )
@@ -181,7 +186,7 @@ def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> b
 def admits(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
     """Say whether the node as it is admits the pod; every real taint counts but ours."""
     rules: dict[str, Callable[[], bool]] = {
-        "no selectors": lambda: labelled(node, placing),
+        "no selectors": lambda: labelled(node, placing) and of_system(node, placing),
         "no node affinity": lambda: liked(node, placing),
         "no taints": lambda: stands_taints(node, placing, taint_key.__eq__),
         "no volume affinity": lambda: volumes_reach(node, placing),

@@ -36,6 +36,7 @@ PLACINGS = (
     Placing(),
     Placing(),
     Placing(node_selector=(("zone", "a"),)),
+    Placing(system=(("zone", "a"),)),
     Placing(tolerations=(Toleration(key="batch", operator="Exists"),)),
     Placing(volumes=(VolumeReach(zones=((ZONE_LABEL, ("a",)),)),)),
     Placing(

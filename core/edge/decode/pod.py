@@ -185,8 +185,7 @@ def _on_system(placing: Placing, name: str) -> Placing:
 
     kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
     """
-    selector = {*placing.node_selector, (OS_LABEL, name)} if name else placing.node_selector
-    return replace(placing, node_selector=tuple(sorted(selector)))
+    return replace(placing, system=((OS_LABEL, name),)) if name else placing
 
 
 def _asked(
