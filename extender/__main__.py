@@ -8,6 +8,7 @@ from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, AnyKind
+from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client, Sleep
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
@@ -33,7 +34,9 @@ async def _serve(start: program.Start) -> None:
     serving = _serving(config.extender, clock)
     metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
     context = serving.context if serving else None
-    server = http.Server(app, config.extender.listen, context, setting="extender.listen")
+    failed = Handshakes(metrics, clock).failed
+    listen = config.extender.listen
+    server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
         wanted: dict[AnyKind, str | None]

@@ -15,6 +15,7 @@ from core.edge import http, program
 from core.edge.changes import on_change
 from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.stores import objects
@@ -136,7 +137,8 @@ class _Webhook:
         )
         app = make_app(self._metrics, self._health, self._config.taint_key)
         tls = self._serving.context
-        admission = http.Server(app, config.listen, tls, setting="webhook.listen")
+        failed = Handshakes(self._metrics, self._clock).failed
+        admission = http.Server(app, config.listen, tls, setting="webhook.listen", failed=failed)
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [

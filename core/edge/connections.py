@@ -12,7 +12,7 @@ import io
 import logging
 import socket
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -168,8 +168,15 @@ class Line(web.RequestHandler):
 class Door:
     """The listening sockets of one port, and its lines."""
 
-    def __init__(self, server: web.Server, tls: ssl.SSLContext | None, limits: Limits) -> None:
-        self._server, self._tls, self.limits = server, tls, limits
+    def __init__(
+        self,
+        server: web.Server,
+        tls: ssl.SSLContext | None,
+        limits: Limits,
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """*failed* hears of each connection that did not come up."""
+        self._server, self._tls, self.limits, self._failed = server, tls, limits, failed
         self.now = asyncio.get_running_loop().time
         self._lines: dict[Line, None] = {}  # in the order in which they came
         self._left = asyncio.Event()
@@ -274,8 +281,9 @@ class Door:
         except (OSError, asyncio.CancelledError) as fault:
             plain.close()
             self.leave(line)
-            if not isinstance(fault, OSError):  # of TLS, of time, of the network: the peer's
+            if not isinstance(fault, OSError):
                 raise
+            self._failed(fault)  # of TLS, of time, of the network: the peer's
 
     async def _sweep(self) -> None:
         """Close what has waited too long."""

@@ -114,13 +114,14 @@ class Server:
         limits: Limits = LIMITS,
         *,
         setting: str = "listen",
+        failed: Callable[[OSError], None] = lambda _: None,
     ) -> None:
-        """Make it; *setting* is what faults call the address."""
+        """Make it; *setting* is what faults call the address, *failed* hears of handshakes."""
         self._listen, self._setting = listen, setting
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         host, _, port = listen.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
-        self._tls, self._limits = tls, limits
+        self._tls, self._limits, self._failed = tls, limits, failed
         self._door: Door | None = None
         self.port = 0
         """The port that is really bound; known after start."""
@@ -128,7 +129,8 @@ class Server:
     async def start(self) -> None:
         """Listen. Raises: InvalidInputError when that cannot be done at this address."""
         await self._runner.setup()
-        self._door = Door(cast("web.Server", self._runner.server), self._tls, self._limits)
+        server = cast("web.Server", self._runner.server)
+        self._door = Door(server, self._tls, self._limits, self._failed)
         try:
             self.port = await self._door.open(self._host, self._port)
         except (OSError, UnicodeError) as fault:  # a host's name can be none that IDNA knows

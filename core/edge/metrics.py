@@ -45,6 +45,12 @@ class Metrics:
             ("resource",),
             registry=self.registry,
         )
+        self.handshake_failures = Counter(
+            "ebb_tls_handshake_failures_total",
+            "TLS handshakes with callers that failed.",
+            ("reason",),  # certificate | protocol | connection
+            registry=self.registry,
+        )
         self.certificate_until = Gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
             "When the certificate that is served ends; 0: none is served.",

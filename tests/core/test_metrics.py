@@ -25,6 +25,7 @@ def test_each_program_shows_its_own_series_and_those_of_both() -> None:
         "ebb_watch_restarts",
         "ebb_refused_objects",
         "ebb_unreadable_objects",
+        "ebb_tls_handshake_failures",
         "ebb_serving_certificate_expiration_timestamp_seconds",
     }
 

@@ -110,6 +110,11 @@ ALERTS: Final = (
         "a certificate is not renewed: then marks become no taints, or calls fail",
     ),
     (
+        'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
+        "15m",
+        "a caller and Ebb do not take each other's certificate: no taints, or no scores",
+    ),
+    (
         "ebb_unreadable_objects > 0",
         "1h",
         "Nodes stay that cannot be read, or hold such pods; of others docs/how-it-works.md",
@@ -135,7 +140,9 @@ LABELS: Final[Mapping[str, str]] = {
     "pool": "a pool of `underutilizedCount.pools`",
     "reach": f"the name of a reach, as `ebb plan` tells it; at most {REACHES_SHOWN}",
     "reason": "a code of [all reasons](reasons.md); of watches what ended it: `expired`, "
-    "`throttled`, `error`, `timeout`",
+    "`throttled`, `error`, `timeout`; of handshakes `certificate` (one side does not take the "
+    "other's), `protocol` (no TLS, or no version of it that both know), `connection` (the caller "
+    "went, or took too long)",
     "resource": "`cpu`, `memory`; of views, watches and objects their kind, as in the API's paths",
     "result": "`judged` or `skipped`",
     "state": "of buffers `asked`, `allowed`, `kept`; of what Ebb publishes `asked`, `accepted`",
