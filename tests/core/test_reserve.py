@@ -1,5 +1,6 @@
 """What has come, and which empty nodes are kept for the next of its like."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -446,6 +447,27 @@ class TestBounds:
         assert 800 not in found
         assert found[900] == 1
         assert found[1] == 4
+
+    @pytest.mark.parametrize(("third", "first", "second"), [(0, 32, 32), (1, 32, 31)])
+    def test_in_a_full_slot_namespaces_come_to_have_as_much_of_it(
+        self, third: int, first: int, second: int
+    ) -> None:
+        nodes = [node("n0"), node("n1")]
+        full = [job(f"a{n:03}", "n0", 100 + n) for n in range(KINDS_MAX - 4 - third)]
+        full += [job(f"b{n:03}", "n0", 200 + n, namespace="second") for n in range(4)]
+        full += [job(f"c{n:03}", "n0", 400 + n, namespace="third") for n in range(third)]
+        more = [job(f"d{n:03}", "n0", 300 + n, namespace="second") for n in range(KINDS_MAX)]
+        found = came(looks(nodes, (0, []), (60, full), (70, [*full, *more])))
+        assert Counter(cpu // 200 for cpu in found) == Counter(
+            {0: first, 1: second, **({2: third} if third else {})}
+        )
+
+    def test_of_kinds_that_came_as_often_it_is_always_the_same_that_goes(self) -> None:
+        nodes = [node("n0"), node("n1")]
+        many = [job(f"a{n:03}", "n0", 2 + n) for n in range(KINDS_MAX)]
+        one = job("z", "n0", 900, namespace="other")
+        found = came(looks(nodes, (0, []), (60, many), (70, [*many, one])))
+        assert set(range(2, 2 + KINDS_MAX)) - found.keys() == {10}, "the first as it is written"
 
     def test_who_asks_for_nodes_by_name_keeps_none(self) -> None:
         """Or a small pod for each node would keep them all."""
