@@ -359,6 +359,13 @@ class TestWhatIsRemembered:
         slots = {last: {self.OTHER: 1}, last - 9: {self.ONE: 1}}
         assert self.expected(slots=slots) == {self.OTHER: 1}
 
+    @pytest.mark.parametrize("when", ["slots", "days"])
+    def test_what_came_to_two_reaches_of_one_template_is_of_the_later(self, when: str) -> None:
+        one = self.NOW // 60 if when == "slots" else (self.NOW - 86_400) // 300
+        before = self.ONE._replace(reach="before")
+        assert self.expected(**{when: {one: {before: 2, self.ONE: 3}}}) == {self.ONE: 5}
+        assert self.expected(**{when: {one: {self.ONE: 3, before: 2}}}) == {before: 5}
+
 
 def test_what_came_to_reaches_that_have_one_name_now_is_added_up() -> None:
     """Under all four of what it is remembered under."""
