@@ -64,6 +64,13 @@ class TestPlacing:
                 Placing(system=(("kubernetes.io/os", "windows"),)),
             ),
             ({"spec__os": {}}, ANYWHERE),
+            (
+                {
+                    "spec__os": {"name": "windows"},
+                    "spec__nodeSelector": {"kubernetes.io/os": "windows"},
+                },
+                Placing(node_selector=(("kubernetes.io/os", "windows"),)),
+            ),
             ({"spec__os": None}, ANYWHERE),
             (
                 {

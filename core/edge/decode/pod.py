@@ -185,7 +185,9 @@ def _on_system(placing: Placing, name: str) -> Placing:
 
     kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
     """
-    return replace(placing, system=((OS_LABEL, name),)) if name else placing
+    asked = OS_LABEL, name
+    known = not name or asked in placing.node_selector
+    return placing if known else replace(placing, system=(asked,))
 
 
 def _asked(
