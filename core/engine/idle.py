@@ -64,8 +64,9 @@ def _is_new(memory: Memory, survey: Survey, now_seconds: int) -> bool:
     return unseen_seconds(memory, reserve.length_seconds, now_seconds) > 0
 
 
-def looked_again(memory: Memory, now_seconds: int) -> Memory:
+def looked_again(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     """Return the memory after one more look at the same cluster, in idle time."""
+    there = frozenset(survey.reaches.templates)
     return replace(
         memory,
         looked=now_seconds,
@@ -73,8 +74,6 @@ def looked_again(memory: Memory, now_seconds: int) -> Memory:
         demand={
             key: (*looks[:-1], (now_seconds, looks[-1][1])) for key, looks in memory.demand.items()
         },
-        asked={
-            one: now_seconds if at == memory.looked else at for one, at in memory.asked.items()
-        },
+        asked={one: now_seconds if one in there else at for one, at in memory.asked.items()},
         spoken={name: (now_seconds, why) for name, (_, why) in memory.spoken.items()},
     )

@@ -79,7 +79,7 @@ def step(
     would, its answer is given once more.
     """
     if last is not None and last.holds(cluster, config, memory, now_seconds):
-        seen = looked_again(memory, now_seconds)
+        seen = looked_again(memory, last.survey, now_seconds)
         return replace(last, memory=seen, at=now_seconds, skipped=True)
     lately = memory.lately(config.budgets.peak_window_seconds, now_seconds)
     census = last.survey.census if last else None

@@ -82,10 +82,14 @@ def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
     assert not late.survey.reaches.left
 
 
-def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_the_last() -> None:
-    found = looks((0, ci(4, *busy(4))), (40, ci(4))).memory
-    assert found.asked[CI] == NOW
-    again = looked_again(found, NOW + 50)
+@pytest.mark.parametrize("seconds", [0, 40])
+def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_the_last(
+    seconds: int,
+) -> None:
+    """Be the last two of one second."""
+    found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
+    assert found.memory.asked[CI] == NOW
+    again = looked_again(found.memory, found.survey, NOW + 50)
     assert again.asked[CI] == NOW
     assert {at for one, at in again.asked.items() if one != CI} == {NOW + 50}
 

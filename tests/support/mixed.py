@@ -87,10 +87,6 @@ PLACINGS = (
     Placing(tolerations=(Toleration(operator="Exists"),)),
     Placing(tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists"),)),
     Placing(node_selector=((ZONE, "a"),)),
-    Placing(
-        node_selector=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)
-    ),
-    Placing(system=(("kubernetes.io/os", "linux"),)),
     Placing(system=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)),
     _expression(ZONE, "In", "a", "b"),
     _expression(ZONE, "NotIn", "b"),
