@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -129,12 +130,7 @@ LARGE = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "350
     ],
 )
 def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words: str) -> None:
-    drawn = Drawn(-1, nodes=[node("a"), node("b")])
-    for name, where in (("there", "a"), ("moved", "b")):
-        made = pod(name, node_name=where, **wish)
-        made["metadata"]["labels"] = {"app": "web"}
-        drawn.pods.append(made)
-    world = World(api, oracle, drawn)
+    world = World(api, oracle, two_of_a_kind(-1, [node("a"), node("b")], **wish))
     try:
         world.build()
         world.look("default/moved")
@@ -153,13 +149,10 @@ def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words:
 def test_spread_counts_the_nodes_of_the_other_system(api: Api, oracle: Oracle) -> None:
     """kube-scheduler lets `spec.os` pass: an empty zone of another system is one of the zones."""
     places = (("a", "linux", "x"), ("b", "linux", "x"), ("w", "windows", "y"))
-    drawn = Drawn(-2, nodes=[node(n, labels={random_pools.OS: s, ZONE: z}) for n, s, z in places])
+    nodes = [node(n, labels={random_pools.OS: s, ZONE: z}) for n, s, z in places]
     spread = {**SPREAD, "minDomains": 1, "topologyKey": ZONE}
-    for name, where in (("there", "a"), ("moved", "b")):
-        made = pod(name, node_name=where, os={"name": "linux"}, topologySpreadConstraints=[spread])
-        made["metadata"]["labels"] = {"app": "web"}
-        drawn.pods.append(made)
-    world = World(api, oracle, drawn)
+    wish: Json = {"os": {"name": "linux"}, "topologySpreadConstraints": [spread]}
+    world = World(api, oracle, two_of_a_kind(-2, nodes, **wish))
     try:
         world.build()
         world.look("default/moved")
@@ -169,6 +162,16 @@ def test_spread_counts_the_nodes_of_the_other_system(api: Api, oracle: Oracle) -
     finally:
         world.clear()
     assert {one.partition(":")[0] for one in world.stricter} == {"default/moved on w"}
+
+
+def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:
+    """Return a cluster with a pod on node a, and one like it on b."""
+    drawn = Drawn(seed, nodes=nodes)
+    for name, where in (("there", "a"), ("moved", "b")):
+        made = pod(name, node_name=where, **wish)
+        made["metadata"]["labels"] = {"app": "web"}
+        drawn.pods.append(made)
+    return drawn
 
 
 def blind(found: Pod) -> Pod:
