@@ -72,10 +72,30 @@ class NodeKinds:
             alone = Placing(volumes=(reach,))
             found = self._reached[reach] = frozenset(
                 number
-                for number in _having(self._labelled, self._nodes, _sole_label(reach.affinity))
+                for number in self._candidates(reach.affinity)
                 if refusal(self._nodes[number], alone, VOLUME_RULES) is None
             )
         return found
+
+    def _candidates(self, terms: tuple[SelectorTerm, ...] | None) -> Iterable[int]:
+        """Return the nodes that may meet one of the terms: those with the label that it asks for.
+
+        A disk that is kept on several nodes names each of them in a term of its own.
+        """
+        labels = [_label_of(term) for term in terms or ()]
+        if not labels or None in labels:
+            return range(len(self._nodes))
+        return {number for one in labels if one for number in self._having(one)}
+
+    def _having(self, wanted: Requirement) -> Iterable[int]:
+        """Yield the nodes that have one of the values; which have it is found out once a label."""
+        by_value = self._labelled.get(wanted.key)
+        if by_value is None:
+            by_value = self._labelled[wanted.key] = {}
+            for number, node in enumerate(self._nodes):
+                if wanted.key in node.labels:
+                    by_value.setdefault(node.labels[wanted.key], []).append(number)
+        return (number for value in wanted.values for number in by_value.get(value, ()))
 
     def allows(self, placing: Placing, kinds: int, rules: Rules) -> bool:
         """Say whether all of the *kinds* admit a template without volumes; *rules* alone count."""
@@ -103,23 +123,6 @@ class NodeKinds:
         return found
 
 
-def _sole_label(terms: tuple[SelectorTerm, ...] | None) -> Requirement | None:
-    """Return a label that a node must have to meet the terms, if one can be told."""
-    if not terms or len(terms) > 1:
-        return None
-    return next((one for one in terms[0].labels if one.operator == "In"), None)
-
-
-def _having(
-    index: dict[str, dict[str, list[int]]], nodes: Sequence[Node], wanted: Requirement | None
-) -> Sequence[int]:
-    """Return the places of the nodes that have the label, if one is wanted; *index* keeps them."""
-    if wanted is None:
-        return range(len(nodes))
-    by_value = index.get(wanted.key)
-    if by_value is None:
-        by_value = index[wanted.key] = {}
-        for number, node in enumerate(nodes):
-            if wanted.key in node.labels:
-                by_value.setdefault(node.labels[wanted.key], []).append(number)
-    return [number for value in wanted.values for number in by_value.get(value, ())]
+def _label_of(term: SelectorTerm) -> Requirement | None:
+    """Return a label that a node must have to meet the term, if one can be told."""
+    return next((one for one in term.labels if one.operator == "In"), None)

@@ -38,6 +38,7 @@ from tests.support.builders import node, pod, thesis_config
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 DISK = Disk("ebs", "vol-1")
 IN_A = VolumeReach(affinity=(SelectorTerm((Requirement("zone", "In", ("a",)),)),))
+B_WITH_X = SelectorTerm((Requirement("zone", "In", ("b", "c")), Requirement("x", "Exists")))
 LIMITS = {name: CsiNode(name=name, limits={"ebs": 2}) for name in ("n1", "n2", "n3")}
 
 
@@ -213,6 +214,8 @@ class TestReach:
              [0, 1, 2]),
             (VolumeReach(affinity=(SelectorTerm((Requirement("zone", "In", ("a", "b")),
                                            Requirement("x", "Exists"))),)), [1]),
+            (VolumeReach(affinity=(*(IN_A.affinity or ()), B_WITH_X)), [0, 1, 2]),
+            (VolumeReach(affinity=(B_WITH_X, B_WITH_X, SelectorTerm())), [1]),
         ],
     )  # fmt: skip
     def test_node_affinity(self, reach: VolumeReach, ids: list[int]) -> None:
