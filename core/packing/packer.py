@@ -45,7 +45,7 @@ class Attempt:
     """Where a set of pods would go: nothing has happened yet."""
 
     placements: list[tuple[int, int]]
-    """(pod id, node id) in packing order."""
+    """(pod id, node id) in packing order, but for those whom other pods had to come before."""
     unplaced: list[int]
     """Pod ids that found no node."""
     left: dict[int, int]
@@ -213,11 +213,27 @@ class Packer:
     ) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
-        A node that was refused to such a pod may admit the next one, so no place is skipped.
+        Whom such rules refuse is asked again once others have their places, as a scheduler does: a
+        pod that must be near a smaller one comes before it.
         """
         result, topology = Attempt([], [], {}), self._topology
         topology.lift(pods)
-        pods = self._keep(result, pods, kept, away)
+        left = self._keep(result, pods, kept, away)
+        while True:
+            before = len(result.placements)
+            self._sweep(result, left, away)
+            if not result.refused or len(result.placements) == before:
+                break
+            left, result.unplaced, result.refused = result.unplaced, [], {}
+        topology.undo()
+        return result
+
+    def _sweep(self, result: Attempt, pods: Iterable[int], away: frozenset[int]) -> None:
+        """Place the pods, each once.
+
+        A node that was refused to a pod for others may admit the next one: no place is skipped.
+        """
+        topology = self._topology
         known: Kind | None = None
         start = 0
         for pod in pods:
@@ -229,14 +245,13 @@ class Packer:
                 start = place
             if place == len(kind.fits):
                 result.unplaced.append(pod)
-                result.refused[pod] = refused
+                if refused:
+                    result.refused[pod] = refused
                 continue
             node = kind.fits[place]
             result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
             result.placements.append((pod, node))
             topology.put(pod, node)
-        topology.undo()
-        return result
 
     def _find(
         self,

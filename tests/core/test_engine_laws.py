@@ -76,6 +76,7 @@ def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace 
         ("no anti-affinity of others", APART),
         ("no affinity", NEAR),
         ("no first pod", NEAR[:1]),
+        ("asked once", NEAR),
         ("no spread", SPREAD),
         ("no domains", SPREAD[2:4]),
     ],

@@ -86,17 +86,24 @@ class Packing(State):
             if key not in lifted
         ]
         placed: list[tuple[Pod, Node]] = []
-        for pod in ordered:
-            for node in takes:
-                if (
-                    admits(node, pod.placing, self.config.taint_key, self.mutant)
-                    and has_room(pod.requests, free[node.name], self.mutant)
-                    and self.beside(pod, node, standing)
-                ):
-                    free[node.name] -= pod.requests
-                    placed.append((pod, node))
-                    standing.append((pod, node))
-                    break
+        left, before = ordered, len(ordered) + 1
+        while len(left) < before:
+            before = len(left)
+            for pod in left:
+                for node in takes:
+                    if (
+                        admits(node, pod.placing, self.config.taint_key, self.mutant)
+                        and has_room(pod.requests, free[node.name], self.mutant)
+                        and self.beside(pod, node, standing)
+                    ):
+                        free[node.name] -= pod.requests
+                        placed.append((pod, node))
+                        standing.append((pod, node))
+                        break
+            found = {pod.key for pod, _ in placed}
+            left = [pod for pod in left if pod.key not in found]
+            if self.mutant == "asked once":
+                break
         return placed, len(placed) == len(ordered)
 
     def beside(self, pod: Pod, node: Node, standing: list[tuple[Pod, Node]]) -> bool:
