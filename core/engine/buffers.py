@@ -17,7 +17,7 @@ from core.model.buffers import BUFFER, Buffer
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.ground import SHARE_SCALE, dominant_share
+from core.packing.ground import SHARE_SCALE, share_of_room
 from core.reason import Reason
 
 BUFFERS_MAX: Final = 256
@@ -77,7 +77,7 @@ def rooms(
     """
     most = int(share * SHARE_SCALE)
     kept = dict.fromkeys((one.key for one, _ in asked), 0)
-    costs = [dominant_share(pod.requests, whole) for _, pod in asked]
+    costs = [share_of_room(pod.requests, whole) for _, pod in asked]
     counts = [max(cost, SHARE_SCALE // PODS_MAX) for cost in costs]
     queues: dict[str, list[tuple[int, int]]] = {}
     for number, (one, _) in enumerate(asked):
@@ -91,7 +91,7 @@ def rooms(
         with_it, number = heappop(queues[namespace])
         buffer, pod = asked[number]
         nodes, theirs = offered(pod.placing)
-        own, cost = dominant_share(pod.requests, theirs), costs[number]
+        own, cost = share_of_room(pod.requests, theirs), costs[number]
         added = {(nodes, own > most): own, (ALL, cost > most): cost}
         if nodes and all(used[of] + more <= most or not used[of] for of, more in added.items()):
             used.update(added)

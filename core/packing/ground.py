@@ -80,3 +80,19 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
             if have.get(name):
                 share = max(share, amount * SHARE_SCALE // have[name])
     return share
+
+
+def share_of_room(requests: Resources, whole: Resources) -> int:
+    """Return the largest share of *whole* in anything that a pod takes room by.
+
+    As `dominant_share`, by which pods are ordered, and in ephemeral storage and numbers of pods:
+    what bounds how much somebody is given must see those too, since they fill nodes as well.
+    """
+    share = dominant_share(requests, whole)
+    for asked, have in (
+        (requests.ephemeral_bytes, whole.ephemeral_bytes),
+        (requests.pods, whole.pods),
+    ):
+        if have:
+            share = max(share, asked * SHARE_SCALE // have)
+    return share

@@ -19,7 +19,7 @@ from core.engine.arrivals import Counts
 from core.engine.waiting import by_turns
 from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
 from core.model.resources import Resources
-from core.packing.ground import SHARE_SCALE, dominant_share
+from core.packing.ground import SHARE_SCALE, share_of_room
 
 PUBLISHED_MAX: Final = 16
 """Buffers at once; of every reach that which asks for most before any reach's second."""
@@ -95,7 +95,7 @@ def wanted(expected: Counts, whole: Resources, share: Fraction) -> dict[str, Wan
         one = kind.requests, kind.placing
         alike[one] += many
         reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
-    costs = {one: max(dominant_share(one[0], whole), 1) for one in alike}
+    costs = {one: max(share_of_room(one[0], whole), 1) for one in alike}
     ranked = sorted(alike, key=lambda one: (-costs[one] * alike[one], repr(one)))
     told = by_turns(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
     asked = [_Asked(reaches[one], costs[one], min(alike[one], REPLICAS_MAX)) for one in told]

@@ -289,6 +289,16 @@ class TestBounds:
         (found,) = planned(cluster(buffer(2**31 - 1)), share).buffers
         assert (found.asked, found.placed) == (2**31 - 1, kept)
 
+    @pytest.mark.parametrize(
+        ("asked", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
+    )
+    def test_storage_and_places_for_pods_are_room_too(self, asked: Resources, kept: int) -> None:
+        whole = Resources(4000, 10**10, 10**10, 10)
+        nodes = tuple(replace(one, allocatable=whole) for one in NODES)
+        many = buffer(1000)
+        like = replace(buffer(1000), pod=replace(many.pod or BUSY, requests=asked))
+        assert planned(cluster(like, nodes=nodes)).buffers[0].allowed == kept
+
     def test_what_one_namespace_asks_leaves_another_its_half(self) -> None:
         plan = planned(cluster(buffer(1000), buffer(1000, key="a/b"), buffer(1, key="z/b")))
         assert [one.allowed for one in plan.buffers] == [4, 3, 1]
@@ -323,9 +333,9 @@ class TestBounds:
         assert "z/b" in {one.buffer.key for one in survey.buffered}
 
     def test_pods_that_ask_for_nothing_are_bounded_too(self) -> None:
-        found = Survey(cluster(buffer(2**31 - 1, 0), buffer(5, key="z/b")), config()).buffered
+        found = Survey(cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), config()).buffered
         assert sum(one.kept for one in found) <= PODS_MAX
-        assert found[1].kept == 5
+        assert found[1].kept == 4
 
 
 class TestReserve:

@@ -115,6 +115,17 @@ def test_what_asks_for_almost_nothing_counts_for_one_part() -> None:
     assert one.replicas == 3
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"), [(Resources(1, 1, 60 * 2**30, 1), 16), (Resources(1, 1, 0, 1), 1000)]
+)
+def test_what_fills_nodes_by_storage_or_by_number_is_bounded_too(
+    asked: Resources, told: int
+) -> None:
+    whole = Resources(100_000, 200 * 2**30, 2000 * 2**30, 2000)
+    (one,) = wanted({kind(asked): 2000}, whole, HALF).values()
+    assert one.replicas == told, "half of what there is"
+
+
 def test_of_kinds_that_ask_for_as_much_the_same_are_told_whichever_was_counted_first() -> None:
     kinds = [kind(SMALL, on(f"n{number:02}")) for number in range(PUBLISHED_MAX + 1)]
     found = wanted(dict.fromkeys(kinds, 1), WHOLE, HALF)

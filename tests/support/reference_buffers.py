@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.reference_sums import dominant
 
 if TYPE_CHECKING:
     from core.model.buffers import Buffer
@@ -30,7 +29,7 @@ def wanted(
     left = first(cluster.buffers)
     order = {one.key: place for place, one in enumerate(left)}
     reach = {one.key: reach_of(like(one)) for one in left}
-    price = {one.key: dominant(like(one).requests, whole) for one in left}
+    price = {one.key: largest(like(one).requests, whole) for one in left}
     counted = dict.fromkeys(price, 0) if mutant == "a large one comes as soon" else price
     spent: Counter[str] = Counter()
     taken: Counter[tuple[Members | str, bool]] = Counter()
@@ -40,7 +39,7 @@ def wanted(
         by_name = mutant == "the first by name takes all"
         one = left[0] if by_name else next_of(left, spent, counted, order)
         pod, members = like(one), reach[one.key]
-        own = dominant(pod.requests, Resources.total(machines[name] for name in members))
+        own = largest(pod.requests, Resources.total(machines[name] for name in members))
         cost = price[one.key]
         shares: list[tuple[Members | str, int]] = [("all", cost), (members, own)]
         apart = mutant != "the largest takes all"
@@ -81,6 +80,18 @@ def next_of(
         for namespace in {one.namespace for one in left}
     ]
     return min(offers, key=lambda one: (then(one, one.namespace), one.namespace))
+
+
+def largest(requests: Resources, whole: Resources) -> int:
+    """Return the largest share of anything that fills nodes, in parts of SCALE, rounded down."""
+    pairs = [
+        (requests.cpu_millis, max(whole.cpu_millis, 1)),
+        (requests.memory_bytes, max(whole.memory_bytes, 1)),
+        (requests.ephemeral_bytes, whole.ephemeral_bytes),
+        (requests.pods, whole.pods),
+        *((many, dict(whole.extended).get(name, 0)) for name, many in requests.extended),
+    ]
+    return max(asked * SCALE // have for asked, have in pairs if have)
 
 
 def at_least(cost: int) -> int:
