@@ -27,6 +27,7 @@ from core.model.constraints import (
     Placing,
     VolumeReach,
 )
+from core.model.devices import offered, without_claimed
 from core.model.node import Node
 from core.model.pod import Pod
 
@@ -92,7 +93,7 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
-    What they ask of other pods stays within the allowance of their namespace.
+    Devices that no node offers are nothing that they can be judged by. What they ask of other pods stays within the allowance of their namespace.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
@@ -109,8 +110,10 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
         unlimited=_unlimited(nodes, limits),
     )
     found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
+    there = offered(nodes)
+    judged = [without_claimed(pod, there) if pod.requests.extended else pod for pod in found]
     return replace(
-        Cluster.of(nodes, within_allowance(found), budgets),
+        Cluster.of(nodes, within_allowance(judged), budgets),
         attach_limits=limits,
         buffers=looked_up(buffers, templates, pods),
     )

@@ -161,8 +161,6 @@ class TestCompany:
         [
             ({"namespaceSelector": {"matchLabels": A}}, "namespaceSelector"),
             ({"namespaceSelector": {"matchExpressions": [{"key": "a"}]}}, "namespaceSelector"),
-            ({"matchLabelKeys": ["a"]}, "matchLabelKeys"),
-            ({"mismatchLabelKeys": ["a"]}, "mismatchLabelKeys"),
             ({"labelSelector": {"matchExpressions": [{"operator": "Gt"}]}}, "labelSelector"),
         ],
     )
@@ -287,6 +285,7 @@ class TestCompany:
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
         ({"schedulerName": "volcano"}, "spec.schedulerName"),
         ({"schedulerName": "default-scheduler"}, None),
+        ({"schedulerName": "gke.io/optimize-utilization-scheduler"}, None),
         ({"volumes": None, "resourceClaims": [], "topologySpreadConstraints": None}, None),
     ],
 )

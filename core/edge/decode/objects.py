@@ -195,8 +195,6 @@ class PodTerm(Struct):
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
     namespace_selector: LabelSelector | None = None
-    match_label_keys: list[str] | None = None
-    mismatch_label_keys: list[str] | None = None
 
 
 class PodAffinity(Struct):

@@ -38,7 +38,12 @@ from core.model.workload import DAEMON_SET
 OS_LABEL: Final = "kubernetes.io/os"
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-DEFAULT_SCHEDULER: Final = "default-scheduler"
+SCHEDULERS: Final = frozenset(
+    {"default-scheduler", "ebb-scheduler", "gke.io/optimize-utilization-scheduler"}
+)
+"""Of kube-scheduler's own filters, whatever their scores: the cluster's own, that of
+manifests/components/second-scheduler, and the one that GKE names in pods under its autoscaling
+profile optimize-utilization. What others go by is not known."""
 COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
@@ -221,7 +226,7 @@ def _unsupported(
         found.append(CLAIMS_FIELD)
     if spec.resource_claims:
         found.append(DEVICES_FIELD)
-    if spec.scheduler_name and spec.scheduler_name != DEFAULT_SCHEDULER:
+    if spec.scheduler_name and spec.scheduler_name not in SCHEDULERS:
         found.append("spec.schedulerName")
     return tuple(found)
 

@@ -179,8 +179,9 @@ def _pod_terms(
     """Return the terms, and note the fields that cannot be evaluated.
 
     A term that is noted says at least what it says: it selects too many pods, never too few, so
-    that as another pod's anti-affinity it can be asked all the same. (The API server puts the
-    label keys into the selector itself.)
+    that as another pod's anti-affinity it can be asked all the same. What matchLabelKeys and
+    mismatchLabelKeys ask stands in the selector: the API server puts it there as the pod is made
+    (mutatePodAffinity of pkg/registry/core/pod), and the scheduler reads the selector alone.
     """
     found = []
     for term in terms:
@@ -190,10 +191,6 @@ def _pod_terms(
             if chosen.match_labels or chosen.match_expressions:
                 unsupported.add(f"spec.affinity.{kind}.namespaceSelector")
             namespaces = None
-        if term.match_label_keys:
-            unsupported.add(f"spec.affinity.{kind}.matchLabelKeys")
-        if term.mismatch_label_keys:
-            unsupported.add(f"spec.affinity.{kind}.mismatchLabelKeys")
         if not known(term.label_selector):
             unsupported.add(f"spec.affinity.{kind}.labelSelector")
         selector = pods_of(term.label_selector, namespaces)
