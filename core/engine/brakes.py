@@ -229,6 +229,14 @@ BACKOFF: Final = Reason(
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in its annotation {BACKOFF_ANNOTATION} has passed",
 )
+MARK_REFUSED: Final = Reason(
+    "mark-refused",
+    "The node's mark could not be written: something refuses what is written on it, or no answer "
+    "came. It is left alone for a time that doubles with each such failure.",
+    "see what refuses it: the log of ebb-webhook tells it; often an admission policy, or "
+    "annotations that are full",
+    "the time has passed",
+)
 BUDGET_MARKED: Final = Reason(
     "budget-marked",
     "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
@@ -279,6 +287,13 @@ def _backoff(brakes: Brakes, node: Node) -> str | None:
     return f"{why}: it is left alone until {moment(until)}" if until else None
 
 
+def _mark_refused(brakes: Brakes, node: Node) -> str | None:
+    until = brakes.pace.refused.get(node.name)
+    return (
+        f"its mark could not be written: it is left alone until {moment(until)}" if until else None
+    )
+
+
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
     limit = scope.budget.max_marked
     if limit is None or count.marked < limit.of(count.nodes):
@@ -319,6 +334,7 @@ PACING: Final = _Rules(
         (PODS_PENDING, _pods_pending),
         (SPACING, Brakes.spacing),
         (BACKOFF, _backoff),
+        (MARK_REFUSED, _mark_refused),
     )
 )
 """In the running engine, for nodes without a mark."""

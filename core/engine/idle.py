@@ -26,6 +26,8 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
     moments = [since + delay for since in memory.candidates.values()]
     moments += (one.since + budgets.window_seconds for one in memory.marked.values())
     moments += held.backing_off.values()
+    for refused in memory.refused.values():
+        moments += (refused.until, refused.until + budgets.backoff.max_seconds)
     moments += (
         node.created_seconds + START_SECONDS_MAX
         for node in survey.starting.values()

@@ -24,6 +24,18 @@ ASKED_LATELY_MAX: Final = REACHES_MAX
 """Sets of nodes that no pod asks for any more."""
 
 
+REFUSED_SECONDS: Final = 60
+"""So long at least a node is left alone whose mark could not be written."""
+
+
+class Refused(NamedTuple):
+    """A node whose mark could not be written."""
+
+    times: int
+    until: int
+    """Unix seconds; it is left alone until then."""
+
+
 class Marking(NamedTuple):
     """A mark that was set."""
 
@@ -49,8 +61,8 @@ class Memory:
     looked: int = 0
     """Unix seconds of the last look; 0: there was none."""
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """The machines of the last look, by name the uid: one that is made anew is another; empty: not
-    read yet. Not the virtual nodes: those come with every pod, and none is a scale-up."""
+    """Those of the last look, by name the uid: one that is made anew is another; empty: not read
+    yet."""
     added: int | None = None
     """Unix seconds of the last machine that came; None: none since the first look."""
     waiting: frozenset[str] = frozenset()
@@ -59,7 +71,8 @@ class Memory:
     waited: int | None = None
     """When the last of them began to wait."""
     marked: Mapping[str, Marking] = field(default_factory=dict)
-    """Marks within the window."""
+    """Marks within the window, and those that stand."""
+    refused: Mapping[str, Refused] = field(default_factory=dict)
     standing: frozenset[str] = frozenset()
     """Nodes that carried a mark at the last look."""
     paced: int | None = None
@@ -101,6 +114,22 @@ class Memory:
             new_nodes=new_nodes.renamed(self.new_nodes, keys),
         )
 
+    def refusing(
+        self, nodes: frozenset[str], now_seconds: int, *, delay_seconds: int, max_seconds: int
+    ) -> "Memory":
+        """Return the memory in which the marks of these nodes could not be written.
+
+        Their delay begins anew, and one that is empty waits as well: who may have every write on
+        some nodes refused would else have them tried in each pass, before all others. They wait
+        twice as long each time, *max_seconds* at most.
+        """
+        refused = dict(self.refused)
+        for name in nodes:
+            times = refused[name].times + 1 if name in refused else 1
+            seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
+            refused[name] = Refused(times, now_seconds + min(seconds, max_seconds))
+        return replace(self.forgetting(nodes), refused=refused) if nodes else self
+
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
         if nodes.isdisjoint(self.candidates):
@@ -125,6 +154,8 @@ class Pace:
     """Those among them on nodes that no movable pod reaches."""
     backing_off: Mapping[str, int] = field(default_factory=dict)
     """Nodes that are left alone until then, unix seconds."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """The same of those whose mark could not be written."""
     reserve: Mapping[str, Amount] = field(default_factory=dict)
     """By reach: what the busiest moment of the window needed beyond what is asked for now."""
 
@@ -133,19 +164,11 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
-    machines = (node for node in cluster.nodes if not node.virtual)
-    nodes = {node.name: node.uid or memory.nodes.get(node.name, "") for node in machines}
-    new = _new(memory, nodes)
+    nodes = {node.name: node.uid or memory.nodes.get(node.name, "") for node in cluster.nodes}
+    new = _new(memory, cluster, nodes)
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words).forgetting(new)
     waiting = _waiting(memory, cluster, config.taint_key)
-    opened = now_seconds - budgets.window_seconds
-    marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
-    for name, mark in survey.marks.items():
-        since = min(mark.since, now_seconds)
-        if since > opened:
-            pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
-            marked[name] = Marking(since, pool.name if pool else "", survey.reaches_node(name))
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,
@@ -156,7 +179,13 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         added=now_seconds if new else _added(memory, cluster, now_seconds),
         waiting=waiting,
         waited=memory.waited if waiting <= memory.waiting else now_seconds,
-        marked=marked,
+        marked=_marked(memory, survey, now_seconds),
+        refused={
+            name: one
+            for name, one in memory.refused.items()
+            if name in nodes.keys() - new - survey.marks.keys()
+            and now_seconds < one.until + budgets.backoff.max_seconds
+        },
         standing=frozenset(survey.marks),
         paced=_paced(memory, survey, now_seconds),
         demand={
@@ -169,13 +198,35 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     )
 
 
-def _new(memory: Memory, nodes: Mapping[str, str]) -> frozenset[str]:
-    """Return the machines that have come since the last look; at the first one, none has."""
+def _new(memory: Memory, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
+    """Return the machines that have come since the last look; at the first one, none has.
+
+    Virtual nodes come with every pod, and none is a scale-up; nor is a node that is one no more,
+    as its kubelet may say in turns.
+    """
     if memory.first is None:
         return frozenset()
-    return frozenset(
-        name for name, uid in nodes.items() if memory.nodes.get(name) not in ("", uid)
-    )
+    machines = (node.name for node in cluster.nodes if not node.virtual)
+    return frozenset(name for name in machines if memory.nodes.get(name) not in ("", nodes[name]))
+
+
+def _marked(memory: Memory, survey: Survey, now_seconds: int) -> dict[str, Marking]:
+    """Return the marks within the window, and those that stand.
+
+    Since when is believed of who says it as in `_paced`: no kubelet, and no leader whose clock
+    was ahead, uses up the window for longer than one mark does.
+    """
+    budgets = survey.config.budgets
+    opened = now_seconds - budgets.window_seconds
+    marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
+    for name, mark in survey.marks.items():
+        known = memory.marked.get(name) if name in memory.standing else None
+        since = known.since if known else max(mark.since, memory.looked)
+        pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
+        marked[name] = Marking(
+            min(since, now_seconds), pool.name if pool else "", survey.reaches_node(name)
+        )
+    return marked
 
 
 def _waiting(memory: Memory, cluster: Cluster, taint_key: str) -> frozenset[str]:
@@ -238,8 +289,9 @@ def _demand(
 
 def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
     """Return what follows now from what has happened; *memory* has seen the cluster last."""
-    marks = memory.marked.values()
     budgets = survey.config.budgets
+    opened = now_seconds - budgets.window_seconds
+    marks = [mark for mark in memory.marked.values() if mark.since > opened]
     cooldown, possible = budgets.cooldown, budgets.backoff.possible
     found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
     return Pace(
@@ -252,6 +304,9 @@ def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
             name: one.until
             for name, one in found
             if one and now_seconds < one.until and possible(one.until, now_seconds)
+        },
+        refused={
+            name: one.until for name, one in memory.refused.items() if now_seconds < one.until
         },
         reserve={key: _beyond_now(looks) for key, looks in memory.demand.items()},
     )

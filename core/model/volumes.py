@@ -93,7 +93,8 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
-    Devices that no node offers are nothing that they can be judged by. What they ask of other pods stays within the allowance of their namespace.
+    Devices that no node offers are nothing that they can be judged by. What they ask of other
+    pods stays within the allowance of their namespace.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}

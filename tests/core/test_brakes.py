@@ -107,6 +107,7 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
         (SIX, {}, Pace(cooling_seconds=1), 0, "cooldown"),
         (SOME_MARKED, {}, Pace(pending_seconds=1), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
+        (SIX, {}, Pace(refused={"n0": 2000, "n1": 2000}), 4, "mark-refused"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
         (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),
         (
@@ -477,6 +478,75 @@ def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
     seen = step.step(left, asked, seen.memory, NOW + 49)
     assert seen.pace.in_window == {"": 6, "a": 6}
     assert step.step(left, asked, seen.memory, NOW + 50).pace.in_window == {"": 0}
+
+
+@pytest.mark.parametrize("shift", [-(9**9), -5, 0, 3 * 3600, 9**9])
+def test_what_a_kubelet_or_a_wrong_clock_writes_uses_up_the_window_once(shift: int) -> None:
+    """A mark counts from when it was seen first, whatever its annotation says afterwards."""
+    asked = config(window_seconds=60)
+    seen = step.step(SIX, asked, Memory(), NOW)
+    for seconds, counted in ((10, 1), (30, 1), (59, 1), (70, 0), (130, 0)):
+        since = NOW + (10 if seconds == 10 else seconds + shift)
+        some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, since), *SIX.nodes[1:]], [])
+        seen = step.step(some, asked, seen.memory, NOW + seconds)
+        assert seen.pace.in_window == {"": counted}, seconds
+    longer = replace(asked, budgets=replace(asked.budgets, window_seconds=600))
+    seen = step.step(some, longer, seen.memory, NOW + 140)
+    assert seen.pace.in_window == {"": 1}, "of one that stands it is known for how long"
+
+
+def test_a_new_leader_counts_a_mark_of_the_future_as_one_of_now() -> None:
+    some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 9000), *SIX.nodes[1:]], [])
+    seen = step.step(some, config(window_seconds=60), Memory(), NOW)
+    for seconds, counted in ((59, 1), (60, 0)):
+        seen = step.step(some, config(window_seconds=60), seen.memory, NOW + seconds)
+        assert seen.pace.in_window == {"": counted}
+
+
+def test_a_node_that_says_in_turns_that_it_is_virtual_is_no_scale_up() -> None:
+    asked = config(cooldown=COOL)
+    known = [replace(one, uid=one.name) for one in SIX.nodes]
+    seen = step.step(Cluster.of(known, []), asked, Memory(), NOW)
+    for seconds, virtual in ((700, True), (800, False), (900, True), (1000, False)):
+        nodes = [replace(known[0], virtual=virtual), *known[1:]]
+        seen = step.step(Cluster.of(nodes, []), asked, seen.memory, NOW + seconds)
+        assert seen.pace.cooling_seconds == 0
+
+
+def test_a_node_whose_mark_is_refused_is_left_alone_twice_as_long_each_time() -> None:
+    """An empty one too: it is due at once, and would be tried first in each pass, for ever."""
+    asked = replace(config(), delay_seconds=100)
+    memory, n0 = Memory(), frozenset({"n0"})
+    now = NOW
+    for wait in (100, 200, 400, 500, 500):
+        memory = memory.refusing(n0, now, delay_seconds=100, max_seconds=500)
+        for seconds, goes in ((0, False), (wait - 1, False), (wait, True)):
+            seen = step.step(SIX, asked, memory, now + seconds)
+            memory = seen.memory
+            assert ("n0" in {one.node for one in seen.plan.removals}) == goes
+        now += wait
+    assert (
+        memory.refusing(n0, now, delay_seconds=0, max_seconds=50).refused["n0"].until == now + 50
+    )
+    assert (
+        Memory().refusing(n0, NOW, delay_seconds=0, max_seconds=500).refused["n0"].until
+        == NOW + 60
+    )
+    standing = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, now), *SIX.nodes[1:]], [])
+    assert not step.step(standing, asked, memory, now).memory.refused, "it was written"
+
+
+@pytest.mark.parametrize("uid", ["n0", "another"])
+def test_what_was_refused_is_forgotten_in_the_end_and_with_its_machine(uid: str) -> None:
+    asked = config(backoff=Backoff(first_seconds=10, max_seconds=500))
+    nodes = [replace(one, uid=one.name) for one in SIX.nodes]
+    memory = step.step(Cluster.of(nodes, []), asked, Memory(), NOW).memory
+    memory = memory.refusing(frozenset({"n0"}), NOW, delay_seconds=100, max_seconds=500)
+    there = Cluster.of([replace(nodes[0], uid=uid), *nodes[1:]], [])
+    seen = step.step(there, asked, memory, NOW + 599)
+    assert bool(seen.memory.refused) == (uid == "n0")
+    assert not step.step(there, asked, seen.memory, NOW + 600).memory.refused
+    assert not step.step(Cluster.of(nodes[1:], []), asked, memory, NOW + 1).memory.refused
 
 
 def test_back_off_is_read_from_the_node() -> None:

@@ -25,6 +25,8 @@ from core.policies.underutilized_count import CountedPools
 from tests.support import counting, mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 
+WAITS = {"delay_seconds": 60, "max_seconds": 600}
+"""Of nodes whose mark is refused."""
 LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
 EPOCH = 1_000_000
@@ -136,8 +138,8 @@ def test_a_pass_that_knows_the_last_one_finds_what_one_finds_that_does_not(seed:
         if chance.random() < 0.5:
             cluster = changed(chance, cluster, now)
         failed = frozenset(one.name for one in cluster.nodes if chance.random() < 0.02)
-        warm = step(cluster, asked, warm.memory.forgetting(failed), now, last=warm)
-        cold = step(cluster, asked, cold.memory.forgetting(failed), now)
+        warm = step(cluster, asked, warm.memory.refusing(failed, now, **WAITS), now, last=warm)
+        cold = step(cluster, asked, cold.memory.refusing(failed, now, **WAITS), now)
         assert not cold.skipped
         assert found(warm) == found(cold)
 
@@ -267,7 +269,7 @@ def test_a_pass_is_made_after_each_change() -> None:
     assert not again.skipped
     assert not step(standing(4), replace(asked), again.memory, 2, last=again).skipped
     assert not step(standing(4), asked, again.memory, 0, last=again).skipped
-    failed = again.memory.forgetting(frozenset({"n1"}))
+    failed = again.memory.refusing(frozenset({"n1"}), 1, **WAITS)
     assert not step(standing(4), asked, failed, 2, last=again).skipped
     assert step(standing(4), asked, again.memory, 2, last=again).skipped
 

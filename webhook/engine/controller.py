@@ -78,7 +78,7 @@ class Controller:
         """Lead anew: what was seen before, others may have changed meanwhile."""
         self._last: Pass | None = None
         self._unmarked: set[str] = set()
-        """Nodes whose mark could not be written: their delay starts anew."""
+        """Nodes whose mark could not be written."""
         if self._evictor:
             self._evictor.begin()
         self.doubts = False
@@ -100,7 +100,12 @@ class Controller:
         config = self.config
         unmarked, self._unmarked = self._unmarked, set()
         last = self._last
-        memory = (last.memory if last else Memory()).forgetting(frozenset(unmarked))
+        memory = (last.memory if last else Memory()).refusing(
+            frozenset(unmarked),
+            now_seconds,
+            delay_seconds=config.delay_seconds,
+            max_seconds=config.budgets.backoff.max_seconds,
+        )
         self._last = found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
         hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
         self.doubts = hard and bool(found.memory.placed)
