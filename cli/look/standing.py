@@ -23,7 +23,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, going
 from core.model.node import Node
-from core.writes.emptiness import occupants
+from core.model.pod import occupants
 
 
 class Guard(StrEnum):
@@ -72,7 +72,7 @@ class Standing:
 
 def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
-    left = occupants(cluster.pods)
+    left = occupants(cluster.pods, now_seconds)
     return tuple(_standing(node, left, taint_key, now_seconds) for node in cluster.nodes)
 
 

@@ -23,7 +23,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import Pod, occupants
 from core.model.resources import Resources
 from core.model.starting import is_young, started
 from core.packing.ground import Ground
@@ -167,8 +167,7 @@ class Survey:
     @cached_property
     def occupied(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not take for empty."""
-        pods = self.cluster.pods
-        return frozenset(pod.node for pod in pods if pod.node is not None and pod.occupies)
+        return frozenset(occupants(self.cluster.pods, self.now_seconds))
 
     @cached_property
     def starting(self) -> Mapping[str, Node]:

@@ -154,9 +154,7 @@ def _note(pod: Pod, key: str) -> str | None:
 
 
 def _long_terminating(pod: Pod, now: int | None) -> str | None:
-    due = pod.ties.overdue_seconds
-    late = due is not None and now is not None and now > due
-    return "should have been gone long ago" if late else None
+    return "should have been gone long ago" if pod.overdue(now) else None
 
 
 def _expendable(pod: Pod, _: int | None) -> str | None:

@@ -1,6 +1,7 @@
 """A pod, frozen: what it asks for is one value for all pods alike."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -85,3 +86,22 @@ class Pod:
     def occupies(self) -> bool:
         """Say whether the pod keeps its node from being empty, as Cluster Autoscaler counts."""
         return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)
+
+    def occupies_at(self, now_seconds: int | None) -> bool:
+        """Say the same at a unix time, at which it may be overdue."""
+        return self.occupies and not self.overdue(now_seconds)
+
+    def overdue(self, now_seconds: int | None) -> bool:
+        """Say whether it should have ended long ago; None: no time has passed.
+
+        Cluster Autoscaler does not wait for such a pod (LongTerminating).
+        """
+        due = self.ties.overdue_seconds
+        return due is not None and now_seconds is not None and now_seconds > due
+
+
+def occupants(pods: Iterable[Pod], now_seconds: int | None) -> Counter[str]:
+    """Count by node the pods that keep it from being empty at a unix time."""
+    return Counter(
+        pod.node for pod in pods if pod.node is not None and pod.occupies_at(now_seconds)
+    )

@@ -1,18 +1,10 @@
-"""Which nodes are empty, and which are used enough, as Cluster Autoscaler counts; pure."""
+"""Which nodes are used enough, as Cluster Autoscaler counts; pure."""
 
-from collections import Counter
-from collections.abc import Iterable
 from fractions import Fraction
 
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
-from core.model.pod import Pod
-
-
-def occupants(pods: Iterable[Pod]) -> Counter[str]:
-    """Count by node the pods that keep it from being empty."""
-    return Counter(pod.node for pod in pods if pod.node is not None and pod.occupies)
 
 
 def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:

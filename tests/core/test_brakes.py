@@ -485,6 +485,7 @@ def test_what_a_kubelet_or_a_wrong_clock_writes_uses_up_the_window_once(shift: i
     """A mark counts from when it was seen first, whatever its annotation says afterwards."""
     asked = config(window_seconds=60)
     seen = step.step(SIX, asked, Memory(), NOW)
+    some = SIX
     for seconds, counted in ((10, 1), (30, 1), (59, 1), (70, 0), (130, 0)):
         since = NOW + (10 if seconds == 10 else seconds + shift)
         some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, since), *SIX.nodes[1:]], [])

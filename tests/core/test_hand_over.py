@@ -32,6 +32,7 @@ from core.marks.mark import (
 )
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
+from core.model.constraints import Ties
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.cleanup import cleanup
@@ -86,6 +87,11 @@ def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> li
     raise AssertionError
 
 
+def ending(overdue: int) -> Pod:
+    """Return a pod that should be gone by then."""
+    return replace(pod("p", "n", 1, 1), terminating=True, ties=Ties(overdue_seconds=overdue))
+
+
 EMPTY = {Scope.EMPTY, Scope.ALL}
 EVERY = {Scope.ALL}
 NEVER: set[Scope] = set()
@@ -102,6 +108,8 @@ ANY = pod("any", "full", 100, 100)
         (node("n"), (replace(pod("p", "n", 100, 100), daemon=True),), {}, EMPTY),
         (node("n"), (replace(pod("p", "n", 1, 1), priority=-11),), {}, EMPTY),
         (node("n"), (replace(pod("p", "n", 1, 1), terminating=True),), {}, EVERY),
+        (node("n"), (ending(NOW),), {}, EVERY),
+        (node("n"), (ending(NOW - 1),), {}, EMPTY),
         (node("n"), (replace(pod("p", "n", 1, 1), unreadable="x"),), {}, EVERY),
         (node("n", annotations={KEEP_ANNOTATION: "true"}), (), {}, NEVER),
         (node("n", annotations={GUARD_ANNOTATION: "true"}), (), {}, NEVER),
@@ -519,6 +527,14 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     (failed,) = written(config, step(Cluster.of(nodes, [THERE, MOVING]), config, Memory(), late))
     assert failed.kind is WriteKind.RELEASE
     assert failed.annotations[BACKOFF_ANNOTATION]
+
+
+def test_a_node_with_a_pod_that_should_have_ended_long_ago_is_handed_over() -> None:
+    """No autoscaler waits for it: nor is the node released for it at its deadline."""
+    nodes = [marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.UNGUARD])):
+        found = written(CONFIG, looked(CONFIG, nodes, THERE, ending(NOW), now=now))
+        assert [one.kind for one in found] == kinds
 
 
 @pytest.mark.parametrize("value", Mark)

@@ -21,8 +21,7 @@ from core.guards.disruption import (
 )
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
-from core.model.pod import Pod
-from core.writes.emptiness import occupants
+from core.model.pod import Pod, occupants
 from tests.support.builders import node, pod, thesis_config
 
 HOUR = 3600
@@ -193,19 +192,23 @@ class TestStickiness:
 
 
 @pytest.mark.parametrize(
-    ("pod", "occupies"),
+    ("pod", "occupies", "now"),
     [
-        (PLAIN, True),
-        (like(daemon=True), False),
-        (like(mirror=True), False),
-        (like(priority=-10), True),
-        (like(priority=-11), False),
-        (terminating(0), True),
+        (PLAIN, True, True),
+        (like(daemon=True), False, False),
+        (like(mirror=True), False, False),
+        (like(priority=-10), True, True),
+        (like(priority=-11), False, False),
+        (terminating(None), True, True),
+        (terminating(NOW), True, True),
+        (terminating(NOW - 1), True, False),
     ],
 )
-def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool) -> None:
-    assert pod.occupies is occupies
-    assert occupants([pod, replace(pod, node=None)]) == ({"n": 1} if occupies else {})
+def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool) -> None:
+    assert (pod.occupies, pod.occupies_at(NOW), pod.occupies_at(None)) == (occupies, now, occupies)
+    there = [pod, replace(pod, node=None)]
+    assert occupants(there, NOW) == ({"n": 1} if now else {})
+    assert occupants(there, None) == ({"n": 1} if occupies else {})
 
 
 def test_all_annotations_that_are_read_are_kept() -> None:

@@ -342,7 +342,7 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         selected = [p for p in pools if set(p.node_selector) <= set(node.labels.items())]
         if scope == "marked" or is_marked(node) or (pools and not selected):
             continue
-        if holds_pods(node, cluster):
+        if holds_pods(node, cluster, now):
             holds = scope == "all" and not guarded(node)
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]

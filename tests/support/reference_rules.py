@@ -77,10 +77,11 @@ def guarded(node: Node) -> bool:
     )
 
 
-def holds_pods(node: Node, cluster: Cluster) -> bool:
+def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
     """Say whether an autoscaler would have to move anything off the node."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]
-    return any(not (pod.daemon or pod.mirror or pod.priority < -10) for pod in pods)
+    moved = [pod for pod in pods if not (pod.daemon or pod.mirror or pod.priority < -10)]
+    return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
 
 
 def is_marked(node: Node) -> bool:
