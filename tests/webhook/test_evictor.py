@@ -253,6 +253,18 @@ async def test_turned_off_halfway_the_node_is_soft_again_and_the_other_pods_stay
     assert (world.mark, len(world.api.asked)) == ("soft", 2)
 
 
+async def test_pods_that_came_while_ebb_had_softened_the_mark_are_none_that_came_back() -> None:
+    world = World()
+    await world.at_work()
+    await world.tick(3)
+    await world.controller.soften([world.n1])
+    assert (world.mark, len(world.api.asked)) == ("soft", 2)
+    world.pods["new"] = a_pod("new", "n1")
+    await world.ticks(4)
+    assert world.mark == "hard"
+    assert sorted(world.api.asked) == ["new", "p0", "p1", "p2"]
+
+
 async def test_whoever_does_not_lead_any_more_evicts_nobody_else() -> None:
     world = World()
     await world.at_work()

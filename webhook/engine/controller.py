@@ -172,3 +172,5 @@ class Controller:
         """Let no hard mark stand while nobody can tell what it does."""
         writes = softened(nodes, "no pass can be made")
         await self._writers.carry_out(writes, self.config.taint_key, BLIND)
+        if self._evictor:
+            self._evictor.begin_drain()

@@ -69,6 +69,10 @@ class Evictor:
         """Lead anew: others may have evicted meanwhile."""
         self._memory, self._busy = Memory(), False
 
+    def begin_drain(self) -> None:
+        """Begin the drain anew that is at work: pods may have come to its node meanwhile."""
+        self._memory = self._memory.released(self._memory.failed)
+
     def look(self, scene: Scene) -> Looked:
         """Decide, in any thread."""
         before = self._memory
