@@ -229,7 +229,7 @@ class Metrics(metrics.Metrics):
         )
         self.drain_failures = self._counter(
             "ebb_engine_drain_failures_total",
-            "Drains that failed, by the reason of a pod that could not go.",
+            "Drains that failed, by the reason of the node or of a pod that could not go.",
             reason=(),  # a code of docs/reasons.md
         )
         self.eviction_forbidden = self._gauge(

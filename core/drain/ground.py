@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.config.settings import Config
 from core.drain.budgets import Allowances
 from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
-from core.drain.reasons import COMES_BACK
+from core.drain.reasons import COMES_BACK, NOT_HARD
 from core.engine.harden import Against
 from core.engine.plan import Plan
 from core.fit.rules import tolerates
@@ -84,11 +84,14 @@ class Ground:
         places = self.places[name]
         return sorted(self.on[name], key=lambda pod: (places.get(pod.key, len(places)), pod.key))
 
-    def hard(self, name: str) -> bool:
-        """Say whether no pod may come to the node any more: mark and taint stand there."""
+    def why_not_hard(self, name: str) -> Blocker | None:
+        """Say why pods may still come to the node, or None: mark and taint stand there."""
         node = self.marked[name]
-        tainted = desired_taints(node, self.scene.config.taint_key) == node.taints
-        return tainted and mark_of(node.labels) is Mark.HARD
+        if mark_of(node.labels) is not Mark.HARD:
+            return Blocker(NOT_HARD, "its mark is soft")
+        if desired_taints(node, self.scene.config.taint_key) != node.taints:
+            return Blocker(NOT_HARD, "its taint is not that of its mark")
+        return None
 
     def hardens(self, name: str) -> bool:
         """Say whether nothing speaks against a hard mark."""

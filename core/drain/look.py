@@ -136,25 +136,32 @@ def _interrupted(ground: Ground, name: str) -> Blocker:
 
 def _at(ground: Ground, memory: Memory, name: str, failed: Mapping[str, Blocker]) -> Memory:
     """Return the memory of this node at work."""
-    first = ground.hard(name) and not memory.here
+    first = not memory.here and ground.why_not_hard(name) is None
     here = frozenset(pod.uid for pod in ground.on[name]) if first else memory.here
     return replace(memory, node=name, here=here, failed=failed)
 
 
 def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
-    """Return when the drain last went on: what is on its way has a time of its own."""
+    """Return when the drain last went on: what is on its way has a time of its own.
+
+    Not on a node that is not hard: pods come and go there, and it may never become hard.
+    """
     goes_on = (
         seen.node != before.node
+        or seen.here != before.here
         or len(seen.evicted) < len(before.evicted)
-        or not _may_evict(ground, seen.node)
-        or any(leaves(pod, ground.now) for pod in ground.on[seen.node])
+        or _looks_on(ground)
+        or (
+            ground.why_not_hard(seen.node) is None
+            and any(leaves(pod, ground.now) for pod in ground.on[seen.node])
+        )
     )
     return ground.now if goes_on else seen.progress
 
 
-def _may_evict(ground: Ground, name: str) -> bool:
-    """Say whether the mark stands, and the leader knows what one before it has evicted."""
-    return ground.hard(name) and ground.scene.watched_seconds >= LOOK_ON_SECONDS
+def _looks_on(ground: Ground) -> bool:
+    """Say whether the leader does not know yet what one before it has evicted."""
+    return ground.scene.watched_seconds < LOOK_ON_SECONDS
 
 
 def _failed(drain: Drain) -> Drain:
@@ -176,7 +183,9 @@ def _batch(ground: Ground, memory: Memory) -> Drain:
         for pod in pods
         if pod.terminating and not leaves(pod, ground.now)
     ]
-    if not _may_evict(ground, memory.node):
+    if (soft := ground.why_not_hard(memory.node)) is not None:
+        return Drain(memory=memory, waits=(soft,))
+    if _looks_on(ground):
         return Drain(memory=memory)
     if memory.evicted:
         waits = [_not_replaced(one) for one in memory.evicted]

@@ -24,6 +24,12 @@ COMES_BACK: Final = Reason(
     "take the toleration of {key}, or `nodeName`, from its template",
     "its template lets the mark keep it away",
 )
+NOT_HARD: Final = Reason(
+    "evict-not-hard",
+    "Pods could still come to the node: its mark has not become hard, or has lost its taint.",
+    "see what prevents that: the log of ebb-webhook, and kubectl get node {node} -o yaml",
+    "mark and taint of the node are hard",
+)
 OF_JOB: Final = Reason(
     "evict-job",
     "A Job's pod ends by itself, and an eviction would count as its failure: it is waited for.",
@@ -88,6 +94,7 @@ REASONS: Final = (
     INTERRUPTED,
     OWN,
     COMES_BACK,
+    NOT_HARD,
     OF_JOB,
     TWO_BUDGETS,
     NEVER_ALLOWED,

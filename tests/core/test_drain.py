@@ -82,6 +82,7 @@ def budget(allowed: int, name: str = "b", **changes: Any) -> DisruptionBudget:
 
 M, OPEN = marked("m"), node("open", 16_000, 64_000)
 """A hard-marked node, and one with room for all."""
+BARE = replace(M, taints=())
 
 
 def scene(
@@ -334,8 +335,7 @@ def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
     found = look(scene(a_pod("a"), nodes=(marked("m", value=value), OPEN)), Memory())
     assert found.hard == {"m"}
     assert gone(found) == (["a"] if value == "hard" else [])
-    bare = replace(M, taints=())
-    assert gone(look(scene(a_pod("a"), nodes=(bare, OPEN)), Memory())) == []
+    assert gone(look(scene(a_pod("a"), nodes=(BARE, OPEN)), Memory())) == []
 
 
 def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
@@ -566,7 +566,7 @@ def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
 
 def test_an_eviction_gives_the_drain_its_time_anew() -> None:
     (one,) = look(scene(A), Memory()).evict
-    memory = Memory(node="m", progress=NOW).after(one, NOW + 50)
+    memory = Memory(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
     asked = scene(replace(B, uid="uid-b"), a_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
@@ -575,26 +575,51 @@ def test_an_eviction_gives_the_drain_its_time_anew() -> None:
         assert ("m" in failed(found)) is fails
 
 
-LONG_AGO = replace(BEGAN, progress=NOW - 1000)
+LONG_AGO = replace(BEGAN, here=frozenset({A.uid}), progress=NOW - 1000)
 LEAVING = a_pod("x", of="x", terminating=True, ties=Ties(overdue_seconds=NOW))
 
 
 @pytest.mark.parametrize(
-    ("asked", "fails"),
+    ("asked", "code"),
     [
-        (scene(A, budgets=(budget(0),)), True),
-        (scene(A, LEAVING, budgets=(budget(0),)), False),
-        (scene(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), True),
-        (scene(A, budgets=(budget(0),), nodes=(marked("m", value="soft"), OPEN)), False),
-        (scene(A, budgets=(budget(0),), watched_seconds=0), False),
+        (scene(A, budgets=(budget(0),)), "evict-budget"),
+        (scene(A, LEAVING, budgets=(budget(0),)), ""),
+        (scene(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
+        (scene(A, nodes=(marked("m", value="soft"), OPEN)), "evict-not-hard"),
+        (scene(A, nodes=(BARE, OPEN)), "evict-not-hard"),
+        (scene(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
+        (scene(A, nodes=(BARE, OPEN), watched_seconds=LOOK_ON_SECONDS - 1), ""),
+        (scene(A, budgets=(budget(0),), watched_seconds=0), ""),
     ],
 )
 def test_while_a_drain_waits_for_what_is_on_its_way_its_time_does_not_run(
-    asked: Scene, fails: bool
+    asked: Scene, code: str
 ) -> None:
     found = look(asked, LONG_AGO)
-    assert failed(found) == ({"m": "evict-budget"} if fails else {})
-    assert fails or found.memory.progress == NOW
+    assert failed(found) == ({"m": code} if code else {})
+    assert code or found.memory.progress == NOW
+
+
+def test_a_node_that_does_not_become_hard_leaves_its_turn_to_the_next() -> None:
+    nodes = (marked("m", value="soft"), marked("n", order=2), OPEN)
+    asked = scene(A, a_pod("b", "n"), nodes=nodes)
+    memory = look(asked, Memory()).memory
+    memory = look(replace(asked, now_seconds=NOW + 99), memory).memory
+    assert memory.node == "m"
+    memory = look(replace(asked, now_seconds=NOW + 100), memory).memory
+    found = look(replace(asked, now_seconds=NOW + 101), memory)
+    assert (found.memory.node, gone(found)) == ("n", ["b"])
+    assert failed(found) == {"m": "evict-not-hard"}, "though its release may be refused as well"
+
+
+def test_when_the_mark_becomes_hard_the_drain_has_its_time_anew() -> None:
+    soft = scene(A, budgets=(budget(0),), nodes=(marked("m", value="soft"), OPEN))
+    memory = look(soft, Memory()).memory
+    hard = scene(A, budgets=(budget(0),))
+    for second, fails in ((99, False), (198, False), (199, True)):
+        found = look(replace(hard, now_seconds=NOW + second), memory)
+        assert ("m" in failed(found)) is fails
+        memory = found.memory
 
 
 def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
@@ -622,7 +647,8 @@ def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
     assert (found.memory.node, failed(found)) == ("m", {})
     late = look(replace(asked, now_seconds=NOW + 5100), found.memory)
     assert failed(late) == {"m": "evict-not-replaced"}
-    stuck = look(replace(asked, now_seconds=NOW + 5101), Memory(node="m", progress=NOW))
+    memory = Memory(node="m", here=frozenset({A.uid}), progress=NOW)
+    stuck = look(replace(asked, now_seconds=NOW + 5101), memory)
     assert failed(stuck) == {"m": "evict-stuck"}
 
 

@@ -201,6 +201,16 @@ async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
     assert world.metrics.registry.get_sample_value(failures, labels) == 1
 
 
+async def test_a_node_that_refuses_its_hard_mark_for_ever_stops_no_other() -> None:
+    world = World(pods=1)
+    world.nodes.nodes["n3"], world.nodes.versions["n3"] = node_json("n3"), 1
+    world.pods["q"] = a_pod("q", "n3")
+    await world.ticks(2)
+    world.nodes.down.add("n1")
+    await world.ticks(20, 10)
+    assert (world.api.asked, world.mark) == (["q"], "soft")
+
+
 async def test_a_pod_that_is_gone_is_not_waited_for() -> None:
     world = World()
     await world.at_work()
