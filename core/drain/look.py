@@ -39,6 +39,15 @@ class Drain:
 NOTHING: Final = Drain(memory=Memory())
 
 
+def standing(scene: Scene, memory: Memory) -> Drain:
+    """Leave hard marks as they are, and evict nothing: as where nobody is at work."""
+    if not scene.config.evicts:
+        return NOTHING
+    nodes = scene.cluster.nodes
+    hard = (one.name for one in nodes if mark_of(one.labels) is Mark.HARD)
+    return Drain(memory=memory, hard=frozenset(hard))
+
+
 def look(scene: Scene, memory: Memory) -> Drain:
     """Say what to evict now, given what this leader has evicted before."""
     if not scene.config.evicts:
@@ -47,11 +56,11 @@ def look(scene: Scene, memory: Memory) -> Drain:
         return NOTHING
     ground = Ground(scene, [one.owner for one in memory.evicted])
     seen = _turned(ground, _followed(ground, memory))
-    hard = {name for name, one in ground.marked.items() if mark_of(one.labels) is Mark.HARD}
+    idle = standing(scene, seen)
     if not seen.node:
-        return Drain(memory=seen, hard=frozenset(hard))
+        return idle
     drain = _batch(ground, replace(seen, progress=_progress(ground, memory, seen)))
-    drain = replace(drain, hard=frozenset({*hard, seen.node}))
+    drain = replace(drain, hard=idle.hard | {seen.node})
     late = ground.now - drain.memory.progress >= scene.config.drain.timeout_seconds
     return _failed(drain) if late else drain
 

@@ -88,6 +88,11 @@ class World:
         self.told: list[tuple[str, str]] = []
         self.forbidden: list[str] = []
         self.halted: str | None = None
+        self.config = config
+        self.starts()
+
+    def starts(self) -> None:
+        """Start a replica that leads and knows nothing of another one."""
         self.evictor = Evictor(
             self.api,
             self.clock,
@@ -97,7 +102,7 @@ class World:
             tell_forbidden=lambda reason, _: self.forbidden.append(reason),
         )
         self.controller = Controller(
-            config,
+            self.config,
             self.nodes,
             owner="me",
             metrics=self.metrics,
@@ -311,6 +316,31 @@ async def test_who_leads_anew_looks_on_again() -> None:
     assert len(world.api.asked) == 2
     await world.tick(LOOK_ON_SECONDS)
     assert len(world.api.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("right", "agent", "mark"),
+    [
+        (True, {}, "hard"),
+        (None, {}, "hard"),
+        (False, {}, "soft"),
+        (True, {"daemon": True, "owner_kind": "DaemonSet"}, "soft"),
+    ],
+)
+async def test_a_new_replica_leaves_a_mark_hard_unless_something_speaks_against_it(
+    right: bool | None, agent: dict[str, Any], mark: str
+) -> None:
+    world = World(pods=5)
+    await world.at_work()
+    await world.tick(3)
+    world.pods["agent"] = replace(a_pod("agent", "n1"), **agent)
+    world.api.right = right
+    world.starts()
+    told = len(world.told)
+    await world.ticks(2, 10)
+    assert world.mark == mark
+    kinds = {reason for reason, _ in world.told[told:]} - {"PodEvicted"}
+    assert kinds == ({"DrainSoftened"} if mark == "soft" else set())
 
 
 async def test_a_node_that_cannot_be_written_keeps_no_pod_of_another_from_eviction() -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.drain.ground import Scene
-from core.drain.look import NOTHING, Drain, look
+from core.drain.look import NOTHING, Drain, look, standing
 from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
 from core.edge.clock import Clock
 from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
@@ -75,8 +75,11 @@ class Evictor:
 
     def look(self, scene: Scene) -> Looked:
         """Decide, in any thread."""
-        before = self._memory
-        drain = look(scene, before) if self._right.held else NOTHING
+        before, drain, held = self._memory, NOTHING, self._right.held
+        if held:
+            drain = look(scene, before)
+        elif held is None:  # what the leader before it has evicted must not come back meanwhile
+            drain = standing(scene, before)
         name = drain.memory.node
         return Looked(
             before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
