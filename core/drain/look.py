@@ -62,7 +62,8 @@ def look(scene: Scene, memory: Memory) -> Drain:
     drain = _batch(ground, replace(seen, progress=_progress(ground, memory, seen)))
     drain = replace(drain, hard=idle.hard | {seen.node})
     late = ground.now - drain.memory.progress >= scene.config.drain.timeout_seconds
-    return _failed(drain) if late else drain
+    new = any(one.pod.uid not in drain.memory.refused for one in drain.evict)
+    return _failed(drain) if late and not new else drain
 
 
 # What became of the evictions before
@@ -175,8 +176,8 @@ def _looks_on(ground: Ground) -> bool:
 
 def _failed(drain: Drain) -> Drain:
     """Return what follows when nothing has gone on for too long."""
-    memory, pods = drain.memory, [one.pod for one in drain.evict]
-    why = drain.waits[0] if drain.waits else _refused(memory, pods[0])
+    memory = drain.memory
+    why = _refused(memory, drain.evict[0].pod) if drain.evict else drain.waits[0]
     gone = memory.released({**memory.failed, memory.node: why})
     return replace(drain, memory=gone, evict=())
 
@@ -258,8 +259,5 @@ def _in_the_making(ground: Ground, pod: Pod) -> bool:
 
 
 def _refused(memory: Memory, pod: Pod) -> Blocker:
-    refused = memory.refused.get(pod.uid)
-    told = (
-        f"refused {many(refused.times, 'time')}: {refused.why}" if refused else "it was not let go"
-    )
-    return Blocker(REFUSED, told, pod.key)
+    refused = memory.refused[pod.uid]
+    return Blocker(REFUSED, f"refused {many(refused.times, 'time')}: {refused.why}", pod.key)

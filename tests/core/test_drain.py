@@ -556,6 +556,16 @@ def test_a_pod_that_was_refused_is_asked_for_later_and_in_the_end_the_drain_fail
     assert "too many requests" in found.memory.failed["m"].message
 
 
+def test_a_pod_that_can_go_and_was_not_asked_for_yet_goes_however_late_the_look_is() -> None:
+    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
+    asked = scene(A, B, config=config)
+    first = look(asked, LONG_AGO)
+    assert (gone(first), failed(first)) == (["a"], {})
+    memory = first.memory.refusing(A, "429", until=NOW)
+    found = look(asked, memory)
+    assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
+
+
 def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
     memory, waits = Memory(), []
     for _ in range(6):

@@ -166,6 +166,15 @@ async def test_a_marked_node_becomes_hard_and_is_emptied_in_batches() -> None:
     ]
 
 
+@pytest.mark.parametrize("interval", [60, 100, 600])
+async def test_passes_that_are_further_apart_than_the_timeout_empty_the_node(
+    interval: int,
+) -> None:
+    world = World()
+    await world.ticks(6, interval)
+    assert (world.api.asked, world.mark) == (["p0", "p1", "p2"], "hard")
+
+
 @pytest.mark.parametrize(
     ("answer", "seconds"),
     [
