@@ -56,7 +56,7 @@ class Ground:
         self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
         """By marked node: the pods that keep it from being empty."""
         for pod in cluster.pods:
-            if pod.node is not None and pod.occupies and pod.node in self.on:
+            if pod.node is not None and pod.node in self.on and pod.occupies_at(self.now):
                 self.on[pod.node].append(pod)
         self.of_owner: dict[Owner, list[Pod]] = {owner: [] for owner in owners}
         """All pods of the controllers that matter, wherever they are."""

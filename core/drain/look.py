@@ -15,7 +15,7 @@ from typing import Final
 from core.drain.ground import Ground, Scene
 from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
-from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, STUCK, TURN, UNSETTLED
+from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN, UNSETTLED
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
 from core.model.telling import many
@@ -188,24 +188,18 @@ def _failed(drain: Drain) -> Drain:
 def _batch(ground: Ground, memory: Memory) -> Drain:
     """Say which pods of the node at work go now, and why the others do not."""
     pods = ground.in_order(memory.node)
-    stuck = [
-        Blocker(STUCK, "should have been gone long ago", pod.key)
-        for pod in pods
-        if pod.terminating and not leaves(pod, ground.now)
-    ]
     if (soft := ground.why_not_hard(memory.node)) is not None:
         return Drain(memory=memory, waits=(soft,))
     if _looks_on(ground):
         return Drain(memory=memory)
     if memory.evicted:
-        waits = [_not_replaced(one) for one in memory.evicted]
-        return Drain(memory=memory, waits=(*waits, *stuck))
+        return Drain(memory=memory, waits=tuple(_not_replaced(one) for one in memory.evicted))
     left = [pod for pod in pods if not pod.terminating]
     whys = [why for pod in left if (why := _why_not(ground, memory, pod)) is not None]
     if whys and not memory.began:  # it may fail yet: then nobody was disturbed for nothing
-        return Drain(memory=memory, waits=(*whys, *stuck))
+        return Drain(memory=memory, waits=tuple(whys))
     evict, waits = _chosen(ground, memory, left)
-    return Drain(memory=memory, evict=tuple(evict), waits=(*waits, *stuck))
+    return Drain(memory=memory, evict=tuple(evict), waits=tuple(waits))
 
 
 def _chosen(

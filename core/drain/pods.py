@@ -62,8 +62,7 @@ def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
 
 def leaves(pod: Pod, now_seconds: int) -> bool:
     """Say whether the pod is being deleted, and may still need the time for it."""
-    found = _first(pod, now_seconds, [disruption.LONG_TERMINATING])
-    return pod.terminating and found is None
+    return pod.terminating and not pod.overdue(now_seconds)
 
 
 def _first(pod: Pod, now_seconds: int, reasons: Sequence[Reason]) -> Blocker | None:

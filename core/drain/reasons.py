@@ -84,12 +84,6 @@ TURN: Final = Reason(
     "nothing to do; or raise the limits under `drain`",
     "those before it have been replaced",
 )
-STUCK: Final = Reason(
-    "evict-stuck",
-    "The pod is being deleted, and should have ended long ago.",
-    "see what holds it: kubectl -n {namespace} get pod {name} -o yaml (finalizers)",
-    "the pod is gone",
-)
 REASONS: Final = (
     INTERRUPTED,
     OWN,
@@ -104,5 +98,4 @@ REASONS: Final = (
     UNSETTLED,
     NOT_REPLACED,
     TURN,
-    STUCK,
 )
