@@ -35,6 +35,7 @@ from core.marks.mark import (
     encode_details,
     guard_key,
     guard_of,
+    handed_over,
     mark_of,
     marked_since,
     seconds_of,
@@ -244,20 +245,25 @@ class _Maker:
             yield Event.MISPLACED
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
-        free = node.name not in self.occupied and not self._is_kept(node)
+        free, softened = self._is_free(node), False
         if not free and (guard := guard_of(node)) and guard.key != _place_of_guard(node):
             yield Event.MISPLACED
         after = 0 if node.name in self._watch.hard else self._config.hard_after_seconds
         if details is None or not self._dated(details):
             yield Event.DETAILS_LOST
         elif harden.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
+            softened = mark_of(node.labels) is Mark.HARD
             yield Event.HARD_REFUSED
         elif self._watch.long(after or 0):
             yield Event.HARD_ASKED
         if free:
             yield Event.EMPTY
-        else:
+        elif not softened:  # that takes the guard along
             yield Event.POD_THERE if node.name in self.occupied else Event.RESERVED
+
+    def _is_free(self, node: Node) -> bool:
+        """Say whether a marked node is the autoscaler's to take."""
+        return node.name not in self.occupied and not self._is_kept(node)
 
     def _is_kept(self, node: Node) -> bool:
         """Say whether it is empty, and Ebb cannot do without it."""
@@ -346,8 +352,9 @@ class _Maker:
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Act.LET_GO | Act.CLEAR:
                 annotations = _bared(node)
-            case Act.GUARD:
-                annotations = _guarded(node, GUARD_WHILE_MARKED)
+            case Act.GUARD | Act.SOFTEN:
+                asked = act is Act.GUARD or (handed_over(node) and not self._is_free(node))
+                annotations = _guarded(node, GUARD_WHILE_MARKED) if asked else {}
             case Act.HOLD:
                 annotations = _guarded(node, GUARD_WHILE_HELD)
             case Act.PROLONG:

@@ -27,6 +27,7 @@ from core.marks.mark import (
     Mark,
     decode_details,
     encode_details,
+    guard_of,
     mark_of,
     reserved_for,
 )
@@ -527,6 +528,20 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     (failed,) = written(config, step(Cluster.of(nodes, [THERE, MOVING]), config, Memory(), late))
     assert failed.kind is WriteKind.RELEASE
     assert failed.annotations[BACKOFF_ANNOTATION]
+
+
+@pytest.mark.parametrize(("pods", "guarded"), [((MOVING,), True), ((), False)])
+def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_guards_it(
+    pods: tuple[Pod, ...], guarded: bool
+) -> None:
+    """The second of two would rest on a Node that the first has changed."""
+    one = replace(marked(node("n")), labels={MARK_LABEL: Mark.HARD})
+    nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
+    (write,) = written(CONFIG, looked(CONFIG, nodes, THERE, *pods))
+    assert write.kind is WriteKind.SOFTEN
+    after = stored(write, nodes[0])
+    assert (guard_of(after) is not None) is guarded
+    assert not written(CONFIG, looked(CONFIG, [after, OTHER], THERE, *pods))
 
 
 def test_a_node_with_a_pod_that_should_have_ended_long_ago_is_handed_over() -> None:
