@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
+from core.edge.kube.client import ApiError
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
@@ -33,6 +34,7 @@ class PodApi:
         self.versions = dict.fromkeys(self.pods, 1)
         self.written: list[str] = []
         self.refuses: set[str] = set()
+        self.refusal: UnavailableError = ApiError(403, "no right")
         self.between: dict[str, Pod] = {}
         """What others write between our read and our write."""
         self.at_once = self.at_once_most = 0
@@ -56,7 +58,7 @@ class PodApi:
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
         key = write.key
         if key in self.refuses:
-            raise UnavailableError("API server answered 403: no right")
+            raise self.refusal
         if key in self.between:
             self.put(self.between.pop(key))
         if version != str(self.versions[key]):
@@ -322,6 +324,31 @@ async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
     world.api.refuses = set()
     assert await world.step() == 0
     assert world.judge() == ()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "goes_on"),
+    [
+        (ApiError(422, "metadata.annotations: Too long"), True),
+        (ApiError(400, "denied by a policy"), True),
+        (ConflictError("its owner changes it all the time"), True),
+        (ApiError(401, "who?"), False),
+        (ApiError(403, "no right"), False),
+        (ApiError(429, "too many"), False),
+        (ApiError(500, "etcd"), False),
+        (UnavailableError("no answer in time"), False),
+    ],
+    ids=str,
+)
+async def test_pods_that_are_refused_for_what_they_are_end_no_batch(
+    refusal: UnavailableError, goes_on: bool
+) -> None:
+    """Whoever owns pods can have new ones in each pass: none of them was refused before."""
+    world = World(*some(30))
+    world.api.refuses = {one.key for one in some(WRITERS_MAX)}
+    world.api.refusal = refusal
+    assert await world.step() == WRITERS_MAX
+    assert len(world.api.written) == (30 - WRITERS_MAX if goes_on else 0)
 
 
 async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only() -> None:

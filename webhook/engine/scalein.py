@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.config.settings import Mode, ScaleInOrder
-from core.edge.kube.stores.objects import Objects, write_as_decided
+from core.edge.kube.stores.objects import Objects, of_this_one, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.model.pod import Pod
@@ -30,7 +30,10 @@ log = logging.getLogger("ebb.scalein")
 
 
 class ScaleIn:
-    """Writes deletion costs. All it remembers is which pods were refused; they are tried last."""
+    """Writes deletion costs. All it remembers is which pods were refused; they are tried last.
+
+    They are forgotten once nothing is to be written on them, so there are no more than pods.
+    """
 
     def __init__(self, pods: Objects[Pod], metrics: Metrics, right: Right) -> None:
         """*right*: to patch pods."""
@@ -62,37 +65,40 @@ class ScaleIn:
     ) -> int:
         """Write a batch, until there is a reason to look again first; return how many failed.
 
-        A write that fails ends the batch, since the next would most likely fail as well; the next
-        pass begins with the others, so that a pod that is always refused holds nobody up.
+        A write that fails ends the batch if the next would most likely fail as well. The next pass
+        begins with the others, so that a pod that is always refused holds nobody up.
         """
         wanted, told = split(writes, mode)
         _tell("would write deletion costs", told)
         _tell("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
-        clock, failed = asyncio.get_running_loop(), 0
+        clock, failed, ended = asyncio.get_running_loop(), 0, False
         end = clock.time() + BEGIN_SECONDS_MAX
 
         async def carry_out(write: Write[Pod]) -> None:
-            nonlocal failed
-            if failed or clock.time() >= end or halted() is not None:
+            nonlocal failed, ended
+            if ended or clock.time() >= end or halted() is not None:
                 return
-            if not await self._carry_out(write):
+            if fault := await self._carry_out(write):
                 failed += 1
+                if not of_this_one(fault):
+                    ended = True
 
         await with_each(batch, WRITERS_MAX, carry_out)
         return failed
 
-    async def _carry_out(self, write: Write[Pod]) -> bool:
+    async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
+        """Write one; return why it failed, None if it did not."""
         try:
             done = await write_as_decided(self._pods, write.key, write.if_as_seen)
         except UnavailableError as fault:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels("failed").inc()
             log.warning("a write failed", extra=fields(pod=write.key, reason=str(fault)))
-            return False
+            return fault
         self._metrics.pod_writes.labels(write.kind.value if done else "outdated").inc()
-        return True
+        return None
 
 
 def _tell(what: str, writes: Sequence[Write[Pod]]) -> None:

@@ -12,6 +12,8 @@ from core.writes.write import Object, Write
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
+FOR_ALL: Final = frozenset((401, 403, 429))
+"""Refusals that are about who asks, or how often: the next object would meet them too."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -95,7 +97,7 @@ async def write_as_decided(
 
     *decide* is asked before each try, and says None when there is nothing to write. *heard* is the
     object as it was heard of last, which saves a call. Returns: None if nothing was written.
-    Raises: UnavailableError, also when others change the object all the time.
+    Raises: UnavailableError; ConflictError when others change the object all the time.
     """
     tried = {""}
     for _ in range(TRIES_MAX):
@@ -109,4 +111,11 @@ async def write_as_decided(
             return Written(write, await objects.write(write, found[1]))
         except ConflictError:
             tried.add(found[1])
-    raise UnavailableError(f"{key}: somebody else writes it all the time")
+    raise ConflictError(f"{key}: somebody else writes it all the time")
+
+
+def of_this_one(fault: UnavailableError) -> bool:
+    """Say whether a write failed by what its object is, so that others may be written."""
+    if isinstance(fault, ApiError):
+        return 400 <= fault.status < 500 and fault.status not in FOR_ALL
+    return isinstance(fault, ConflictError)
