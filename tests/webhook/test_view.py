@@ -23,7 +23,8 @@ from core.guards.pods import pod_blockers
 from core.marks.keys import GUARD_ANNOTATION
 from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
-from core.model.node import Node
+from core.model.leaving import DELETING_TAINTS
+from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
@@ -106,6 +107,21 @@ def test_a_marked_node_that_somebody_else_keeps_was_not_handed_over() -> None:
     node = marked(a_node("n"), Mark.SOFT, 1)
     kept = {**node.annotations, GUARD_ANNOTATION: "true"}
     fed.nodes.replaced([replace(node, annotations=kept)])
+    fed.pods.changed(a_pod("p", "n"))
+    assert not fed.view.urgent.is_set()
+
+
+DELETED: list[dict[str, Any]] = [
+    {"deleting": True},
+    *({"taints": (Taint(key, "1", "NoSchedule"),)} for key in sorted(DELETING_TAINTS)),
+]
+
+
+@pytest.mark.parametrize("leaves", DELETED, ids=str)
+def test_pods_on_a_node_that_is_being_deleted_hurry_nobody(leaves: dict[str, Any]) -> None:
+    """Nothing is written there; and whoever may create pods can bind one after the other to it."""
+    fed = Fed()
+    fed.nodes.replaced([replace(marked(a_node("n"), Mark.SOFT, 1), **leaves)])
     fed.pods.changed(a_pod("p", "n"))
     assert not fed.view.urgent.is_set()
 

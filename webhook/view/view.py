@@ -9,6 +9,8 @@ from core.edge.decode.kinds import PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
 from core.marks.mark import handed_over
+from core.model.leaving import being_deleted
+from core.model.node import Node
 from core.model.pod import Pod
 
 TURNED_MAX: Final = 4096
@@ -41,7 +43,7 @@ class ClusterView(Inventory):
             self._turned[key] = after  # a marked node may have to be released for it
             self.turned.set()
         node = self.nodes.get(after.node) if after.node and not (before and before.node) else None
-        if node is not None and after.occupies and handed_over(node):
+        if node is not None and after.occupies and _may_be_taken(node):
             self.urgent.set()  # the guard must be put back before the autoscaler comes
 
     def turns(self, taint_key: str) -> Callable[[], bool]:
@@ -53,3 +55,11 @@ class ClusterView(Inventory):
         self.turned.clear()
         snapshot = self.snapshot()
         return lambda: bool(turned) and cannot_wait(snapshot(), turned, taint_key)
+
+
+def _may_be_taken(node: Node) -> bool:
+    """Say whether an autoscaler may take the node, and is not deleting it already.
+
+    Nothing is written on one that it is deleting, so that no pass changes anything there.
+    """
+    return handed_over(node) and not being_deleted(node)
