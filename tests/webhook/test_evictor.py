@@ -28,7 +28,7 @@ from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller, OnPods
 from webhook.engine.evictor import FORBIDDEN, Evictor
 from webhook.engine.right import RIGHT_SECONDS
-from webhook.engine.writers import Sight
+from webhook.engine.writers import BLIND
 from webhook.metrics import Metrics
 
 NOW = 1_767_225_600
@@ -120,7 +120,8 @@ class World:
         nodes = [self.nodes.node(name) for name in self.nodes.nodes]
         cluster = Cluster.of(nodes, self.pods.values())
         report = self.controller.judge(cluster, self.clock.unix_seconds())
-        await self.controller.carry_out(report, Sight(lambda: self.halted, lambda _: None))
+        sight = BLIND._replace(halted=lambda: self.halted)
+        await self.controller.carry_out(report, sight)
 
     async def ticks(self, count: int, seconds: int = 1) -> None:
         for _ in range(count):

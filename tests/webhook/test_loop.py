@@ -12,7 +12,7 @@ from core.config.programs import WebhookConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.marks.keys import MARK_LABEL
-from core.marks.mark import Mark
+from core.marks.mark import Mark, guard_of
 from core.model.cluster import Cluster
 from core.model.pod import Pod
 from tests.support.admission import merge, node_json
@@ -284,6 +284,32 @@ async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
     await step
     await world.api.under_way(0)
     assert world.marked() == WRITERS_MAX
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_a_guard(
+    begun: bool,
+) -> None:
+    """Where the guard is being lifted already, the next pass puts it back at once."""
+    world = World()
+    await world.until_due()
+    await world.loop.step()
+    world.hear()
+    for name in NAMES[1:]:
+        world.view.deleted(PODS, f"d/small-{name}")
+    where = NAMES[1] if begun else NAMES[-1]
+    with world.api.held():
+        step = asyncio.create_task(world.loop.step())
+        await world.api.under_way(WRITERS_MAX)
+        world.view.changed(PODS, pod("comes", where, 1, 1))
+        assert not world.view.urgent.is_set(), "the node is not handed over"
+    await step
+    guarded = [name for name in NAMES if guard_of(world.api.node(name))]
+    assert guarded == ([] if begun else [where])
+    world.hear()
+    assert world.view.urgent.is_set() is begun
+    await world.loop.step()
+    assert guard_of(world.api.node(where)) is not None
 
 
 async def test_a_pass_that_cannot_wait_does_not_wait_for_writes() -> None:

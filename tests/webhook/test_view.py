@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.edge.clock import Clock
 from core.edge.decode.kinds import (
@@ -20,7 +22,7 @@ from core.edge.decode.kinds import (
 )
 from core.edge.kube.news import Feed
 from core.guards.pods import pod_blockers
-from core.marks.keys import GUARD_ANNOTATION
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
@@ -28,6 +30,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from core.writes.emptiness import occupants
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
@@ -124,6 +127,66 @@ def test_pods_on_a_node_that_is_being_deleted_hurry_nobody(leaves: dict[str, Any
     fed.nodes.replaced([replace(marked(a_node("n"), Mark.SOFT, 1), **leaves)])
     fed.pods.changed(a_pod("p", "n"))
     assert not fed.view.urgent.is_set()
+
+
+GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+HANDED_OVER = marked(a_node("n"), Mark.SOFT, 1)
+KEPT = replace(HANDED_OVER, annotations={**HANDED_OVER.annotations, **GUARDED})
+
+
+@pytest.mark.parametrize(
+    ("there", "urgent"),
+    [
+        ([a_pod("p", "n")], True),
+        ([a_pod("p", "n"), a_pod("p", "other")], False),
+        ([replace(a_pod("p", "n"), daemon=True)], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("before", [KEPT, *(replace(HANDED_OVER, **leaves) for leaves in DELETED)])
+def test_a_node_that_turns_out_handed_over_with_a_pod_on_it_cannot_wait(
+    before: Node, listed: bool, there: Sequence[Pod], urgent: bool
+) -> None:
+    """The pod came while the guard was being lifted, or before the autoscaler gave the node up."""
+    fed = Fed()
+    fed.nodes.replaced([before])
+    for one in there:
+        fed.pods.changed(one)
+    assert not fed.view.urgent.is_set()
+    if listed:
+        fed.nodes.replaced([HANDED_OVER])
+    else:
+        fed.nodes.changed(HANDED_OVER)
+    assert fed.view.urgent.is_set() is urgent
+    fed.view.urgent.clear()
+    fed.nodes.changed(replace(HANDED_OVER, version="2"))
+    assert not fed.view.urgent.is_set(), "each time it turns, and not as long as it is so"
+
+
+PLACED = st.builds(
+    partial(Pod, namespace="a"),
+    name=st.sampled_from("pqr"),
+    node=st.sampled_from([None, "n", "m"]),
+    daemon=st.booleans(),
+)
+
+
+@given(st.lists(PLACED | st.lists(PLACED) | st.sampled_from(["a/p", "a/q"])))
+def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
+    happens: list[Pod | list[Pod] | str],
+) -> None:
+    view = ClusterView()
+    for one in happens:
+        if isinstance(one, Pod):
+            view.changed(PODS, one)
+        elif isinstance(one, list):
+            view.replaced(PODS, one)
+        else:
+            view.deleted(PODS, one)
+        walk = occupants(view.pods.values())
+        assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
+        assert dict(view._occupants) == dict(walk), "what has gone leaves nothing behind"
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:

@@ -44,6 +44,7 @@ class World:
         self.notes: list[str] = []
         self.heard: dict[str, Node] = {}
         """What watches have told since the writes were decided."""
+        self.occupied: set[str] = set()
         self.writers = Writers(self.api, self.metrics, self.tell)
 
     def tell(self, node: Node, reason: str, note: str) -> None:
@@ -60,7 +61,7 @@ class World:
     async def carry_out(
         self, writes: list[Write[Node]], halted: Callable[[], str | None] = lambda: None
     ) -> Batch:
-        sight = Sight(halted, self.heard.get)
+        sight = Sight(halted, self.heard.get, self.occupied.__contains__)
         return await self.writers.carry_out(writes, TAINT_KEY, sight)
 
     def written(self, kind: WriteKind) -> list[str]:
@@ -275,6 +276,39 @@ async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused(
     ]
     await world.carry_out(writes)
     assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
+
+
+@pytest.mark.parametrize("mark", ["soft", "hard", None])
+@pytest.mark.parametrize("kind", [WriteKind.UNGUARD, WriteKind.HARDEN, WriteKind.GUARD])
+async def test_no_node_is_handed_over_to_which_a_pod_has_come(
+    kind: WriteKind, mark: str | None
+) -> None:
+    """The guard of a node without a mark goes for other reasons, whoever is there."""
+    world = World()
+    for name in NAMES[:6] if mark else ():
+        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = mark
+    writes = world.writes(kind, NAMES[:6])
+    with world.api.held():
+        under_way = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(6 if kind in PRESSING else WRITERS_MAX)
+        world.occupied.add(NAMES[4])
+    batch = await under_way
+    left = {NAMES[4]} if kind is WriteKind.UNGUARD and mark else set()
+    assert set(world.written(kind)) == set(NAMES[:6]) - left
+    assert (batch.dropped, batch.failed) == (len(left), [])
+
+
+async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -> None:
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "soft"
+    writes = world.writes(WriteKind.UNGUARD, NAMES[:1])
+    world.api.versions["n000"] = 9
+    with world.api.held():
+        under_way = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(1)
+        world.occupied.add("n000")
+    assert (await under_way).why == "a pod has come to the node"
+    assert world.written(WriteKind.UNGUARD) == []
 
 
 class Broken(SlowApi):

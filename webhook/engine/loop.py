@@ -141,7 +141,7 @@ class Loop:
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
-        sight = Sight(halted, self._view.nodes.get)
+        sight = Sight(halted, self._view.nodes.get, self._view.occupied)
         await self._written(asyncio.create_task(self._controller.carry_out(found, sight)))
 
     async def _written(self, writing: asyncio.Task[TickReport]) -> None:

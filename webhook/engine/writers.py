@@ -56,9 +56,11 @@ class Sight(NamedTuple):
     """Says why nothing must be begun that can wait, or None."""
     latest: Callable[[str], Node | None]
     """Returns the Node of that name as it was heard of last, or None."""
+    occupied: Callable[[str], bool]
+    """Says whether pods keep the node of that name from being empty, as was heard last."""
 
 
-BLIND: Final = Sight(lambda: None, lambda _: None)
+BLIND: Final = Sight(lambda: None, lambda _: None, lambda _: False)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +85,15 @@ class Batch:
     def why_halted(self) -> str | None:
         """Say why nothing must be begun that can wait and rests on none of these writes."""
         return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
+
+    def why_no_hand_over(self, write: Write[Node]) -> str | None:
+        """Say why the node is not to be handed over any more, or None.
+
+        A marked node is handed over because it is empty; the guard of another goes for any reason.
+        """
+        hands_over = write.kind is WriteKind.UNGUARD and mark_of(write.before.labels) is not None
+        occupied = hands_over and self.sight.occupied(write.key)
+        return "a pod has come to the node" if occupied else None
 
 
 def _opens(write: Write[Node]) -> bool:
@@ -158,7 +169,7 @@ class Writers:
         if batch is not self._batch:
             why = "a later pass has decided anew"
         elif write.kind not in PRESSING:
-            why = batch.why_not()
+            why = batch.why_not() or batch.why_no_hand_over(write)
         if why is not None:
             self._drop(batch, why)
         return why is None

@@ -1,11 +1,12 @@
 """The cluster as the watches tell it, ready to be judged."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import PODS, AnyKind
+from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
 from core.marks.mark import handed_over
@@ -28,23 +29,53 @@ class ClusterView(Inventory):
         self.turned = asyncio.Event()
         """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
         self._turned: dict[str, Pod] = {}
+        self._occupants: Counter[str] = Counter()
+        """As core.writes.emptiness.occupants counts them, kept up to date: a walk over all pods
+        for each node that is handed over would keep reviews waiting."""
+
+    def occupied(self, name: str) -> bool:
+        """Say whether a pod is known that keeps the node of that name from being empty."""
+        return name in self._occupants
 
     def relisted(self, kind: AnyKind) -> None:
-        """Look at all pods as if they had just come."""
+        """Look at all nodes, or pods, as if they had just come."""
         if kind is PODS:
-            for key, pod in self.pods.items():
-                self.became(kind, key, None, pod)
+            self._occupants.clear()
+        if kind in (NODES, PODS):
+            for key, one in self.of(kind).items():
+                self.became(kind, key, None, one)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
-        """Note a pod that cannot wait for the engine's interval."""
-        if kind is not PODS or after is None:
+        """Note what cannot wait for the engine's interval."""
+        if kind is PODS:
+            self._note_place(_occupied_by(before), _occupied_by(after))
+            if after and waits(after) and not (before and waits(before)):
+                self._note_turned(key, after)
+        elif kind is NODES and after and not (before and _may_be_taken(before)):
+            self._hurry_for(after.name)
+
+    def _note_place(self, before: str | None, after: str | None) -> None:
+        """Count a pod where it is now; the arguments are names of nodes."""
+        if before == after:
             return
-        if waits(after) and not (before and waits(before)) and len(self._turned) < TURNED_MAX:
-            self._turned[key] = after  # a marked node may have to be released for it
+        if before is not None:
+            self._occupants[before] -= 1
+            if not self._occupants[before]:
+                del self._occupants[before]
+        if after is not None:
+            self._occupants[after] += 1
+            self._hurry_for(after)
+
+    def _hurry_for(self, name: str) -> None:
+        """Have the guard put back before the autoscaler comes, where that is to be done."""
+        node = self.nodes.get(name)
+        if node is not None and self.occupied(name) and _may_be_taken(node):
+            self.urgent.set()
+
+    def _note_turned(self, key: str, pod: Pod) -> None:
+        if len(self._turned) < TURNED_MAX:
+            self._turned[key] = pod  # a marked node may have to be released for it
             self.turned.set()
-        node = self.nodes.get(after.node) if after.node and not (before and before.node) else None
-        if node is not None and after.occupies and _may_be_taken(node):
-            self.urgent.set()  # the guard must be put back before the autoscaler comes
 
     def turns(self, taint_key: str) -> Callable[[], bool]:
         """Take the pods that have turned unschedulable since the last time.
@@ -55,6 +86,11 @@ class ClusterView(Inventory):
         self.turned.clear()
         snapshot = self.snapshot()
         return lambda: bool(turned) and cannot_wait(snapshot(), turned, taint_key)
+
+
+def _occupied_by(pod: Pod | None) -> str | None:
+    """Return the name of the node that the pod keeps from being empty, None if there is none."""
+    return pod.node if pod is not None and pod.occupies else None
 
 
 def _may_be_taken(node: Node) -> bool:
