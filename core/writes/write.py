@@ -110,7 +110,8 @@ def traces(found: Node | Pod) -> tuple[str | None, ...]:
     """Return everything that a decision about a mark, a guard or a cost rests on."""
     if isinstance(found, Node):
         leaving = "being deleted" if being_deleted(found) else why_leaving(found)
-        return (found.labels.get(MARK_LABEL), *map(found.annotations.get, _ANNOTATIONS), leaving)
+        mark = found.labels.get(MARK_LABEL)
+        return (found.uid, mark, *map(found.annotations.get, _ANNOTATIONS), leaving)
     going = "terminating" if found.terminating else None
     costs = found.deletion_cost, found.deletion_cost_ours
     return (found.uid, found.node, found.owner_kind, *costs, going)

@@ -20,7 +20,7 @@ from core.marks.keys import (
 )
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
-from tests.support.admission import Json, node_json
+from tests.support.admission import Json, merge, node_json
 from tests.support.slow_api import SlowApi
 from webhook.engine.writers import (
     PRESSING_WRITERS_MAX,
@@ -134,27 +134,29 @@ async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "changed"),
+    "changed",
     [
-        ("labels", {MARK_LABEL: "hard"}),
-        ("annotations", {DETAILS_ANNOTATION: "{}"}),
-        ("annotations", {GUARD_ANNOTATION: "true"}),
-        ("annotations", {GUARD_OURS_ANNOTATION: "marked"}),
-        ("annotations", {KEEP_ANNOTATION: "false"}),
-        ("annotations", {KARPENTER_KEEP_ANNOTATION: "true"}),
-        ("annotations", {BACKOFF_ANNOTATION: "1 5"}),
-        ("annotations", {RESERVE_ANNOTATION: "what another leader has said"}),
+        {"uid": "another machine that has taken the name"},
+        {"labels": {MARK_LABEL: "hard"}},
+        {"annotations": {DETAILS_ANNOTATION: "{}"}},
+        {"annotations": {GUARD_ANNOTATION: "true"}},
+        {"annotations": {GUARD_OURS_ANNOTATION: "marked"}},
+        {"annotations": {KEEP_ANNOTATION: "false"}},
+        {"annotations": {KARPENTER_KEEP_ANNOTATION: "true"}},
+        {"annotations": {BACKOFF_ANNOTATION: "1 5"}},
+        {"annotations": {RESERVE_ANNOTATION: "what another leader has said"}},
     ],
+    ids=str,
 )
 @pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])
 @pytest.mark.parametrize("kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR])
 async def test_nothing_is_written_where_what_it_rests_on_has_changed(
-    kind: WriteKind, told: bool, where: str, changed: dict[str, str]
+    kind: WriteKind, told: bool, changed: Json
 ) -> None:
     """The version alone would not say so: the write would be tried on the new one."""
     world = World()
     writes = world.writes(kind, NAMES[:1])
-    world.api.nodes["n000"]["metadata"][where] |= changed
+    world.api.nodes["n000"] = merge(world.api.nodes["n000"], {"metadata": changed})
     world.api.versions["n000"] = 9
     if told:
         world.heard["n000"] = world.api.node("n000")
