@@ -116,16 +116,29 @@ def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
     assert f"{KEEP_ANNOTATION}=true" in TEXT
 
 
+def needed(folder: str) -> str:
+    """Return the Kubernetes that a kustomization says it needs."""
+    head = (ROOT / "manifests" / folder / "kustomization.yaml").read_text("utf-8")
+    (found,) = re.findall(r"Kubernetes (1\.\d+) or newer", head)
+    return str(found)
+
+
 def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:
-    (needed,) = re.findall(
-        r"Kubernetes (1\.\d+) or newer", (ROOT / "manifests" / "kustomization.yaml").read_text()
-    )
-    assert f"Kubernetes {needed} or newer" in TEXT
-    (policy,) = re.findall(
-        r"Kubernetes (1\.\d+) or newer",
-        (ROOT / "manifests/components/admission-policy/kustomization.yaml").read_text(),
-    )
-    assert f"needs {policy}" in TEXT
+    assert f"Kubernetes {needed('')} or newer" in TEXT
+    for component in ("admission-policy", "second-scheduler"):
+        assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
+
+
+SERVED_SINCE = {"/healthz": 0, "/livez": 31, "/readyz": 31}
+"""kube-scheduler's paths, by minor version; two came with kubernetes/kubernetes#118148."""
+
+
+def test_the_second_scheduler_is_asked_only_for_what_its_kubernetes_serves() -> None:
+    minor = int(needed("components/second-scheduler").partition(".")[2])
+    found = containers(render("second-scheduler"))
+    (scheduler,) = (one for one in found if one["name"] == "scheduler")
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert SERVED_SINCE[scheduler[probe]["httpGet"]["path"]] <= minor
 
 
 def test_the_stanzas_promises_are_the_stanzas() -> None:
