@@ -7,9 +7,9 @@ import pytest
 from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES, AnyKind
 from core.edge.kube.client import ApiError
 from core.edge.kube.listing import Listed
-from core.edge.kube.watch import ABSENT_SECONDS, WITHOUT_AFTER_FAILURES
+from core.edge.kube.watch import ABSENT_SECONDS, DOUBT_SECONDS, WITHOUT_AFTER_FAILURES
 from tests.support.fake_api import FakeApi
-from tests.support.following import following, opened
+from tests.support.following import Bench, following, opened
 from webhook.engine.loop import STALE_SECONDS
 
 RESOURCE = BUFFERS.resource
@@ -104,6 +104,29 @@ async def test_nobody_waits_for_what_a_cluster_may_do_without_and_cannot_list(
         await bench.seen.until(lambda: bool(bench.seen.view))
 
 
+async def denied_once(bench: Bench, status: int) -> None:
+    """Let the server deny the kind until it is asked a second time whether it is there."""
+    await bench.settled()
+    lists = bench.seen.count("replaced")
+    bench.api.fail_next("watch", status)
+    bench.api.fail_next("list", status, times=len(BUFFERS.paths))
+    bench.api.end()
+    await bench.seen.until(lambda: bench.seen.count("replaced") > lists)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_one_answer_that_the_kind_is_not_there_takes_nothing_away(
+    api: FakeApi, status: int
+) -> None:
+    """Nor does another one later."""
+    api.put(RESOURCE, ONE)
+    async with following(api, RESOURCE) as bench:
+        for _ in range(2):
+            await denied_once(bench, status)
+        assert bench.seen.calls[1:] == [("restarted", "error"), ("replaced", "1")] * 2
+        assert bench.waits.seconds.count(DOUBT_SECONDS) == 2
+
+
 @pytest.mark.parametrize("denied", [False, True])
 async def test_where_the_kind_goes_away_what_was_known_of_it_goes_too(
     api: FakeApi, denied: bool
@@ -118,3 +141,4 @@ async def test_where_the_kind_goes_away_what_was_known_of_it_goes_too(
         api.end()
         await bench.seen.until(lambda: not bench.seen.view)
         await bench.seen.until(lambda: ABSENT_SECONDS in bench.waits.seconds)
+        assert bench.waits.seconds.count(DOUBT_SECONDS) == 1

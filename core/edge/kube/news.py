@@ -80,6 +80,10 @@ class Feed:
         """Forget one that could not be read, and that is judged as not known."""
         self._tell(self._inventory.refused(self._kind, key, reason))
 
+    def knows_some(self) -> bool:
+        """Say whether an object of the kind is known."""
+        return bool(self._inventory.of(self._kind))
+
     def alive(self) -> None:
         """Note that the inventory is up to date."""
         self._news.alive(self._kind, self._clock.monotonic_seconds())

@@ -37,6 +37,9 @@ on, perhaps none: where the conversion webhook of its definition is away, each l
 
 ABSENT_SECONDS: Final = 15.0
 """After which it is asked again for a kind that is not there; chance doubles it at most."""
+DOUBT_SECONDS: Final = 1.0
+"""The same of a kind of which something is known: only a second look that says so is believed. A
+server that starts says so for a moment, while its caches of rights or definitions are empty."""
 
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """etcd takes no object over some megabytes; aiohttp's own readline stops far earlier."""
@@ -77,6 +80,8 @@ class _Follower:
         self._version = self._path = ""
         self._absent: int | None = None
         """How the server says that there is no such kind, or none that may be read."""
+        self._doubted = False
+        """Whether it has said so once, of a kind of which something is known."""
         self._told = False
         """Whether the watch has brought an event or a bookmark: a list alone is no progress."""
         self._failures = 0
@@ -89,12 +94,14 @@ class _Follower:
         try:
             if not self._version:
                 await self._list()
-            if self._absent is None:
+            if self._absent is None and not self._doubted:
                 await self._watch()
         except (UnavailableError, TimeoutError, aiohttp.ClientError, OSError) as found:
             fault = found
         if self._told:
             self._failures, self._expired = 0, False
+        if fault is None and self._doubted:
+            return DOUBT_SECONDS * (1 + jitter())
         if fault is None:
             self._failures = 0
             if self._absent is not None:
@@ -133,6 +140,10 @@ class _Follower:
         listed = Listed()
         with growing():
             await listed.read(self._client, self._kind, label_selector=self._selector)
+            gone = listed.absent is not None and self._feed.knows_some()
+            self._doubted = gone and not self._doubted
+            if self._doubted:
+                return
             self._feed.replaced(listed.objects, listed.refused)
         self._feed.alive()
         self._version, self._path = listed.version, listed.path
