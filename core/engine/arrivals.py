@@ -375,8 +375,7 @@ def _windows(
             yield from ((reach, _sum(slots, range(first, first + many))) for first in day)
     for reach, slots in _by_reach(near, keys).items():
         many = max(grain.length, -(-at_least.get(reach, 0) // grain.slot))
-        for last in slots:
-            yield reach, _sum(slots, range(last - many + 1, last + 1))
+        yield from ((reach, counts) for counts in _sliding(slots, many))
 
 
 def _known(slots: Slots, asked: Iterable[int]) -> Slots:
@@ -411,6 +410,19 @@ def _sum(slots: Slots, asked: range) -> Counter[Kind]:
     for slot in asked:
         total.update(slots.get(slot, {}))
     return total
+
+
+def _sliding(slots: Slots, many: int) -> Iterable[Counter[Kind]]:
+    """Yield what came in so many slots up to each: a long time may be many short ones."""
+    total: Counter[Kind] = Counter()
+    behind = iter(slots)
+    oldest = next(behind, 0)
+    for last, counts in slots.items():
+        total.update(counts)
+        while oldest <= last - many:
+            total.subtract(slots[oldest])
+            oldest = next(behind)
+        yield +total
 
 
 def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:

@@ -683,9 +683,10 @@ class TestHeld:
         writes = decide(
             found.survey.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
         )
-        own = [one for one in writes if one.key == "e0"]
-        assert [one.kind for one in own] == [WriteKind.SOFTEN, WriteKind.GUARD]
-        assert "it is kept for 1 pod" in own[0].note
+        (own,) = (one for one in writes if one.key == "e0")
+        assert own.kind is WriteKind.SOFTEN
+        assert own.annotations[GUARD_ANNOTATION] == "true"
+        assert "it is kept for 1 pod" in own.note
 
     @pytest.mark.parametrize(
         "changes",

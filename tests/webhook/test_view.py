@@ -27,10 +27,9 @@ from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
-from core.model.pod import Pod
+from core.model.pod import Pod, occupants
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
-from core.writes.emptiness import occupants
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
@@ -169,6 +168,7 @@ PLACED = st.builds(
     name=st.sampled_from("pqr"),
     node=st.sampled_from([None, "n", "m"]),
     daemon=st.booleans(),
+    terminating=st.booleans(),
 )
 
 
@@ -184,7 +184,7 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
             view.replaced(PODS, one)
         else:
             view.deleted(PODS, one)
-        walk = occupants(view.pods.values())
+        walk = occupants((pod for pod in view.pods.values() if not pod.terminating), None)
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
         assert dict(view._occupants) == dict(walk), "what has gone leaves nothing behind"
 

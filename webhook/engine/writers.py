@@ -57,7 +57,8 @@ class Sight(NamedTuple):
     latest: Callable[[str], Node | None]
     """Returns the Node of that name as it was heard of last, or None."""
     occupied: Callable[[str], bool]
-    """Says whether pods keep the node of that name from being empty, as was heard last."""
+    """Says whether pods that do not end keep the node of that name from being empty, as was heard
+    last."""
 
 
 BLIND: Final = Sight(lambda: None, lambda _: None, lambda _: False)

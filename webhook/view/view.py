@@ -30,11 +30,14 @@ class ClusterView(Inventory):
         """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
         self._turned: dict[str, Pod] = {}
         self._occupants: Counter[str] = Counter()
-        """As core.writes.emptiness.occupants counts them, kept up to date: a walk over all pods
-        for each node that is handed over would keep reviews waiting."""
+        """By node the pods that may have come to stay, kept up to date: a walk over all pods for
+        each node that is handed over would keep reviews waiting."""
 
     def occupied(self, name: str) -> bool:
-        """Say whether a pod is known that keeps the node of that name from being empty."""
+        """Say whether a pod that does not end already keeps the node from being empty.
+
+        For how long one that ends does, the look that a decision rests on has found out.
+        """
         return name in self._occupants
 
     def relisted(self, kind: AnyKind) -> None:
@@ -89,8 +92,8 @@ class ClusterView(Inventory):
 
 
 def _occupied_by(pod: Pod | None) -> str | None:
-    """Return the name of the node that the pod keeps from being empty, None if there is none."""
-    return pod.node if pod is not None and pod.occupies else None
+    """Return the name of the node that the pod stays on and keeps from being empty, or None."""
+    return pod.node if pod is not None and pod.occupies and not pod.terminating else None
 
 
 def _may_be_taken(node: Node) -> bool:
