@@ -74,8 +74,9 @@ class ExtenderConfig:
     (`marks`); or more the less longer the pod is expected to keep them (`lifetime`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
-    listen: Address = "0.0.0.0:8888"
-    """Where kube-scheduler's calls and the probes are answered."""
+    listen: Address = "[::]:8888"
+    """Where kube-scheduler's calls and the probes are answered; `[::]` is every address, of IPv4
+    too."""
     key_file: File | None = None
     """The key of `certFile`; read anew when the file changes."""
     cert_file: CertFile = None
@@ -90,12 +91,12 @@ class ExtenderConfig:
 class WebhookConfig:
     """What the webhook program reads."""
 
-    listen: Annotated[Address, AT_WEBHOOK_START] = "0.0.0.0:8443"
-    """Where the API server's calls are answered."""
+    listen: Annotated[Address, AT_WEBHOOK_START] = "[::]:8443"
+    """Where the API server's calls are answered; `[::]` is every address, of IPv4 too."""
     metrics_listen: Annotated[
         Address, AfterValidator(_free_of_listen), Field(validate_default=True), AT_WEBHOOK_START
-    ] = "0.0.0.0:8080"
-    """Where probes and metrics are answered."""
+    ] = "[::]:8080"
+    """Where probes and metrics are answered; `[::]` is every address, of IPv4 too."""
     key_file: Annotated[File | None, AT_WEBHOOK_START] = None
     """The key of `certFile`; read anew when the file changes."""
     cert_file: Annotated[CertFile, AT_WEBHOOK_START] = None

@@ -31,6 +31,8 @@ CHUNK_BYTES: Final = 64
 """What a piece of a body takes beside its bytes."""
 PAUSE_SECONDS: Final = 0.1
 """After the system had no socket for us."""
+EVERY_ADDRESS: Final = "::"
+"""The host that is every address of the machine, of IPv4 too."""
 
 log = logging.getLogger("ebb.http")
 
@@ -186,10 +188,10 @@ class Door:
 
     async def open(self, host: str, port: int) -> int:
         """Listen. Returns: the port that is bound. Raises: OSError when the address is taken."""
-        loop = asyncio.get_running_loop()
-        bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
-        self._listeners = [shared.dup() for shared in bound.sockets]
-        bound.close()
+        if host == EVERY_ADDRESS:
+            self._listeners = [everywhere(port, ipv6=socket.has_dualstack_ipv6())]
+        else:
+            self._listeners = await _at(host, port)
         for listener in self._listeners:
             listener.listen(BACKLOG)
             self._start(self._accept(listener))
@@ -295,6 +297,30 @@ class Door:
 
     def _age(self, line: Line) -> float:
         return self.now() - line.since
+
+
+def everywhere(port: int, *, ipv6: bool) -> socket.socket:
+    """Bind a port at every address, of both families in one socket.
+
+    *ipv6*: whether the system has it; without it, at every address of IPv4. Raises: OSError.
+    """
+    if ipv6:
+        bound = socket.create_server(
+            (EVERY_ADDRESS, port), family=socket.AF_INET6, dualstack_ipv6=True
+        )
+    else:
+        bound = socket.create_server(("", port))
+    bound.settimeout(0)  # or the event loop would wait in it
+    return bound
+
+
+async def _at(host: str, port: int) -> list[socket.socket]:
+    """Bind a port at each address of a host; `::` would be of IPv6 alone. Raises: OSError."""
+    loop = asyncio.get_running_loop()
+    bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    listeners = [shared.dup() for shared in bound.sockets]
+    bound.close()
+    return listeners
 
 
 def _since(line: Line) -> float:

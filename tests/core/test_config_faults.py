@@ -70,9 +70,9 @@ def test_a_port_that_no_machine_has_is_refused(listen: str) -> None:
 @pytest.mark.parametrize(
     ("webhook", "both"),
     [
-        ({"listen": "0.0.0.0:8080"}, "0.0.0.0:8080"),
-        ({"metricsListen": "0.0.0.0:8443"}, "0.0.0.0:8443"),
-        ({"listen": "[::]:1", "metricsListen": "[::]:1"}, "[::]:1"),
+        ({"listen": "[::]:8080"}, "[::]:8080"),
+        ({"metricsListen": "[::]:8443"}, "[::]:8443"),
+        ({"listen": "0.0.0.0:1", "metricsListen": "0.0.0.0:1"}, "0.0.0.0:1"),
     ],
 )
 def test_two_servers_need_two_addresses(webhook: dict[str, str], both: str) -> None:
