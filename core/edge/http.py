@@ -118,7 +118,12 @@ class Server:
     ) -> None:
         """Make it; *setting* is what faults call the address, *failed* hears of handshakes."""
         self._listen, self._setting = listen, setting
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            handler_cancellation=True,  # or what waits for a peer that has gone would pile up
+        )
         host, _, port = listen.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._tls, self._limits, self._failed = tls, limits, failed

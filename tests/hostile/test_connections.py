@@ -43,6 +43,8 @@ class Port:
 
     def __init__(self, *, secure: bool) -> None:
         self.secure = secure
+        self.asked, self.gone = asyncio.Event(), asyncio.Event()
+        """Of what is never answered: it has begun, and it has been given up."""
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
         self._server: http.Server | None = None
@@ -63,6 +65,15 @@ class Port:
         async def large(_: web.Request) -> web.Response:
             return http.json_response(b" " * 50_000_000)
 
+        async def never(_: web.Request) -> web.Response:
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.gone.set()
+            raise AssertionError
+
+        app.router.add_get("/never", never)
         app.router.add_post("/length", length)
         app.router.add_get("/large", large)
         context = serving.serving(PAIR) if self.secure else None
@@ -285,6 +296,17 @@ async def test_what_is_no_request_is_refused(port: Port, case: str) -> None:
     sent, status = REFUSED[case]
     await port.listen(LONG)
     assert (await answered(await port.connect(), sent))[0] == status
+
+
+async def test_what_a_peer_asked_for_that_has_gone_is_given_up(port: Port) -> None:
+    """Or requests that wait would pile up, beyond all limits of connections."""
+    await port.listen(LONG)
+    _, writer = await port.connect()
+    writer.write(GET.replace(b"livez", b"never"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await port.asked.wait()
+        writer.transport.abort()
+        await port.gone.wait()
 
 
 async def test_a_server_that_leaves_waits_for_nobody(port: Port) -> None:
