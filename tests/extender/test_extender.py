@@ -26,6 +26,7 @@ from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import NEUTRAL, View
+from tests.hostile.objects import DEEP
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 
@@ -127,8 +128,25 @@ def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
         b'{"NodeNames":[%b]}' % b",".join([b'""'] * 7_000_000),
         nodes % b",".join([one] * (wire.NODES_MAX + 1)),
     ):
-        with pytest.raises(InvalidInputError, match="more than 100000"):
+        with pytest.raises(InvalidInputError, match=f"more than {wire.NODES_MAX}"):
             wire.call(body)
+
+
+def test_one_node_that_nests_deep_hides_none_of_five_thousand() -> None:
+    """Although kwok's Nodes, of which these are recorded, have more brackets than a kubelet's."""
+    recorded = (MESSAGES / "recorded_nodes.json").read_bytes()
+    one = orjson.dumps(orjson.loads(recorded)["Nodes"]["items"][0])
+    deep = one.replace(b'"metadata":{', b'"metadata":{"managedFields":%b,' % DEEP, 1)
+    body = b'{"Nodes":{"items":[%b]}}' % b",".join([deep, *[one] * 4999])
+    assert wire.call(body).names == ["node-0"] * 5000
+
+
+@pytest.mark.parametrize("steps", [100_000, 500_000])
+def test_brackets_alone_are_no_call(steps: int) -> None:
+    """To cut these the one event loop would be held for as long as kube-scheduler waits."""
+    deep = b"[" * 9000 + b",".join([b"[[[]]]"] * (steps // 2)) + b"]" * 9000
+    with pytest.raises(InvalidInputError, match="runs of brackets"):
+        wire.call(b'{"NodeNames":["n"],"x":%b}' % deep)
 
 
 def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
