@@ -1,5 +1,10 @@
 """The extender's routes: read, ask the view, write."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
 from aiohttp import web
 
 from core.edge.clock import Clock
@@ -8,6 +13,30 @@ from core.edge.http import make_app as make_bones
 from extender import wire
 from extender.metrics import Metrics
 from extender.view import View
+
+
+class Turns:
+    """One call of a peer at a time, and as long a pause after it as it took.
+
+    All calls are answered by one event loop: so no peer has more than half of its time, and who
+    else calls waits for one call of each. There are at most as many as connections.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._of: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, peer: str | None) -> AsyncIterator[None]:
+        """Wait for a peer's turn; it ends with the pause."""
+        turn = self._of.setdefault(peer, asyncio.Lock())
+        await turn.acquire()
+        began = self._clock.monotonic_seconds()
+        try:
+            yield
+        finally:
+            took = self._clock.monotonic_seconds() - began
+            asyncio.get_running_loop().call_later(took, turn.release)
 
 
 def make_app(
@@ -25,18 +54,21 @@ def make_app(
     """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
     app = make_bones(health, metrics)
+    turns = Turns(clock)
 
     async def answered(request: web.Request) -> tuple[bytes, bool]:
         if certificate_asked and not request.get_extra_info("peercert"):
             raise web.HTTPForbidden(text="a client certificate is asked for")
         body = await read_body(request, wire.BODY_BYTES_MAX)
-        with metrics.prioritize_seconds.time():
-            return view.answer(body, clock.monotonic_seconds())
+        async with turns.of(request.remote):
+            with metrics.prioritize_seconds.time():
+                return view.answer(body, clock.monotonic_seconds())
 
     async def prioritize(request: web.Request) -> web.Response:
         try:
             answer, known = await answered(request)
-        except Exception:  # kube-scheduler tells nobody that it got no scores
+        # kube-scheduler tells nobody that it got no scores; cancelled: it has gone meanwhile.
+        except (Exception, asyncio.CancelledError):
             metrics.prioritize.labels("refused").inc()
             raise
         metrics.prioritize.labels("scored" if known else "neutral").inc()

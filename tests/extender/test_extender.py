@@ -1,5 +1,6 @@
 """The extender by its wire, and over a real socket."""
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
@@ -23,12 +24,12 @@ from core.marks.mark import Details, encode_details
 from core.model.node import Node
 from core.scores import SCORES
 from extender import wire
-from extender.app import make_app
+from extender.app import Turns, make_app
 from extender.metrics import Metrics
 from extender.view import NEUTRAL, View
 from tests.hostile.objects import DEEP
 from tests.support.builders import node, pod
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 MESSAGES = Path(__file__).parent / "messages"
 NAMES = ["node-a", "node-b", "node-c"]
@@ -352,6 +353,79 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
     ):
         assert response.status == 200
         assert len(await response.json()) == 5000
+
+
+@in_virtual_time
+async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
+    clock, turns = virtual_clock(), Turns(virtual_clock())
+    began: dict[str, float] = {}
+
+    async def call(name: str, peer: str) -> None:
+        async with turns.of(peer):
+            began[name] = clock.seconds
+            clock.seconds += 60
+
+    async with asyncio.TaskGroup() as calls:
+        for name in ("first", "second", "third"):
+            calls.create_task(call(name, "one peer"))
+        calls.create_task(call("another's", "another peer"))
+    expected = {"first": 0, "another's": 60, "second": 120, "third": 240}
+    assert began == pytest.approx(expected, abs=0.001)
+
+
+@in_virtual_time
+async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
+    turns = Turns(virtual_clock())
+
+    async def call() -> None:
+        async with turns.of("one peer"):
+            pass
+
+    first = asyncio.ensure_future(call())
+    gone = asyncio.ensure_future(call())
+    await first
+    gone.cancel()
+    await call()
+    assert gone.cancelled()
+
+
+class SlowClock(FakeClock):
+    """A clock by which all that is timed takes a minute."""
+
+    def monotonic_seconds(self) -> float:
+        self.seconds += 60
+        return self.seconds
+
+
+async def test_calls_of_one_peer_keep_nobody_else_waiting() -> None:
+    metrics, body = Metrics(), (MESSAGES / "names.json").read_bytes()
+    app = make_app(view(), SlowClock(), metrics, http.Health())
+    server = http.Server(app, "127.0.0.1:0")
+    await server.start()
+    url = f"http://127.0.0.1:{server.port}/prioritize"
+    one, another = (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(address, 0)))
+        for address in ("127.0.0.1", "127.0.0.2")
+    )
+    async with one, another:
+        await answered(one, url, body)
+        again = asyncio.ensure_future(answered(one, url, body))
+        await answered(another, url, body)
+        assert not again.done()
+        again.cancel()
+    await server.stop()
+    outcomes = (
+        metrics.registry.get_sample_value(
+            "ebb_extender_prioritize_requests_total", {"outcome": outcome}
+        )
+        for outcome in ("scored", "neutral", "refused")
+    )
+    assert sum(filter(None, outcomes)) == 3, "who has given up is counted"
+
+
+async def answered(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
+    async with session.post(url, data=body) as response:
+        assert response.status == 200
 
 
 def test_connections_outlive_the_schedulers_idle_time() -> None:
