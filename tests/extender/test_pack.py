@@ -100,6 +100,16 @@ def test_pods_go_where_their_sort_is(kind: str, scores: dict[str, int]) -> None:
     assert asked(view_of([one, other, on("n1", 3, 750, "Job")]), kind) == scores
 
 
+def test_a_bare_pod_that_requests_nothing_sends_others_elsewhere_and_to_no_marked_node() -> None:
+    """What docs/threat-model.md says of a tenant who has one on every node but one."""
+    full, emptier = on("n0", 1, 3600, "ReplicaSet"), on("n1", 2, 400, "ReplicaSet")
+    bare = on("n0", 3, 0, "")
+    before, after = (asked(view_of([full, emptier, *more]), "ReplicaSet") for more in ([], [bare]))
+    assert (before["n0"], before["n1"]) == (10, 8)
+    assert (after["n0"], after["n1"]) == (7, 8)
+    assert after["marked"] < min(score for name, score in after.items() if name != "marked")
+
+
 @pytest.mark.parametrize(
     ("gpus", "scores"),
     [
