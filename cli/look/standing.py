@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.guards.emptiness import occupants
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,
@@ -23,7 +24,6 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, going
 from core.model.node import Node
-from core.model.pod import occupants
 
 
 class Guard(StrEnum):
@@ -72,7 +72,7 @@ class Standing:
 
 def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
-    left = occupants(cluster.pods, now_seconds)
+    left = occupants(cluster, now_seconds)
     return tuple(_standing(node, left, taint_key, now_seconds) for node in cluster.nodes)
 
 

@@ -38,7 +38,7 @@ class Census:
     """Pods that the engine can place, each group by namespace and name."""
     odd: Sequence[Pod]
     """Pods of which not all is known that they ask, by namespace and name; of those whose node
-    has left the cluster, none is in any of these."""
+    has left the cluster, and of expendable ones that wait, none is in any of these."""
 
     @staticmethod
     def of(cluster: Cluster) -> "Census":
@@ -50,6 +50,8 @@ class Census:
         for pod in cluster.pods:
             if pod.node is not None and pod.node not in virtual:
                 continue  # the pod is about to be collected
+            if pod.node is None and pod.expendable:
+                continue  # no autoscaler adds a node for it
             if not pod.evaluable:
                 odd.append(pod)
             if pod.stays_with_node:

@@ -3,7 +3,8 @@
 With `scope: all` that is every node that holds pods, and in any but `marked` every empty one that
 Ebb will mark once it can do without it. A node that Ebb leaves alone is its autoscaler's: one
 that somebody works on or keeps, that is not ready, or in no pool; an empty one also while it backs
-off, or if something keeps Ebb from ever marking it. Nobody would hand these over.
+off, or if something keeps Ebb from ever marking it. Nobody would hand these over. So it is with
+one that is empty for its autoscaler alone: Ebb looks for places for its pods, and may find none.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,8 @@ def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozen
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
     scope = survey.config.hand_over.scope
     left_alone = pace.backing_off.keys() - {one.node for one in reserve}
+    movers = {pod.node or "" for pod in survey.cluster.pods if not pod.stays_with_node}
+    left_alone |= movers - survey.occupied
     return frozenset(
         node.name
         for node in survey.cluster.nodes

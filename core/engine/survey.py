@@ -16,6 +16,7 @@ from core.engine.buffers import Offered, Room, asking, rooms
 from core.engine.census import Alike, Census
 from core.engine.waiting import impossible
 from core.guards.disruption import sticky_pods
+from core.guards.emptiness import occupants
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import standing_marks
@@ -23,7 +24,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
 from core.model.node import Node
-from core.model.pod import Pod, occupants
+from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import is_young, started
 from core.packing.ground import Ground
@@ -167,7 +168,7 @@ class Survey:
     @cached_property
     def occupied(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not take for empty."""
-        return frozenset(occupants(self.cluster.pods, self.now_seconds))
+        return frozenset(occupants(self.cluster, self.now_seconds))
 
     @cached_property
     def starting(self) -> Mapping[str, Node]:

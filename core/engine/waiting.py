@@ -36,8 +36,12 @@ count as if no node could, but no mark stays hard that may keep one of them wait
 
 
 def waits(pod: Pod) -> bool:
-    """Say whether every node has refused the pod, as far as its status could be read."""
-    return pod.node is None and not pod.terminating and (pod.unschedulable or bool(pod.unreadable))
+    """Say whether every node has refused the pod, as far as its status could be read.
+
+    Expendable ones may wait: no autoscaler adds a node for them.
+    """
+    refused = pod.unschedulable or bool(pod.unreadable)
+    return pod.node is None and refused and not (pod.terminating or pod.expendable)
 
 
 def in_turns(found: Iterable[Named_]) -> list[Named_]:

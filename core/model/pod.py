@@ -1,7 +1,6 @@
 """A pod, frozen: what it asks for is one value for all pods alike."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -98,10 +97,3 @@ class Pod:
         """
         due = self.ties.overdue_seconds
         return due is not None and now_seconds is not None and now_seconds > due
-
-
-def occupants(pods: Iterable[Pod], now_seconds: int | None) -> Counter[str]:
-    """Count by node the pods that keep it from being empty at a unix time."""
-    return Counter(
-        pod.node for pod in pods if pod.node is not None and pod.occupies_at(now_seconds)
-    )

@@ -3,8 +3,9 @@
 An agent or a controller takes its taint away when the node can run pods. A kubelet may set any of
 them when it registers its node: one that lies is on its way for no longer than START_SECONDS_MAX.
 Sources: k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster Autoscaler
-utils/taints, Karpenter apis/v1 and pkg/scheduling taints.go, Cilium's and the AWS CSI drivers'
-documentation.
+utils/taints, Karpenter apis/v1 and pkg/scheduling taints.go, Cluster API's node bootstrapping,
+Gardener's dependency watchdog, Istio's untaint controller, the documentation of Cilium and of the
+CSI drivers of AWS and Azure.
 """
 
 from dataclasses import replace
@@ -18,11 +19,13 @@ STARTING_TAINTS: Final = frozenset(
         "node.kubernetes.io/network-unavailable",
         "node.cloudprovider.kubernetes.io/uninitialized",
         "karpenter.sh/unregistered",
-        "node.cilium.io/agent-not-ready",
-        "ebs.csi.aws.com/agent-not-ready",
-        "efs.csi.aws.com/agent-not-ready",
+        "node.cluster.x-k8s.io/uninitialized",
+        "node.gardener.cloud/critical-components-not-ready",
+        "cni.istio.io/not-ready",
     }
 )
+AGENT: Final = "/agent-not-ready"
+"""How the keys end that wait for an agent: Cilium's, and those of the CSI drivers."""
 STARTING_PREFIXES: Final = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
     "ignore-taint.cluster-autoscaler.kubernetes.io/",  # its name before
@@ -34,7 +37,7 @@ START_SECONDS_MAX: Final = 900
 
 def says_starting(key: str) -> bool:
     """Say whether a taint of this key stands on nodes that start."""
-    return key in STARTING_TAINTS or key.startswith(STARTING_PREFIXES)
+    return key in STARTING_TAINTS or key.startswith(STARTING_PREFIXES) or key.endswith(AGENT)
 
 
 def is_young(node: Node, now_seconds: int) -> bool:

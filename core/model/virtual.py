@@ -18,19 +18,27 @@ VIRTUAL_LABELS: Final = (
 )
 VIRTUAL_ROLE_LABEL: Final = "node-role.kubernetes.io/virtual-node"
 """Of OKE; its presence counts, whatever its value."""
-VIRTUAL_TAINTS: Final = ("virtual-kubelet.io/provider", "eks.amazonaws.com/compute-type")
+VIRTUAL_TAINT: Final = "virtual-kubelet.io/provider"
+"""Whatever its value."""
+COMPUTE_TAINT: Final = ("eks.amazonaws.com/compute-type", "fargate")
+"""Other values are of machines: hybrid nodes register with `hybrid`."""
 VIRTUAL_PROVIDERS: Final = ("liqo://", "ocid1.virtualnode")
 """How a providerID begins."""
 FARGATE: Final = "/fargate-"
 """What the last part of a providerID of `aws://` begins with on Fargate."""
 
 
-def is_virtual(labels: Mapping[str, str], taint_keys: Iterable[str], provider_id: str) -> bool:
-    """Say whether what stands on a node makes it one that stands for no machine."""
+def is_virtual(
+    labels: Mapping[str, str], taints: Iterable[tuple[str, str]], provider_id: str
+) -> bool:
+    """Say whether what stands on a node makes it one that stands for no machine.
+
+    *taints*: of each its key and value.
+    """
     return (
         any(labels.get(key) == value for key, value in VIRTUAL_LABELS)
         or VIRTUAL_ROLE_LABEL in labels
-        or any(key in VIRTUAL_TAINTS for key in taint_keys)
+        or any(one[0] == VIRTUAL_TAINT or one == COMPUTE_TAINT for one in taints)
         or provider_id.startswith(VIRTUAL_PROVIDERS)
         or (provider_id.startswith("aws://") and FARGATE in provider_id)
     )

@@ -15,6 +15,7 @@ from core.config.settings import Config, Mode, Scope
 from core.engine import harden
 from core.engine.plan import Plan
 from core.engine.survey import Survey
+from core.guards.emptiness import busy, occupants
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -44,11 +45,9 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
-from core.model.pod import occupants
 from core.model.telling import span
 from core.reason import Blocker
 from core.writes.cleanup import ours
-from core.writes.emptiness import busy
 from core.writes.life_cycle import LAST, TABLE, Act, Event, states
 from core.writes.write import PRESSING, Keys, Write, WriteKind
 
@@ -143,8 +142,7 @@ class _Maker:
         self._reserve = {one.node: (one.why,) for one in plan.reserve}
         self._held = plan.held
         marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
-        asked = marked | plan.held
-        self.occupied = occupants((p for p in cluster.pods if p.node in asked), self._now)
+        self.occupied = occupants(cluster, self._now, marked | plan.held)
         self._busy = busy(cluster, config.hand_over.utilization)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:

@@ -30,6 +30,11 @@ STATES = (
     "startup-taint.cluster-autoscaler.kubernetes.io/anything",
     "ignore-taint.cluster-autoscaler.kubernetes.io/anything",
     "readiness.k8s.io/anything",
+    "node.cluster.x-k8s.io/uninitialized",
+    "node.gardener.cloud/critical-components-not-ready",
+    "cni.istio.io/not-ready",
+    "s3.csi.aws.com/agent-not-ready",
+    "disk.csi.azure.com/agent-not-ready",
 )
 CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
 
@@ -42,7 +47,8 @@ def written(
 ) -> Node:
     if provider_id is not MISSING:
         changes["spec__providerID"] = provider_id
-    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
+    key, _, value = (taint or "").partition("=")
+    taints = [{"key": key, "value": value, "effect": "NoSchedule"}] if key else []
     return kube_json.node(metadata__labels=labels or {}, spec__taints=taints, **changes)
 
 
@@ -52,7 +58,7 @@ class TestVirtual:
         [
             pytest.param(written({"type": "virtual-kubelet"}), id="virtual-kubelet"),
             pytest.param(written({"eks.amazonaws.com/compute-type": "fargate"}), id="Fargate"),
-            pytest.param(written(taint="eks.amazonaws.com/compute-type"), id="its taint"),
+            pytest.param(written(taint="eks.amazonaws.com/compute-type=fargate"), id="its taint"),
             pytest.param(
                 written(provider_id="aws:///eu-west-1b/5ad2dd2b4c-0f3a/fargate-ip-10-0-1-2.internal"),
                 id="its providerID",
@@ -74,6 +80,7 @@ class TestVirtual:
         [
             pytest.param(written({"type": "kwok", "liqo.io/type": "x"}), id="other values"),
             pytest.param(written({"eks.amazonaws.com/compute-type": "ec2"}), id="EKS on EC2"),
+            pytest.param(written(taint="eks.amazonaws.com/compute-type=hybrid"), id="EKS hybrid"),
             pytest.param(written(provider_id="aws:///eu-west-1b/i-0b1234"), id="EC2"),
             pytest.param(written(provider_id="gce://fargate-p/zone/gke-fargate-1"), id="a name"),
             pytest.param(written(provider_id=None), id="null"),

@@ -19,9 +19,11 @@ from core.guards.disruption import (
     stickiness,
     sticky_pods,
 )
+from core.guards.emptiness import occupants
+from core.marks.keys import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
-from core.model.pod import Pod, occupants
+from core.model.pod import Pod
 from tests.support.builders import node, pod, thesis_config
 
 HOUR = 3600
@@ -206,9 +208,29 @@ class TestStickiness:
 )
 def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool) -> None:
     assert (pod.occupies, pod.occupies_at(NOW), pod.occupies_at(None)) == (occupies, now, occupies)
-    there = [pod, replace(pod, node=None)]
+    there = Cluster.of([node("n")], [pod, replace(pod, name="b", node=None)])
     assert occupants(there, NOW) == ({"n": 1} if now else {})
     assert occupants(there, None) == ({"n": 1} if occupies else {})
+
+
+@pytest.mark.parametrize(
+    ("pod", "occupies"),
+    [
+        (PLAIN, True),
+        (like(priority=-11), True),
+        (like(daemon=True), True),  # by Cluster Autoscaler's annotation
+        (like(daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(disrupt="true"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(disrupt="1h"), daemon=True, owner_kind="DaemonSet"), False),
+        (like(mirror=True), False),
+        (terminating(NOW), True),
+        (terminating(NOW - 1), False),
+    ],
+)
+def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bool) -> None:
+    there = Cluster.of([node("n", labels={KARPENTER_LABEL: "general"})], [pod])
+    assert occupants(there, NOW, {"n"}) == ({"n": 1} if occupies else {})
+    assert occupants(there, NOW, {"m"}) == {}
 
 
 def test_all_annotations_that_are_read_are_kept() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.guards.emptiness import busy
 from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
@@ -15,7 +16,6 @@ from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.emptiness import busy
 from sim.autoscaler import (
     CANDIDATE,
     DELETE_DELAY_MS,

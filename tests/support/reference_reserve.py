@@ -347,7 +347,9 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
             alone = int(until) > now and node.name not in kept
-            holds = not stays(node, cluster, packing) and not alone
+            own = [p for p in cluster.pods if p.node == node.name]
+            moved = [p for p in own if not (p.daemon or p.mirror)]
+            holds = not stays(node, cluster, packing) and not alone and not moved
         found |= {node.name} if holds else set()
     return found
 

@@ -81,6 +81,13 @@ def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
     """Say whether an autoscaler would have to move anything off the node."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]
     moved = [pod for pod in pods if not (pod.daemon or pod.mirror or pod.priority < -10)]
+    if "karpenter.sh/nodepool" in node.labels:
+        asks = ("karpenter.sh/do-not-disrupt", "true")
+        moved = [
+            pod
+            for pod in pods
+            if asks in pod.ties.notes or not (pod.owner_kind == "DaemonSet" or pod.mirror)
+        ]
     return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
 
 

@@ -90,6 +90,8 @@ class State:
     def might_move(self, pod: Pod) -> bool:
         """Say whether the engine can place the pod: it is bound to a machine, or pending."""
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
+        if pod.node is None and pod.priority < -10:
+            return False
         if pod.node is None:
             counts = self.mutant == "what nothing holds counts" or self.might_be_bound(pod)
             return known and not pod.stays_with_node and counts

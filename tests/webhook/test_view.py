@@ -1,5 +1,6 @@
 """The cluster as the watches tell it."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
-from core.model.pod import Pod, occupants
+from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from tests.support.strategies import marked
@@ -184,7 +185,8 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
             view.replaced(PODS, one)
         else:
             view.deleted(PODS, one)
-        walk = occupants((pod for pod in view.pods.values() if not pod.terminating), None)
+        stays = [p for p in view.pods.values() if p.occupies and not p.terminating]
+        walk = Counter(pod.node for pod in stays if pod.node is not None)
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
         assert dict(view._occupants) == dict(walk), "what has gone leaves nothing behind"
 

@@ -64,7 +64,7 @@ def node(obj: NodeObject) -> Node:
         unreadable=unreadable,
         created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,
-        virtual=is_virtual(labels, [taint.key for taint in taints], provider_id),
+        virtual=is_virtual(labels, [(one.key, one.value) for one in taints], provider_id),
     )
 
 
