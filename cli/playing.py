@@ -13,6 +13,7 @@ from cli.terminal import Table, console, say
 from core.edge import files
 from core.model.telling import many
 from sim import bound, picture, report, trace, waves
+from sim.costs import check_prices
 from sim.processes import Tell, run_all
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Workload
@@ -33,6 +34,8 @@ def play(
     bound.check()
     given = files.read_config(config) if config else None
     load = _load(folder, days, seed)
+    if given is not None:
+        check_prices(given, str(config), load.templates)
     title = (
         f"{load.name} workload, days: {days}, seed: {seed}; "
         f"{many(len(load.nodes), 'node')}, {many(len(load.arrivals), 'Job')}, "

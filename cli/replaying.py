@@ -22,6 +22,7 @@ from core.config.settings import Config
 from core.edge import files
 from core.model.telling import many
 from sim import bound, replay, trace, ways
+from sim.costs import check_prices
 from sim.history import dumps, load, prometheus, rows
 from sim.history.groups import keys_of
 from sim.history.past import Past
@@ -86,6 +87,7 @@ def play(asked: Asked) -> Replayed:
     played = [*ways.columns(document, source), *_swept(asked.sweep, document, source)]
     loaded = _loaded(asked, config)
     first = loaded.load(1)
+    check_prices(config, source, first.templates)
     runs = len(played) * asked.seeds
     with _progress(runs, runs * (first.duration_ms // HOUR_MS)) as tell:
         outcomes = replay.play(played, loaded.load, range(1, asked.seeds + 1), tell)

@@ -103,9 +103,10 @@ def run(
 
 def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:
     price = price_of(given)
-    templates = map(workload.template, workload.shapes)
     tick_ms = 1000 * (given or Config()).webhook.interval_seconds
-    return replace(setting, price_of=price, tick_ms=tick_ms, least=least_of(templates, price))
+    return replace(
+        setting, price_of=price, tick_ms=tick_ms, least=least_of(workload.templates, price)
+    )
 
 
 def _with_ebb(

@@ -36,8 +36,8 @@ class Way:
 
     name: str
     scenario: Scenario
-    config: Config | None = None
-    """Ebb's; None: without it."""
+    config: Config
+    """Ebb's; of a way without Ebb its prices alone count."""
     document: Document | None = None
     """The file that says so; None: no file does."""
     settings: tuple[tuple[str, str], ...] = ()
@@ -51,10 +51,8 @@ def columns(document: Document, source: str) -> Iterator[Way]:
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
-        if scenario.ebb is None:
-            yield Way(scenario.name, scenario)
-        else:  # without its extender Ebb is less than any file says
-            yield Way(scenario.name, scenario, config, document if scenario is WHOLE else None)
+        # without its extender Ebb is less than any file says
+        yield Way(scenario.name, scenario, config, document if scenario is WHOLE else None)
     for score in SCORES:
         if score != config.extender.score:
             told = _with(document, ("extender", "score"), score)

@@ -80,6 +80,11 @@ class Workload:
         """Return those that new nodes may have, each once."""
         return tuple(dict.fromkeys((*self.nodes, *self.groups)))
 
+    @property
+    def templates(self) -> tuple[Node, ...]:
+        """Return what the Nodes of each shape look like."""
+        return tuple(map(self.template, self.shapes))
+
     def template(self, shape: Resources) -> Node:
         """Return what every new Node of a shape looks like."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)

@@ -30,7 +30,8 @@ def dated(one: Json, hours: int) -> Json:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a cluster of four nodes: its owner's names are as bad as names can be."""
     here = tmp_path_factory.mktemp("dumps <b>$x^2$")
-    nodes = [node(f"n{number}") for number in range(4)]
+    names = [f"n{number}" for number in range(4)]
+    nodes = [node(name, metadata={"name": name, "labels": {"size": "small"}}) for name in names]
     for hours in range(HOURS + 1):
         pods = [dated(pod(f"p{number}", f"n{number}"), -1) for number in range(4)]
         pods += [dated(pod(f"job-{hour}", "n1", "2"), hour) for hour in range(hours, hours + 1)]
@@ -58,6 +59,34 @@ def test_a_replay_tells_compares_and_recommends(
     assert main(["config", "validate", str(file)]) == 0
     assert read_config(str(file)).extender.score in ("marks", "pack", "lifetime")
     assert_offline(page.read_text())
+
+
+def priced(tmp_path: Path, label: str) -> str:
+    """Write a configuration in which a node with that label costs a quarter an hour."""
+    file = tmp_path / "prices.yaml"
+    head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+    file.write_text(f'{head}prices: [{{nodeSelector: {{{label}}}, price: "0.25"}}]\n')
+    return str(file)
+
+
+def test_costs_are_in_the_prices_of_the_file_under_every_way(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--seeds", "1", "-o", "json", "--config", priced(tmp_path, "size: small")]
+    assert main(["replay", "--dumps", folder, *options]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    for way in found["ways"]:
+        mean = {one["name"]: one["mean"] for one in way["figures"]}
+        assert mean["cost"] == pytest.approx(mean["node-hours"] / 4)
+
+
+def test_prices_of_no_node_that_is_played_are_refused(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = priced(tmp_path, "size: other")
+    for command in (["replay", "--dumps", folder], ["demo", "--days", "1"]):
+        assert main([*command, "--config", file]) == 2
+        assert f"{file}: prices: by them every node" in capsys.readouterr().err
 
 
 class Elements(HTMLParser):

@@ -2,11 +2,14 @@
 
 from fractions import Fraction
 
+import pytest
+
 from core.config.document import parse
+from core.errors import ConfigError
 from core.model.node import Node
 from sim import report, scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown
-from sim.costs import in_cores, price_of
+from sim.costs import check_prices, in_cores, price_of
 from sim.workload import HOUR_MS, Arrival, Workload, amount
 from sim.world import Result, World
 from tests.support.configurations import HEAD
@@ -27,6 +30,19 @@ def test_prices_count_where_there_are_any() -> None:
     assert prices(Node(name="n", allocatable=SHAPE)) == 0
     none = price_of(parse(HEAD, "x"))
     assert none is price_of(None) is in_cores
+
+
+def test_prices_that_no_node_has_are_refused() -> None:
+    entry = {"nodeSelector": {"a": "b"}, "price": "0.25"}
+    template = Node(name="", labels={"a": "b"}, allocatable=SHAPE)
+    other = Node(name="", allocatable=SHAPE)
+    config = parse({**HEAD, "prices": [entry]}, "x")
+    check_prices(config, "x", [other, template])
+    check_prices(parse(HEAD, "x"), "x", [other])
+    free = parse({**HEAD, "prices": [{**entry, "price": "0"}]}, "x")
+    for prices, nodes in ((config, [other]), (free, [template])):
+        with pytest.raises(ConfigError, match="x: prices: by them every node that is played"):
+            check_prices(prices, "x", nodes)
 
 
 def test_cost_is_price_times_time_and_ends_with_the_node() -> None:

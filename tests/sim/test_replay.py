@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config.document import parse
 from core.config.settings import Config
 from core.errors import ConfigError, InvalidInputError
 from core.model.constraints import Placing, Requirement, SelectorTerm
@@ -295,18 +296,25 @@ class TestWays:
     def test_every_policy_and_every_mode_is_played_once(self) -> None:
         found = list(ways.columns(EMPTY, "built in"))
         assert len({one.name for one in found}) == len(found)
-        policies = {one.config.policy for one in found if one.config is not None}
+        policies = {one.config.policy for one in found}
         assert policies == POLICIES.keys() - {"UnderutilizedCount"}, "it has no pool"
         assert {ScaleDown.NEVER, ScaleDown.UTILIZATION, ScaleDown.EMPTY} == {
-            one.scenario.scale_down for one in found if one.config is None
+            one.scenario.scale_down for one in found if one.scenario.ebb is None
         }
+
+    def test_what_nodes_cost_is_the_same_under_every_way(self) -> None:
+        prices = [{"nodeSelector": {"a": "b"}, "price": "0.25"}]
+        document = {**EMPTY, "prices": prices}
+        swept = ways.points({"headroom": ["0"]}, document, "x")
+        found = [*ways.columns(document, "x"), *swept]
+        assert {one.config.prices for one in found} == {parse(document, "x").prices}
 
     @pytest.mark.parametrize("enabled", [True, False])
     def test_a_rule_by_pools_is_played_where_one_is_enabled(self, enabled: bool) -> None:
         pool = {"enabled": enabled, "limit": "50%", "required": 2}
         document = {**EMPTY, "underutilizedCount": {"pools": {"a": pool}}}
         found = ways.columns(document, "x")
-        policies = {one.config.policy for one in found if one.config is not None}
+        policies = {one.config.policy for one in found}
         assert ("UnderutilizedCount" in policies) is enabled
 
     def test_a_sweep_is_every_combination(self) -> None:
@@ -315,7 +323,6 @@ class TestWays:
         )
         assert len(found) == 6
         last = found[-1]
-        assert last.config is not None
         assert last.document is not None
         assert last.document["thresholds"] == {"cpu": "90%", "memory": "90%"}
         assert last.config.thresholds.cpu == Fraction(9, 10)
