@@ -24,7 +24,6 @@ from core.model.telling import many
 from sim import bound, replay, trace, ways
 from sim.costs import check_prices
 from sim.history import dumps, load, prometheus, rows
-from sim.history.groups import keys_of
 from sim.history.past import Past
 from sim.processes import Tell
 from sim.replay import Choice, Outcome
@@ -155,7 +154,7 @@ def _read(asked: Asked, config: Config, refused: list[str]) -> Past:
         if asked.dumps is not None:
             return dumps.read(asked.dumps, refused, tell)
         if asked.prometheus is not None:
-            return prometheus.read(asked.prometheus, refused, keys_of(config), tell)
+            return prometheus.read(asked.prometheus, refused, config.node_labels(), tell)
     return rows.read(asked.trace or "")
 
 

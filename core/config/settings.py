@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, make_dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import chain
 from typing import Annotated, Any, Final
 
 from pydantic import (
@@ -213,6 +214,17 @@ class Config:
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return what the configured policy reads."""
         return getattr(self.policies, POLICIES[self.policy].section, None)
+
+    def node_labels(self) -> frozenset[str]:
+        """Return the keys of nodes' labels that prices, pools, or any of the policies go by."""
+        selectors = chain(
+            (price.node_selector for price in self.prices),
+            (pool.node_selector for pool in self.budgets.pools),
+        )
+        keys = {key for selector in selectors for key, _ in selector}
+        for policy in POLICIES.values():
+            keys.update(policy.node_labels(getattr(self.policies, policy.section, None)))
+        return frozenset(keys)
 
     @property
     def hardens(self) -> bool:

@@ -92,6 +92,11 @@ class Policy(Protocol):
     gauges: ClassVar[Sequence[Gauge]] = ()
     """What `figures` are of."""
 
+    @staticmethod
+    def node_labels(settings: Any) -> Iterable[str]:  # noqa: ANN401, ARG004 as Settings
+        """Return the keys of nodes' labels that it goes by under these settings of its own."""
+        return ()
+
     def __init__(self, look: Look) -> None:
         """Look at the cluster."""
 

@@ -8,7 +8,7 @@ Of what is read here, a kubelet may write its node's labels, the pool's too, and
 at worst one node counts that should not, or does not, in one pool.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
@@ -124,6 +124,11 @@ class UnderutilizedCount(Policy):
             ("memory_ratio", "Memory requests over allocatable of the pool's nodes."),
         )
     )
+
+    @staticmethod
+    def node_labels(settings: CountedPools) -> Iterable[str]:
+        """Return the label that names pools; without any pool there is nothing to name."""
+        return (settings.pool_label,) if settings.pools else ()
 
     def __init__(self, look: Look) -> None:
         self._look, self._account = look, look.account

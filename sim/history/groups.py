@@ -44,8 +44,8 @@ class Groups:
     """Every kind of node that there ever was, and of which kinds those at the beginning are."""
 
     def __init__(self, past: Past, lives: Iterable[Life], config: Config) -> None:
-        """Tell nodes apart by what pods, prices and pools look at."""
-        self._read = {*_read_by_pods(lives), *keys_of(config), ZONE_LABEL} - {HOST_LABEL}
+        """Tell nodes apart by what pods and the configuration look at."""
+        self._read = {*_read_by_pods(lives), *config.node_labels(), ZONE_LABEL} - {HOST_LABEL}
         self._taint_key = config.taint_key
         stays = [stay for stay in past.stays if grouped(stay.node)]
         self.left_out = len(past.stays) - len(stays)
@@ -161,12 +161,3 @@ def _read(placing: Placing) -> Iterator[tuple[str, str]]:
 def _read_by_pods(lives: Iterable[Life]) -> Iterator[str]:
     for placing in {life.pod.placing for life in lives}:
         yield from (key for what, key in _read(placing) if what == LABEL)
-
-
-def keys_of(config: Config) -> Iterator[str]:
-    """Yield the labels of nodes that prices and pools go by."""
-    selectors = [
-        *(price.node_selector for price in config.prices),
-        *(pool.node_selector for pool in config.budgets.pools),
-    ]
-    yield from (key for selector in selectors for key, _ in selector)

@@ -40,7 +40,7 @@ class Played(NamedTuple):
 
 
 def played(past: Past, config: Config) -> Played:
-    """Make the workload. *config*: by its prices and pools nodes are told apart, and priced."""
+    """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced."""
     asked = [life for life in past.lives if _counts(life, past)]
     freed = [anywhere(life) for life in asked]
     groups = Groups(past, freed, config)

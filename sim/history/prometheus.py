@@ -68,7 +68,7 @@ _SAMPLES: Final = msgspec.json.Decoder(list[tuple[float, str]])
 def read(
     folder: str, refused: list[str], keys: Iterable[str] = (), tell: Tell = lambda *_: None
 ) -> Past:
-    """Read all answers of a folder. *keys*: names of labels that prices and pools go by.
+    """Read all answers of a folder. *keys*: names of labels that a configuration goes by.
 
     Raises: InvalidInputError that names the file.
     """

@@ -147,6 +147,16 @@ def test_what_needs_a_restart_is_named() -> None:
     assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
 
 
+def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:
+    assert Config().node_labels() == set()
+    told = {
+        "prices": [{"nodeSelector": {"type": "a", "spot": "b"}, "price": "1"}],
+        "pools": [{"name": "p", "nodeSelector": {"pool": "x"}}],
+        "underutilizedCount": {"poolLabel": "count", "pools": {"x": {}}},
+    }
+    assert parse({**HEAD, **told}, "x").node_labels() == {"type", "spot", "pool", "count"}
+
+
 def test_modes() -> None:
     extender = {"score": "marks", "answers": "compact"}
     config = parse({**HEAD, "mode": "enforce", "extender": extender}, "x")

@@ -209,6 +209,15 @@ class TestNodes:
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
+    def test_labels_that_a_policy_counts_pools_by_are_kept(self) -> None:
+        pools = {"web": {"enabled": True, "limit": "60%", "required": 2}}
+        counted = {"underutilizedCount": {"poolLabel": "pool", "pools": pools}}
+        config = parse({**EMPTY, **counted}, "x")
+        stays = (stay(node("a", pool="web", other="1")), stay(node("b", pool="batch", other="1")))
+        found = played(past(life(pod("p")), stays=stays), config).workload
+        labels = [dict(one.labels) for one in found.groups.values()]
+        assert labels == [{"pool": "batch"}, {"pool": "web"}]
+
     def test_taints_part_groups_of_one_shape(self) -> None:
         taints = [Taint(key, "", effect) for key in ("gpu", "spot") for effect in ("a", "b")]
         stays = [stay(node(str(n), taints=(one,))) for n, one in enumerate(taints)]
