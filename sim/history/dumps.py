@@ -4,6 +4,9 @@ A pod began when its `creationTimestamp` says, or where it had scheduling gates,
 between the last dump with them and the next; it runs from its `startTime`. It ended when its
 containers say; one that is gone from a dump, in the middle between that dump and the one before,
 or when it was to be gone at the latest (`deletionTimestamp`), if that is between them.
+
+A node is as it was when it had settled: ready, and there for longer than SETTLES_MS; or else when
+it was last seen.
 """
 
 import re
@@ -34,6 +37,9 @@ ALLOWED: Final = (
     "a name with the time in it, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
     "as +02:00) or 1793527200.json; or nodes with heartbeats in it"
 )
+SETTLES_MS: Final = 600_000
+"""How long after a node came its devices and labels may still come: device plugins and feature
+discovery start after its kubelet."""
 
 Tell = Callable[[int, int], None]
 """Takes how many files have been read, and how many there are."""
@@ -48,6 +54,16 @@ class _Pod:
     times: Times
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node that was there when last looked."""
+
+    node: Node
+    begins_ms: int
+    settled: bool
+    """What stands on it from now on, such as a taint of somebody's work on it, does not count."""
+
+
 @dataclass(slots=True)
 class _Reading:
     """What has been found so far."""
@@ -56,7 +72,7 @@ class _Reading:
     refused: list[str]
     moments: list[int] = field(default_factory=list)
     pods: dict[str, _Pod] = field(default_factory=dict)
-    nodes: dict[str, tuple[Node, int]] = field(default_factory=dict)
+    nodes: dict[str, _Node] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
     over: set[str] = field(default_factory=set)
@@ -161,10 +177,13 @@ def _look(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> N
 
 
 def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
-    if found.key not in reading.nodes:
-        node = NODES.read(raw, where)
-        begins_ms = _begun(reading, at_ms, found)
-        reading.nodes[found.key] = node, begins_ms
+    known = reading.nodes.get(found.key)
+    if known is not None and known.settled:
+        return
+    node = NODES.read(raw, where)
+    begins_ms = _begun(reading, at_ms, found) if known is None else known.begins_ms
+    settled = node.ready and at_ms - begins_ms > SETTLES_MS
+    reading.nodes[found.key] = _Node(node, begins_ms, settled)
 
 
 def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
@@ -201,9 +220,9 @@ def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> Non
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:
-        node, begins_ms = reading.nodes.pop(key)
-        ends_ms = max((reading.moments[-1] + at_ms) // 2, begins_ms)
-        reading.stays.append(Stay(node=node, begins_ms=begins_ms, ends_ms=ends_ms))
+        gone = reading.nodes.pop(key)
+        ends_ms = max((reading.moments[-1] + at_ms) // 2, gone.begins_ms)
+        reading.stays.append(Stay(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms))
     reading.over &= pods
     reading.gated &= pods
 
@@ -239,8 +258,8 @@ def _whole(reading: _Reading) -> Past:
     moments = reading.moments
     ends_ms = moments[-1]
     still = [
-        Stay(node=node, begins_ms=begins_ms, ends_ms=ends_ms)
-        for node, begins_ms in reading.nodes.values()
+        Stay(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
+        for one in reading.nodes.values()
     ]
     lives = [*reading.lives, *(_life(one, None) for one in reading.pods.values())]
     apart = max((after - before for before, after in pairwise(moments)), default=0) // 1000

@@ -42,12 +42,13 @@ Labels = Mapping[str, str]
 
 
 class Run(NamedTuple):
-    """A series: its first sample, and when the last was; unix ms."""
+    """A series; unix ms."""
 
     labels: Labels
     first_ms: int
     last_ms: int
     value: str
+    """Its first; of what nodes have, its largest."""
 
     def pod(self) -> tuple[str, str, str]:
         """Return whose it is: namespace, name, uid."""
@@ -125,12 +126,23 @@ def _as_exported(key: str) -> str:
     return _HUMP.sub("_", _NO_LETTER.sub("_", key)).lower()
 
 
+def in_number(value: str) -> float:
+    """Return a sample's value; one that is no finite number is less than all that are."""
+    try:
+        found = float(value)
+    except ValueError:
+        return -math.inf
+    return found if math.isfinite(found) else -math.inf
+
+
 def _allocatable(reading: Reading, run: Run) -> None:
     resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
     node = reading.node(run)
     node.runs.append((run.first_ms, run.last_ms))
     if not resource.startswith(NOT_ASKED):
-        node.amounts.setdefault(resource, run.value)
+        # A kubelet that starts tells of no devices until their plugins have come.
+        known = node.amounts.get(resource, run.value)
+        node.amounts[resource] = max(known, run.value, key=in_number)
 
 
 def _taint(reading: Reading, run: Run) -> None:
@@ -185,10 +197,7 @@ def _requests(reading: Reading, run: Run, *, init: bool = False) -> None:
 
 def _time(name: str) -> Callable[[Reading, Run], None]:
     def take(reading: Reading, run: Run) -> None:
-        try:
-            seconds = float(run.value)
-        except ValueError:
-            seconds = math.nan
+        seconds = in_number(run.value)
         if math.isfinite(seconds):
             reading.pod(run).times[name] = round(1000 * seconds)
 

@@ -35,6 +35,7 @@ from sim.history.metrics import (
     Reading,
     Run,
     ToldOfPod,
+    in_number,
     node_of,
 )
 from sim.history.past import Life, Past, Stay, check, check_sizes
@@ -126,11 +127,14 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
         return 0
     times = [round(1000 * at) for at, _ in samples]
     step_ms = min((after - before for before, after in pairwise(times)), default=0)
+    runs: Iterable[tuple[int, int]] = [(times[0], times[-1])]
+    value = samples[0][1]
     if name == ALLOCATABLE:
         reading.moments.update(times)
-    runs = _parts(times, step_ms) if name == ALLOCATABLE else [(times[0], times[-1])]
+        runs = _parts(times, step_ms)
+        value = max((one for _, one in samples), key=in_number)
     for first_ms, last_ms in runs:
-        take(reading, Run(series.metric, first_ms, last_ms, samples[0][1]))
+        take(reading, Run(series.metric, first_ms, last_ms, value))
     return step_ms
 
 

@@ -161,6 +161,38 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
     assert stays == {"n": (ms(-60), ms(20)), "new": (ms(4), ms(15))}
 
 
+def seen(gpus: int, *, ready: bool = True, taint: str = "") -> Json:
+    """Return a node that came at minute 4; its devices and their label come together."""
+    labels = {"gpu": "A100"} if gpus else {}
+    one = node("new", metadata={"name": "new", "creationTimestamp": at(4), "labels": labels})
+    one["spec"] = {"taints": [{"key": taint, "effect": "NoSchedule"}] if taint else []}
+    one["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)
+    one["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("looks", "gpus", "taints"),
+    [
+        ({5: seen(0), 10: seen(8), 20: seen(8)}, 8, []),
+        ({5: seen(0, taint="starts"), 60: seen(8)}, 8, []),
+        ({5: seen(8), 15: seen(8), 25: seen(8, taint="work")}, 8, []),
+        ({15: seen(0, ready=False), 25: seen(8), 35: seen(0)}, 8, []),
+        ({5: seen(0), 10: seen(8, taint="kept")}, 8, ["kept"]),
+    ],
+)
+def test_a_node_is_as_it_was_when_it_had_settled(
+    tmp_path: Path, looks: dict[int, Json], gpus: int, taints: list[str]
+) -> None:
+    made = [(minutes, [NODE, STAYS, new]) for minutes, new in looks.items()]
+    found = past_of(tmp_path, (0, [NODE, STAYS]), *made)
+    (stay,) = [stay for stay in found.stays if stay.node.name == "new"]
+    assert stay.begins_ms == ms(4)
+    assert dict(stay.node.allocatable.extended).get("nvidia.com/gpu", 0) == gpus
+    assert stay.node.labels == {"gpu": "A100"}
+    assert [one.key for one in stay.node.taints] == taints
+
+
 def test_files_of_one_moment_are_one_dump(tmp_path: Path) -> None:
     for minutes in (0, 10):
         (tmp_path / f"nodes-{at(minutes)}.json").write_bytes(dump(NODE))

@@ -84,6 +84,18 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
     }
 
 
+def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
+    """A kubelet that starts again has no devices yet; nor does a number that is none count."""
+    name, gpus = NODE[3]
+    values = ["0", "NaN", "2", "1", "much"]
+    samples = [[EPOCH + STEP * at, value] for at, value in enumerate(values)]
+    restarted = name, {"metric": gpus["metric"], "values": samples}
+    again = series(name, "0", 6, 10, node="n", resource="nvidia_com_gpu")
+    for told in ([restarted, again], [again, restarted]):
+        (stay,) = past_of(tmp_path, *NODE[:3], *told, INFO, ASKED).stays
+        assert stay.node.allocatable.extended == (("nvidia_com_gpu", 2),)
+
+
 def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
     resources = "kube_pod_container_resource_requests"
     found = past_of(
