@@ -30,8 +30,8 @@ class World(Protocol):
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
         """Do something later."""
 
-    def create(self, pod: Pod) -> None:
-        """Take in a pod that runs until it is deleted."""
+    def create(self, pod: Pod, age_ms: int) -> None:
+        """Take in a pod that is that old and runs until it is deleted."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete pods, bound or waiting."""
@@ -63,13 +63,9 @@ class Deployments:
         self._world, self._chance = world, random.Random(seed)
         self._owner: dict[str, _Rolling] = {}
 
-    def begin(self, deployments: Iterable[Deployment]) -> None:
-        """Let all happen to them that is to happen, each at its time."""
-        for one in map(_Rolling, deployments):
-            self._plan(one)
-
-    def _plan(self, one: _Rolling) -> None:
-        after = self._world.after
+    def begin(self, deployment: Deployment) -> None:
+        """Let all happen to it that is to happen, each at its time."""
+        one, after = _Rolling(deployment), self._world.after
         for at_ms, wanted in one.of.replicas:
             after(at_ms, lambda wanted=wanted: self._scale(one, wanted))  # type: ignore[misc]
         for at_ms in one.of.rollouts:
@@ -94,14 +90,18 @@ class Deployments:
 
     def bound(self, pod: Pod) -> None:
         """Hear that a pod has got a node: it becomes ready some time later."""
-        one = self._owner[pod.key]
-        self._world.after(one.of.startup_ms, lambda: self._ready(one, pod.key))
+        one, now_ms = self._owner[pod.key], self._world.now_ms()
+        _, replica = one.pods[pod.key]
+        # What is bound at the beginning has run since it was created, wherever that was.
+        ready_ms = one.of.startup_ms + (now_ms or replica.created_ms)
+        delay_ms = max(ready_ms - now_ms, 0)
+        self._world.after(delay_ms, lambda: self._ready(one, pod.key, ready_ms))
 
-    def _ready(self, one: _Rolling, key: str) -> None:
+    def _ready(self, one: _Rolling, key: str, ready_ms: int) -> None:
         if key not in one.pods:
             return  # deleted meanwhile
         revision, replica = one.pods[key]
-        one.pods[key] = revision, replace(replica, ready_ms=self._world.now_ms())
+        one.pods[key] = revision, replace(replica, ready_ms=ready_ms)
         self._sync(one)
 
     def gone(self, key: str) -> None:
@@ -158,6 +158,7 @@ class Deployments:
         return replace(replica, pod=self._world.state.pods[replica.pod.key])
 
     def _create(self, one: _Rolling) -> None:
+        age_ms = next(iter(one.of.ages_ms[one.made :]), 0)
         one.made += 1
         name = f"{one.of.name}-{one.revision}-{one.made:05}"
         pod = Pod(
@@ -169,9 +170,9 @@ class Deployments:
             owner_kind=REPLICA_SET,
             owner_name=f"{one.of.name}-{one.revision}",
         )
-        one.pods[pod.key] = one.revision, Replica(pod, self._world.now_ms())
+        one.pods[pod.key] = one.revision, Replica(pod, self._world.now_ms() - age_ms)
         self._owner[pod.key] = one
-        self._world.create(pod)
+        self._world.create(pod, age_ms)
 
     def _delete(self, one: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [each.pod.key for each in replicas]

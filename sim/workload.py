@@ -58,6 +58,8 @@ class Deployment:
     startup_ms: int = 10_000
     """From the moment that a pod is bound until it is ready."""
     placing: Placing = ANYWHERE
+    ages_ms: tuple[int, ...] = ()
+    """How old its first pods are when they come: they were there before the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ class Workload:
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
     """Labels and taints of the nodes of a shape; a shape that is not here has none."""
     deployments: tuple[Deployment, ...] = ()
+    largest_first: bool = False
+    """Of what comes at one time the largest is placed first; else Jobs are, as they stand here."""
+
+    def in_order(self) -> Sequence[Arrival | Deployment]:
+        """Return all that comes, in the order in which what comes at one time is placed."""
+        found: Sequence[Arrival | Deployment] = (*self.arrivals, *self.deployments)
+        return sorted(found, key=_largest_first) if self.largest_first else found
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
@@ -88,6 +97,11 @@ class Workload:
     def template(self, shape: Resources) -> Node:
         """Return what every new Node of a shape looks like."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)
+
+
+def _largest_first(one: Arrival | Deployment) -> tuple[int, int, str, bool]:
+    asked = one.requests
+    return -asked.cpu_millis, -asked.memory_bytes, one.name, isinstance(one, Deployment)
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:

@@ -21,7 +21,7 @@ from sim.deployments import Deployments
 from sim.foretold import EVERY_MS, Foretold, Onlooker
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
-from sim.workload import DAY_MS, Arrival, Workload
+from sim.workload import DAY_MS, Arrival, Deployment, Workload
 
 SAMPLE_MS: Final = 300_000
 """How often the picture's lines get a point."""
@@ -163,9 +163,11 @@ class World:
         """Play the workload to its end; tell *progress* the virtual hours."""
         for shape in self._workload.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
-        for arrival in self._workload.arrivals:
-            self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
-        self._deployments.begin(self._workload.deployments)
+        for one in self._workload.in_order():
+            if isinstance(one, Deployment):
+                self._deployments.begin(one)
+            else:
+                self._at(one.at_ms, lambda a=one: self._arrive(a))  # type: ignore[misc]
         self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
         self._every(EVERY_MS, lambda: self._onlooker.look(self.state.pods, self._now))

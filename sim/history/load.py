@@ -53,6 +53,7 @@ def played(past: Past, config: Config) -> Played:
         tick_ms=None,
         groups=groups.templates,
         deployments=tuple(_deployments(past, able)),
+        largest_first=True,
     )
     named = sum(names_node(life.pod.placing) for life in asked)
     social = sum(bool(life.pod.company.near or life.pod.company.apart) for life in able)
@@ -96,7 +97,7 @@ def _would_take(node: Node, pod: Pod) -> bool:
 
 
 def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
-    """Yield those that no ReplicaSet makes; of those at the beginning the largest first."""
+    """Yield those that no ReplicaSet makes, in order of time; of one time the largest first."""
     names: Counter[str] = Counter()
     single = [life for life in lives if life.pod.owner_kind != REPLICA_SET]
     for life in sorted(single, key=lambda life: _order(life, past)):
@@ -152,7 +153,14 @@ def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
             replicas,
             restarts=restarts,
             placing=placing,  # type: ignore[arg-type]
+            ages_ms=_ages(past, members),
         )
+
+
+def _ages(past: Past, lives: Iterable[Life]) -> tuple[int, ...]:
+    """Return how old those are that are there at the beginning, the oldest first."""
+    ages = (past.begins_ms - life.begins_ms for life in lives)
+    return tuple(sorted((one for one in ages if one >= 0), reverse=True))
 
 
 Steps = tuple[tuple[int, int], ...]

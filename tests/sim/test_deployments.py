@@ -90,6 +90,19 @@ def test_a_restart_takes_the_oldest_and_another_one_comes() -> None:
     assert {"web-1-00005", "web-1-00006"} < names
 
 
+def test_pods_from_before_the_beginning_are_created_and_ready_when_they_were() -> None:
+    old = replace(of((0, 3), (MINUTE_MS, 4)), ages_ms=(3 * HOUR_MS, HOUR_MS, 2_000))
+    world = played(replace(load(old), duration_ms=2 * MINUTE_MS))
+    created = [one.created_seconds for one in world.pods()]
+    assert created == [-3 * 3600, -3600, -2, 60]
+    # The controller takes those first that have been ready for the least time.
+    fewer = replace(old, replicas=((0, 3), (MINUTE_MS, 1)))
+    (left,) = played(replace(load(fewer), duration_ms=2 * MINUTE_MS)).pods()
+    assert left.name == "web-1-00001"
+    rolled = replace(old, replicas=((0, 3),), rollouts=(1,))
+    assert len(played(replace(load(rolled), duration_ms=10)).pods()) == 4, "all three are ready"
+
+
 def test_what_is_evicted_comes_again_under_another_name_and_loses_no_work() -> None:
     """Two nodes at a quarter: the autoscaler drains one."""
     far = load(of((0, 2)), nodes=2)

@@ -1,6 +1,7 @@
 """What is made of a past, which ways are played, and what is chosen of them."""
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +26,10 @@ from sim.history.load import played
 from sim.history.past import Life, Past, Stay
 from sim.replay import Outcome, Spread
 from sim.scenario import Scenario
+from sim.scoring import PACKED
 from sim.ways import EMPTY, Way
 from sim.workload import HOUR_MS, Deployment, Workload
+from sim.world import Setting, World
 
 GIB = 1024**3
 ZONE = "topology.kubernetes.io/zone"
@@ -146,6 +149,21 @@ class TestReplicaSets:
             (0, 1), (2 * HOUR_MS, 3), (7 * HOUR_MS, 2), (9 * HOUR_MS, 1)
         )  # fmt: skip
         assert found.restarts == ()
+
+    def test_pods_of_the_beginning_are_as_old_as_they_are_and_the_largest_come_first(self) -> None:
+        """Two nodes of 8 cores: with both small pods on one of them, a large one waits."""
+        lives = [
+            life(pod(f"{owner}-{n}", owner, cpu), begins_ms=-n * HOUR_MS)
+            for owner, cpu in (("Job", 2500), ("ReplicaSet", 5000))
+            for n in (1, 2)
+        ]
+        late = life(pod("late", "ReplicaSet", 5000), begins_ms=9 * HOUR_MS)
+        found = load(*lives, late, stays=(stay(node("a")), stay(node("b"))))
+        (web,) = found.deployments
+        assert web.ages_ms == (2 * HOUR_MS, HOUR_MS)
+        cut = replace(found, duration_ms=HOUR_MS)
+        world = World(cut, ScaleDown.NEVER, None, 1, Setting(PACKED))
+        assert world.run().pending_ms == 0
 
     @pytest.mark.parametrize(
         ("gap_ms", "slack_ms", "restarts"),
