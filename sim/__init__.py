@@ -10,6 +10,8 @@ and so its figures do not tell:
 - of the autoscaler: limits and balancing of node groups, failed scale-ups, zones and what they
   sell out; a new node is ready after one to two minutes, empties go ten at a time, and nodes with
   pods one at a time;
+- of what keeps a node from being drained: that pods of kube-system do, and that Karpenter's
+  annotation may hold for a time (it holds for good);
 - of buffers: all but Ebb's own (`reserve.publish`), which the autoscaler keeps room for at once;
 - of Karpenter: all; it consolidates by price, and asks of nodes what simulated groups do not have;
 - of controllers: the grace in which a pod ends (it is gone at once), proportional scaling while a

@@ -16,12 +16,14 @@ from typing import Final, Protocol
 
 from core.capacity.usable import Amount
 from core.fit.rules import refusal
+from core.guards.disruption import CUSTOM_CONTROLLER, ordinary
 from core.marks.mark import guard_key
 from core.model.cost import gpus
 from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.policies.node_utilization import Settings, keeps
 from sim.cluster import Place, State
 from sim.expander import least_waste, option
 
@@ -39,6 +41,8 @@ STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
 SOFT_TAINTS_A_SCAN_MAX: Final = 10
+KEEPING: Final = Settings().keeping() | {CUSTOM_CONTROLLER}
+"""What of a pod keeps its node, as `--skip-nodes-with-*` have it by default."""
 CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
 """Its soft taint on what it could do without, which keeps new pods away as far as scores do."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
@@ -314,7 +318,9 @@ class Autoscaler:
             return True
         if self._how is ScaleDown.EMPTY:
             return False
-        return considered(node, node.allocatable - place.free, UTILIZATION)
+        if not considered(node, node.allocatable - place.free, UTILIZATION):
+            return False
+        return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
 
     def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
         """Return the pods that fit, first-fit, on nodes with so much room, which they take."""

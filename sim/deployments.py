@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from core.model.constraints import UNTIED
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
 from sim.cluster import State
@@ -167,6 +168,7 @@ class Deployments:
             uid=f"{self._chance.getrandbits(64):016x}",
             requests=one.of.requests,
             placing=one.of.placing,
+            ties=one.of.ties or UNTIED,
             owner_kind=REPLICA_SET,
             owner_name=f"{one.of.name}-{one.revision}",
         )

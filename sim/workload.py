@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from core.model.constraints import ANYWHERE, Placing
+from core.model.constraints import ANYWHERE, Placing, Ties
 from core.model.node import Node
 from core.model.resources import Resources
 from core.model.workload import JOB
@@ -39,6 +39,8 @@ class Arrival:
     owner_kind: str = JOB
     owner_name: str = ""
     """Empty: as the pod."""
+    ties: Ties | None = None
+    """None: nothing else binds it to its node."""
     age_ms: int = 0
     """How old it is when it comes: it was there before the beginning."""
 
@@ -58,6 +60,8 @@ class Deployment:
     startup_ms: int = 10_000
     """From the moment that a pod is bound until it is ready."""
     placing: Placing = ANYWHERE
+    ties: Ties | None = None
+    """None: nothing else binds its pods to their nodes."""
     ages_ms: tuple[int, ...] = ()
     """How old its first pods are when they come: they were there before the beginning."""
 
@@ -74,7 +78,7 @@ class Workload:
     """How often the engine looks; None: at its own interval. Large clusters in virtual time may be
     looked at less often."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
-    """Labels and taints of the nodes of a shape; a shape that is not here has none."""
+    """Labels, taints and opt-outs of the nodes of a shape; one that is not here has none."""
     deployments: tuple[Deployment, ...] = ()
     largest_first: bool = False
     """Of what comes at one time the largest is placed first; else Jobs are, as they stand here."""
@@ -86,8 +90,9 @@ class Workload:
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
-        """Return those that new nodes may have, each once."""
-        return tuple(dict.fromkeys((*self.nodes, *self.groups)))
+        """Return those that new nodes may have, each once; opt-outs come with no new node."""
+        every = dict.fromkeys((*self.nodes, *self.groups))
+        return tuple(shape for shape in every if not self.template(shape).annotations)
 
     @property
     def templates(self) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from core.config.programs import WebhookConfig
 from core.fit.rules import refusal
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
+from core.model.constraints import UNTIED
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -312,6 +313,7 @@ class World:
             owner_kind=arrival.owner_kind,
             owner_name=arrival.owner_name or arrival.name,
             placing=arrival.placing,
+            ties=arrival.ties or UNTIED,
         )
         self._lives[pod.key] = arrival.life_ms
         self.create(pod, arrival.age_ms)

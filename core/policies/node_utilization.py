@@ -7,7 +7,7 @@ otherwise. Where a node's pods would go is remembered by the engine (core.engine
 Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
@@ -135,19 +135,24 @@ class NodeUtilization(Policy):
     def _kept_by(self, node: int) -> tuple[Blocker, ...]:
         found = self._keepers.get(node)
         if found is None:
-            verdicts = (self._keeps(pod) for pod in self._look.pods(node) if not ordinary(pod))
+            pods = (pod for pod in self._look.pods(node) if not ordinary(pod))
+            verdicts = (keeps(pod, self._keeping) for pod in pods)
             found = self._keepers[node] = tuple(one for one in verdicts if one is not None)
         return found
 
-    def _keeps(self, pod: Pod) -> Blocker | None:
-        """Ask the rules in their order, up to the owner's word that the pod may be evicted."""
-        for _, found in findings(pod):
-            if found.reason is SAFE:
-                return None
-            critical_alone = found.reason is SYSTEM and pod.namespace != SYSTEM_NAMESPACE
-            if found.reason in self._keeping and not critical_alone:
-                return found
-        return None
+
+def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
+    """Say which of these reasons keeps the pod's node, unless its owner says it may be evicted.
+
+    It asks the rules in their order, which Cluster Autoscaler's are too.
+    """
+    for _, found in findings(pod):
+        if found.reason is SAFE:
+            return None
+        critical_alone = found.reason is SYSTEM and pod.namespace != SYSTEM_NAMESPACE
+        if found.reason in keeping and not critical_alone:
+            return found
+    return None
 
 
 def _is_under(part: int, whole: int, limit: Fraction) -> bool:

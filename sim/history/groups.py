@@ -10,6 +10,8 @@ from core.config.settings import Config
 from core.engine.zones import ZONE_LABEL
 from core.fit.rules import LABEL, RULES
 from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
+from core.marks.keys import GUARDS, KEEP_ANNOTATION
+from core.marks.mark import guard_of, opted_out
 from core.marks.taints import without_our_taint
 from core.model.constraints import ANYWHERE, HOST_LABEL, Placing, names_node
 from core.model.leaving import passes
@@ -23,6 +25,9 @@ from sim.world import Result
 MEMORY_STEP_BYTES: Final = 1024**3
 """What is allocatable on machines of one type differs by less."""
 NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.code})
+
+
+_Annotations = tuple[tuple[str, str], ...]
 
 
 class _Kind(NamedTuple):
@@ -55,12 +60,15 @@ class Groups:
         agents = _agents(past)
         self.templates: dict[Resources, Node] = {}
         shapes = {
-            kind: self._add(kind, members[kind], agents) for kind in sorted(members, key=_order)
+            (kind, kept): self._add(kind, kept, members[kind], agents)
+            for kind in sorted(members, key=_order)
+            for kept in sorted({(), *(_kept(stay.node) for stay in members[kind])})
         }
         self._stays = [
-            (shapes[kind], max(stay.begins_ms, past.begins_ms), stay.ends_ms)
-            for kind in shapes
+            (shapes[kind, kept], max(stay.begins_ms, past.begins_ms), stay.ends_ms)
+            for kind, kept in shapes
             for stay in members[kind]
+            if _kept(stay.node) == kept
         ]
         self.first = tuple(
             shape for shape, begins_ms, _ in self._stays if begins_ms == past.begins_ms
@@ -88,9 +96,16 @@ class Groups:
         )
 
     def _add(
-        self, kind: _Kind, members: Iterable[Stay], agents: dict[str, list[Resources]]
+        self,
+        kind: _Kind,
+        kept: _Annotations,
+        members: Iterable[Stay],
+        agents: dict[str, list[Resources]],
     ) -> Resources:
-        """Add a group; where another one has the same shape, a byte of memory tells them apart."""
+        """Add a group; where another one has the same shape, a byte of memory tells them apart.
+
+        *kept*: what keeps its nodes.
+        """
         nodes = [stay.node for stay in members]
         whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
         taken = [Resources.total(agents.get(node.name, ())) for node in nodes]
@@ -98,8 +113,19 @@ class Groups:
         while shape in self.templates:
             shape = replace(shape, memory_bytes=shape.memory_bytes - 1)
         labels, taints = dict(kind.labels), kind.taints
-        self.templates[shape] = Node(name="", allocatable=shape, labels=labels, taints=taints)
+        self.templates[shape] = Node(
+            name="", allocatable=shape, labels=labels, taints=taints, annotations=dict(kept)
+        )
         return shape
+
+
+def _kept(node: Node) -> _Annotations:
+    """Return the annotations by which a person or tool keeps the node."""
+    if opted_out(node) is None:
+        return ()
+    ours = guard_of(node)
+    keys = {KEEP_ANNOTATION, *GUARDS} - ({ours.key} if ours else set())
+    return tuple((key, node.annotations[key]) for key in sorted(keys & node.annotations.keys()))
 
 
 def grouped(node: Node) -> bool:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.fit.rules import refusal
-from core.model.constraints import names_node
+from core.model.constraints import UNTIED, Ties, names_node
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
@@ -115,6 +115,7 @@ def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
             pod.placing,
             pod.owner_kind,
             f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
+            _ties(pod),
             age_ms=max(past.begins_ms - life.begins_ms, 0),
         )
 
@@ -130,6 +131,12 @@ def _end(life: Life, past: Past) -> int:
     return past.ends_ms + DAY_MS if life.ends_ms is None else life.ends_ms
 
 
+def _ties(pod: Pod) -> Ties | None:
+    """Return what speaks against an eviction: annotations, and data on the node."""
+    ties = Ties(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
+    return ties if ties != UNTIED else None
+
+
 # Pods that a ReplicaSet makes
 
 
@@ -139,10 +146,10 @@ def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
     for life in lives:
         pod = life.pod
         if pod.owner_kind == REPLICA_SET:
-            key = pod.namespace, pod.owner_name, pod.requests, pod.placing
+            key = pod.namespace, pod.owner_name, pod.requests, pod.placing, _ties(pod)
             sets.setdefault(key, []).append(life)
     names: Counter[str] = Counter()
-    for (namespace, owner, requests, placing), members in sets.items():
+    for (namespace, owner, requests, placing, ties), members in sets.items():
         name = f"{namespace}.{owner}"
         names[name] += 1
         again = f".{names[name]}" if names[name] > 1 else ""
@@ -153,6 +160,7 @@ def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
             replicas,
             restarts=restarts,
             placing=placing,  # type: ignore[arg-type]
+            ties=ties,  # type: ignore[arg-type]
             ages_ms=_ages(past, members),
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from core.guards.emptiness import busy
 from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import Placing, Ties
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
@@ -430,6 +431,36 @@ def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:
             world.state.bind(one, on)
         world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
         assert ("d/p" in world.state.pending) is (zone == "a")
+
+
+BARE = {"owner_kind": ""}
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+@pytest.mark.parametrize(
+    ("told", "is_drained"),
+    [
+        ({}, True),
+        ({"owner_kind": "Job"}, True),
+        (BARE, False),
+        ({"owner_kind": "Workflow"}, False),
+        ({"ties": Ties(notes=((SAFE, "false"),))}, False),
+        ({"ties": Ties(local_volumes=("cache",))}, False),
+        ({**BARE, "ties": Ties(notes=((SAFE, "true"),))}, True),
+    ],
+)
+def test_a_node_is_drained_of_pods_that_may_be_evicted_alone(
+    told: dict[str, Any], *, is_drained: bool
+) -> None:
+    world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
+    for one, on in (
+        (replace(pod("p", None, 100, 100), **told), "a"),
+        (pod("q", None, 3000, 1), "b"),
+    ):
+        world.state.arrive(one, 0)
+        world.state.bind(one, on)
+    world.play(scaler, UNNEEDED_MS + 2 * SCAN_MS)
+    assert ("d/p" in world.state.pending) is is_drained
 
 
 def considered_at(threshold: str) -> set[str]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from core.config.document import parse
 from core.config.settings import Config
 from core.errors import ConfigError, InvalidInputError
-from core.model.constraints import Placing, Requirement, SelectorTerm
+from core.guards.disruption import SAFE_TO_EVICT
+from core.model.constraints import ClaimUse, Placing, Requirement, SelectorTerm, Ties
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -120,6 +121,24 @@ class TestPods:
         }
         assert found.notes[0].startswith("pods that ask for a node by its name, ")
         assert found.notes[0].endswith(": 2")
+
+    def test_what_speaks_against_an_eviction_is_kept(self) -> None:
+        note = (SAFE_TO_EVICT, "false")
+        claim = ClaimUse("data")
+        ties = Ties(notes=(note,), local_volumes=("cache",), claims=(claim,), started_seconds=9)
+        found = load(
+            life(pod("p", ties=ties)),
+            life(pod("q", ties=Ties(claims=(claim,)))),
+            life(pod("r", "ReplicaSet", ties=ties)),
+            life(pod("s", "ReplicaSet")),
+        )
+        played_as = Ties(notes=(note,), local_volumes=("cache",))
+        assert [one.ties for one in found.arrivals] == [played_as, None]
+        assert [one.ties for one in found.deployments] == [played_as, None]
+        world = World(found, ScaleDown.NEVER, None, 1)
+        world.run()
+        pods = [one for one in world.state.pods.values() if not one.daemon]
+        assert Counter(one.ties == played_as for one in pods) == {True: 2, False: 2}
 
     @pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia_com_gpu", "amd.com/gpu"])
     def test_gpus_keep_the_name_by_which_pods_ask_for_them(self, name: str) -> None:
@@ -235,6 +254,20 @@ class TestNodes:
         found = played(past(life(pod("p")), stays=stays), config).workload
         labels = [dict(one.labels) for one in found.groups.values()]
         assert labels == [{"pool": "batch"}, {"pool": "web"}]
+
+    def test_nodes_that_somebody_keeps_stay_and_new_ones_are_not_kept(self) -> None:
+        keep, disabled = "kube-ebb.io/keep", "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+        ours = {disabled: "true", "kube-ebb.io/guard": "held"}
+        notes: list[dict[str, str]] = [{}, {keep: "true"}, {disabled: "true"}, ours]
+        stays = [stay(replace(node(str(n)), annotations=one)) for n, one in enumerate(notes)]
+        found = load(life(pod("p")), stays=tuple(stays))
+        kept = Counter(tuple(found.template(one).annotations) for one in found.nodes)
+        assert kept == {(): 2, (keep,): 1, (disabled,): 1}
+        assert [dict(one.annotations) for one in found.templates] == [{}]
+        world = World(found, ScaleDown.EMPTY, None, 1)
+        world.run()
+        left = [dict(one.node.annotations) for one in world.state.places.values()]
+        assert {disabled: "true"} in left
 
     def test_taints_part_groups_of_one_shape(self) -> None:
         taints = [Taint(key, "", effect) for key in ("gpu", "spot") for effect in ("a", "b")]
