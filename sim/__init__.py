@@ -12,7 +12,11 @@ and so its figures do not tell:
   pods one at a time;
 - of what keeps a node from being drained: that pods of kube-system do, and that Karpenter's
   annotation may hold for a time (it holds for good);
-- of buffers: all but Ebb's own (`reserve.publish`), which the autoscaler keeps room for at once;
+- of buffers: all but Ebb's own (`reserve.publish`), which the autoscaler keeps room for at once.
+  It packs their pods largest first and takes the fullest nodes first; a real one takes them in the
+  buffers' own order, and the nodes in turn from behind the last one that took a pod. In a model of
+  that Ebb adds 13 nodes for 17 in the demo with seed 1, and 39 for 29 with seed 2; its cost is
+  0.2 % lower and 0.1 % higher;
 - of Karpenter: all; it consolidates by price, and asks of nodes what simulated groups do not have;
 - of controllers: the grace in which a pod ends (it is gone at once), proportional scaling while a
   Deployment rolls out, minReadySeconds, failing pods, StatefulSets, disruption budgets;
