@@ -36,6 +36,11 @@ from core.packing.vectors import Vectors, lane_minimum
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
 SCAN_NODES: Final = 64
 """How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
+SWEEPS_MAX: Final = 16
+"""So often pods are asked that others refuse, as long as some of them find places."""
+Answers = dict[tuple[int, int], tuple[int, set[str]]]
+"""By kind and group of pods that found no place: how many pods had one then, and who refused."""
+NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
 Admitting = Callable[[Placing], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
 
@@ -219,31 +224,41 @@ class Packer:
         result, topology = Attempt([], [], {}), self._topology
         topology.lift(pods)
         left = self._keep(result, pods, kept, away)
-        while True:
+        answers: Answers = {}
+        for _ in range(SWEEPS_MAX):
             before = len(result.placements)
-            self._sweep(result, left, away)
+            self._sweep(result, left, away, answers)
             if not result.refused or len(result.placements) == before:
                 break
-            left, result.unplaced, result.refused = result.unplaced, [], {}
+            left, refused, result.refused = [*result.refused], result.refused, {}
+            result.unplaced = [pod for pod in result.unplaced if pod not in refused]
+        result.unplaced.sort()
         topology.undo()
         return result
 
-    def _sweep(self, result: Attempt, pods: Iterable[int], away: frozenset[int]) -> None:
+    def _sweep(
+        self, result: Attempt, pods: Iterable[int], away: frozenset[int], answers: Answers
+    ) -> None:
         """Place the pods, each once.
 
-        A node that was refused to a pod for others may admit the next one: no place is skipped.
+        A node that was refused to a pod for others may admit the next one, so no place is skipped;
+        but as long as nobody is placed, pods alike get the answer that one of them got.
         """
         topology = self._topology
         known: Kind | None = None
-        start = 0
+        start = place = 0
         for pod in pods:
             kind, group = self._kind_of[pod], topology.group(pod)
-            if kind is not known:
-                known, start = kind, self._head(kind)
-            place, refused = self._find(kind, start, result.left, away, group)
-            if group is None:
-                start = place
-            if place == len(kind.fits):
+            alike, count = (id(kind), id(group)), len(result.placements)
+            at, refused = answers.get(alike, NO_ANSWER)
+            if at != count:
+                if kind is not known:
+                    known, start = kind, self._head(kind)
+                place, refused = self._find(kind, start, result.left, away, group)
+                if group is None:
+                    start = place
+            if at == count or place == len(kind.fits):
+                answers[alike] = count, refused
                 result.unplaced.append(pod)
                 if refused:
                     result.refused[pod] = refused

@@ -86,9 +86,9 @@ class Packing(State):
             if key not in lifted
         ]
         placed: list[tuple[Pod, Node]] = []
-        left, before = ordered, len(ordered) + 1
-        while len(left) < before:
-            before = len(left)
+        left, before, sweeps = ordered, len(ordered) + 1, 0
+        while len(left) < before and sweeps < 16:
+            before, sweeps = len(left), sweeps + 1
             for pod in left:
                 for node in takes:
                     if (
