@@ -1,11 +1,15 @@
 """Takes what is ours off the Nodes and Pods of a live cluster."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from cli.look import live
 from core.config.settings import Config
-from core.edge.decode.kinds import KINDS
+from core.edge.decode.fields import Bytes
+from core.edge.decode.kinds import KINDS, PODS
+from core.edge.decode.lives import FINISHED_TOO
+from core.edge.decode.objects import PodObject
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
@@ -13,6 +17,8 @@ from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decid
 from core.edge.kube.stores.published import PublishedStore
 from core.errors import InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before
+from core.model.cluster import Cluster
+from core.model.pod import Pod
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 from core.writes.published import changes
@@ -39,7 +45,7 @@ async def release(
     """
     key = config.taint_key
     async with await connecting as client:
-        cluster = await live.listed(client, {kind: Listed() for kind in KINDS})
+        cluster = await _listed(client)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
         before = await _keys_before(client, namespace, key)
@@ -54,8 +60,27 @@ async def release(
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 if not dry_run:
-                    await write_as_decided(pods(client), write.key, write.if_as_seen)
+                    of_any_phase = pods(client, finished=True)
+                    await write_as_decided(of_any_phase, write.key, write.if_as_seen)
                 tell("pod", write.key, "deletion cost")
+
+
+async def _listed(client: Client) -> Cluster:
+    """List the cluster, and beside its pods those that have finished with a cost of ours."""
+    finished: dict[str, Pod] = {}
+    lists: live.Lists = {kind: Listed() for kind in KINDS}
+    lists[PODS].finished = partial(_keep_with_cost, finished)
+    found = await live.listed(client, lists)
+    return replace(found, pods=(*found.pods, *finished.values()))
+
+
+def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
+    try:
+        pod = FINISHED_TOO.taken(item)
+    except InvalidInputError:
+        return
+    if pod.deletion_cost_ours is not None:
+        finished[pod.key] = pod
 
 
 async def _take_away(client: Client, namespace: str, tell: Tell, *, dry_run: bool) -> None:

@@ -44,7 +44,8 @@ async def read(
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
-    lists: Lists = {kind: Listed(aside=aside if kind is PODS else None) for kind in KINDS}
+    lists: Lists = {kind: Listed() for kind in KINDS}
+    lists[PODS].finished = aside.finished
     async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
         cluster = await listed(client, lists)
         leader = await _leader(client, *lease) if lease else None

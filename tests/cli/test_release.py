@@ -134,6 +134,27 @@ async def test_all_of_ours_goes_and_nothing_else(
     assert "n1" not in out
 
 
+@pytest.mark.parametrize("told", [("--all",), ("n1",)])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_has_finished_keeps_no_cost(
+    api: FakeApi,
+    kubeconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    told: tuple[str, ...],
+    phase: str,
+) -> None:
+    over = {"ours": costly("ours", "n1", "-7"), "theirs": costly("theirs", "n1", "-7")}
+    del over["theirs"]["metadata"]["annotations"][COST_OURS_ANNOTATION]
+    for name, pod in over.items():
+        pod["status"]["phase"] = phase
+        api.documents[POD_PATH.format(name)] = api.put("pods", pod)
+    code, out, err = await run(capsys, "release", *told, "--kubeconfig", kubeconfig)
+    assert (code, err) == (0, "")
+    assert "pod default/ours  released: deletion cost\n" in out
+    assert costs(api, "ours") == {}
+    assert costs(api, "theirs") == {COST_ANNOTATION: "-7"}
+
+
 async def test_a_dry_run_writes_nothing(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

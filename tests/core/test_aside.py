@@ -55,7 +55,7 @@ def of_dump(*items: bytes) -> Aside:
 def of_list(*items: bytes) -> Aside:
     found = Aside()
     page = b'{"metadata":{},"items":[%b]}' % b",".join((orjson.dumps(POD), *items))
-    listed = Listed(aside=found)
+    listed = Listed(finished=found.finished)
     listed.take(PODS, page)
     assert [one.name for one in listed.objects] == ["web-0"]
     return found

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from core.edge.decode.fields import Bytes, strictly, unix_seconds
-from core.edge.decode.kinds import PODS
+from core.edge.decode.kinds import PODS, Kind
 from core.edge.decode.objects import FINISHED, PodObject, Present, Struct
+from core.edge.decode.pod import pod
 from core.model.pod import Pod
 
 
@@ -113,8 +114,23 @@ def pod_as_it_was(raw: Bytes, where: str) -> Pod:
 
 def as_it_was(whole: PodObject, where: str = "") -> Pod:
     """Make what a pod was before it finished. Raises: InvalidInputError."""
+    return FINISHED_TOO.made(whole, where)
+
+
+def _without_status(whole: PodObject) -> Pod:
     whole.status = None
-    made = PODS.made(whole, where)
+    made = pod(whole)
     if made is None:  # a pod without a status has not finished
-        raise AssertionError(where)
+        raise AssertionError(whole.metadata.name)
     return made
+
+
+FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(
+    name=PODS.name,
+    path=PODS.path,
+    namespaced=PODS.namespaced,
+    wire=PODS.wire,
+    make=_without_status,
+    field=PODS.field,
+)
+"""Pods as they were, those that have finished too."""

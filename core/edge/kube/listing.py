@@ -4,12 +4,12 @@ All of a page is decoded in one pass; only where that fails is it decoded item b
 one bad object from the rest.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode.aside import Aside
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
@@ -65,8 +65,8 @@ class Listed:
     """Where it was read."""
     absent: ApiError | None = None
     """What the server answered where there is no such kind, or none that may be read."""
-    aside: Aside | None = None
-    """Takes pods that have finished; None: nobody asks for them."""
+    finished: Callable[[Any], None] | None = None
+    """Takes pods that have finished, as they stand on the wire; None: nobody asks for them."""
 
     async def read(
         self, client: Client, kind: AnyKind, *, label_selector: str | None = None
@@ -123,8 +123,8 @@ class Listed:
             else:
                 if found is not None:
                     self.objects.append(found)
-                elif self.aside is not None:
-                    self.aside.finished(item)
+                elif self.finished is not None:
+                    self.finished(item)
         self.version, self.token = page.metadata.resource_version, page.metadata.token
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from core.edge.decode.kinds import NODES, PODS, Kind
+from core.edge.decode.lives import FINISHED_TOO
 from core.edge.kube.client import ApiError, Client, answered, one_line
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
@@ -82,9 +83,9 @@ def nodes(client: Client) -> Store[Node]:
     return Store(client, NODES)
 
 
-def pods(client: Client) -> Store[Pod]:
-    """Return the Pods, by namespace/name."""
-    return Store(client, PODS)
+def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
+    """Return the Pods, by namespace/name. *finished*: those that have finished are there too."""
+    return Store(client, FINISHED_TOO if finished else PODS)
 
 
 async def write_as_decided(
