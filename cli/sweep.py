@@ -1,10 +1,12 @@
 """Takes what is ours off the Nodes and Pods of a live cluster."""
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from cli.look import live
+from cli.terminal import printable
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import KINDS, PODS
@@ -16,8 +18,9 @@ from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
 from core.edge.kube.stores.published import PublishedStore
 from core.errors import InvalidInputError, UnavailableError
-from core.marks.taints import KEYS_ANNOTATION, keys_before
+from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
 from core.model.cluster import Cluster
+from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
@@ -52,6 +55,7 @@ async def release(
         for node in cluster.nodes:
             found = cleanup(node, key, before)
             if found is not None and (names is None or node.name in names):
+                _warn(node, keys_unknown(node, {key, *before}))
                 if not dry_run:
                     await _clean_node(client, node.name, key, before)
                 tell("node", node.name, found.note)
@@ -63,6 +67,16 @@ async def release(
                     of_any_phase = pods(client, finished=True)
                     await write_as_decided(of_any_phase, write.key, write.if_as_seen)
                 tell("pod", write.key, "deletion cost")
+
+
+def _warn(node: Node, keys: Iterable[str]) -> None:
+    """Name the taints that may be ours, on standard error; nobody else's is taken by a guess."""
+    for key in keys:
+        told = (
+            f"node {node.name}: the taint {key} stays, and may be Ebb's: "
+            "if it is the programs' taintKey, give --config their file"
+        )
+        print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
 
 
 async def _listed(client: Client) -> Cluster:

@@ -63,6 +63,19 @@ def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
     )
 
 
+def keys_unknown(node: Node, keys: Collection[str]) -> list[str]:
+    """Return under which other keys a marked node without a taint of these has one like ours.
+
+    It may be somebody else's: a kubelet writes the details of its own Node, and so can make a
+    taint with a number as its value look like this.
+    """
+    mark = mark_of(node.labels)
+    if mark is None or any(taint.key in keys for taint in node.taints):
+        return []
+    bare = (replace(taint, time_added="") for taint in node.taints)
+    return sorted(taint.key for taint in bare if taint == _taint(node, taint.key, mark))
+
+
 def without_our_taint(node: Node, taint_key: str) -> Node:
     """Return the node as it would be if its mark were taken away now, for the rules of fit."""
     if all(taint.key != taint_key for taint in node.taints):

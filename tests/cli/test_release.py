@@ -16,6 +16,7 @@ from core.marks.keys import (
     MARK_LABEL,
     TAINT_KEY,
 )
+from core.marks.mark import Details, encode_details
 from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
@@ -198,6 +199,47 @@ async def test_taints_of_keys_before_go_too(
         "theirs",
         "old",
     ]
+
+
+OWN_KEY = "own.example/key"
+
+
+def marked_under_another_key(name: str) -> dict[str, Any]:
+    found = marked(name)
+    details = Details(since=1700000000, deadline=1700009000, owner="o", policy="p", reason="r")
+    found["metadata"]["annotations"][DETAILS_ANNOTATION] = encode_details(details)
+    found["spec"]["taints"][1] |= {"key": OWN_KEY, "value": "1700000000"}
+    return found
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+async def test_a_taint_that_may_be_ours_under_a_key_that_nobody_told_is_named(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], dry_run: tuple[str, ...]
+) -> None:
+    """As after the manifests are gone, and with them the Lease that has the keys."""
+    api.put("nodes", marked_under_another_key("n3"))
+    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *dry_run)
+    assert code == 0
+    assert err == (
+        f"ebb: node n3: the taint {OWN_KEY} stays, and may be Ebb's: "
+        "if it is the programs' taintKey, give --config their file\n"
+    )
+    left = [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
+    assert left == ["theirs", OWN_KEY]
+
+
+async def test_the_configuration_says_under_which_key_the_taint_stands(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    api.put("nodes", marked_under_another_key("n3"))
+    file = tmp_path / "ebb.yaml"
+    file.write_text(
+        f"apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\ntaintKey: {OWN_KEY}\n"
+    )
+    told = ("--kubeconfig", kubeconfig, "--config", str(file))
+    code, _, err = await run(capsys, "release", "--all", *told)
+    assert (code, err) == (0, "")
+    assert is_clean(api, "n3")
 
 
 async def test_a_node_that_changes_meanwhile_is_read_again(

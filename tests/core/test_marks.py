@@ -31,7 +31,7 @@ from core.marks.mark import (
     opted_out,
     seconds_of,
 )
-from core.marks.taints import desired_taints
+from core.marks.taints import desired_taints, keys_unknown
 from core.model.node import Node, Taint
 from tests.support.builders import node
 from tests.support.reference_rules import guarded
@@ -66,6 +66,25 @@ def marked(value: str, *taints: Taint) -> Node:
 )
 def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
     assert desired_taints(found, TAINT_KEY) == expected
+
+
+THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(marked("soft", OTHER, THEIRS), [THEIRS.key], id="just like ours"),
+        pytest.param(marked("soft", OURS, THEIRS), [], id="ours is there"),
+        pytest.param(marked("hard", THEIRS), [], id="another effect"),
+        pytest.param(marked("soft", replace(THEIRS, value="101")), [], id="another second"),
+        pytest.param(marked("maybe", THEIRS), [], id="no mark"),
+    ],
+)
+def test_a_taint_just_like_ours_under_another_key_may_be_ours(
+    found: Node, expected: list[str]
+) -> None:
+    assert keys_unknown(found, {TAINT_KEY}) == expected
 
 
 KEYS = st.sampled_from([TAINT_KEY, "a", "b"])
