@@ -21,6 +21,7 @@ IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""
 FILE: Final = click.Path(allow_dash=True)
 """Shells complete it; whether it is there is seen when it is read."""
+OR_A_DUMP: Final = f"; or give --from-file a dump, as `{COMMAND}` writes it"
 WHERE: Final = ("from_file", "kubeconfig", "context", "config")
 """The options of `read`."""
 Environment = Mapping[str, str]
@@ -90,7 +91,7 @@ def read(
     judged_by = files.read_config(config)
     if from_file:
         return _dumped(from_file, judged_by, config)
-    path = kubeconfig_of(kubeconfig, environment)
+    path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
     # The client's packages take longer than a whole plan.
     import asyncio  # noqa: PLC0415
 
@@ -127,9 +128,10 @@ def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Fo
     )
 
 
-def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
+def kubeconfig_of(given: str | None, environment: Environment, otherwise: str = "") -> str | None:
     """Return the kubeconfig to use, or several as $KUBECONFIG has them; None: that of the pod.
 
+    *otherwise*: what else a person can do where there is none.
     Raises: InvalidInputError when there is nothing to go by.
     """
     if named := given or environment.get("KUBECONFIG", ""):
@@ -141,6 +143,5 @@ def kubeconfig_of(given: str | None, environment: Environment) -> str | None:
         return None
     raise InvalidInputError(
         "no cluster to look at",
-        f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod; "
-        f"or give --from-file a dump, as `{COMMAND}` writes it",
+        f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod{otherwise}",
     )

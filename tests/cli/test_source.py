@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.__main__ import ebb as ebb_command
 from cli.__main__ import main
 from cli.look.live import told
 from cli.look.source import kubeconfig_of
@@ -281,3 +282,14 @@ class TestKubeconfig:
     def test_where_there_is_none(self, environment: dict[str, str], told_: str) -> None:
         with pytest.raises(InvalidInputError, match=f"^{told_}"):
             kubeconfig_of(None, environment)
+
+    @pytest.mark.parametrize(
+        ("arguments", "dump"), [(["plan"], True), (["release", "--all"], False)]
+    )
+    def test_a_dump_is_named_where_it_would_do(
+        self, arguments: list[str], dump: bool, tmp_path: Path
+    ) -> None:
+        nowhere = ebb_command.make_context("ebb", arguments, obj={"HOME": str(tmp_path)})
+        with nowhere, pytest.raises(InvalidInputError, match="no cluster to look at") as caught:
+            ebb_command.invoke(nowhere)
+        assert ("--from-file" in str(caught.value)) is dump
