@@ -20,6 +20,12 @@ BOTH: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("thresholds.cpu", "thresholds.memory")
 }
 """What stands for two settings that get one value."""
+FOLLOWING: Final[Mapping[str, str]] = {
+    "thresholds": "leaveThresholds",
+    "nodeUtilization.utilization": "nodeUtilization.leave",
+    "extender.score": "extender.answers",
+}
+"""What a file says for one value of a setting, and what another value may contradict."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.length": ("2m", "10m"),
@@ -55,7 +61,7 @@ def columns(document: Document, source: str) -> Iterator[Way]:
         yield Way(scenario.name, scenario, config, document if scenario is WHOLE else None)
     for score in SCORES:
         if score != config.extender.score:
-            told = _with(document, ("extender", "score"), score)
+            told = _changed(document, {"extender.score": score})
             yield Way(f"{WHOLE.name}, {score}", WHOLE, parse(told, source), told)
     for policy in POLICIES:
         if policy != config.policy:
@@ -106,12 +112,37 @@ def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) 
 
 
 def _point(settings: tuple[tuple[str, str], ...], document: Document, source: str) -> Way:
-    for path, value in settings:
-        for one in BOTH.get(path, (path,)):
-            document = _with(document, one.split("."), _scalar(value))
+    told = {one: _scalar(text) for path, text in settings for one in BOTH.get(path, (path,))}
+    document = _changed(document, told)
     name = ", ".join(f"{path} {value}" for path, value in settings)
     config = parse(document, f"{source} with {name}")
     return Way(name, WHOLE, config, document, settings)
+
+
+def _changed(document: Document, told: Mapping[str, Any]) -> Document:
+    """Return the document with these values by path, and without what follows the ones before."""
+    for leading, following in FOLLOWING.items():
+        own = (path for path in told if f"{path}.".startswith(f"{leading}."))
+        if any(_at(document, path) != told[path] for path in own):
+            document = _without(document, following.split("."))
+    for path, value in told.items():
+        document = _with(document, path.split("."), value)
+    return document
+
+
+def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
+
+
+def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML holds anything
+    """Return the document without what stands in that place."""
+    first, *rest = path
+    if not isinstance(document, Mapping) or first not in document:
+        return document
+    left = {name: value for name, value in document.items() if name != first}
+    return {**document, first: _without(document[first], rest)} if rest else left
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything

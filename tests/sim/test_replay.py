@@ -7,11 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.document import parse
 from core.config.settings import Config
+from core.config.thresholds import Thresholds
 from core.errors import ConfigError, InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
 from core.model.constraints import ClaimUse, Placing, Requirement, SelectorTerm, Ties
@@ -19,6 +21,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.scores import SCORES
 from sim import replay, report, trace, ways
 from sim.autoscaler import ScaleDown
 from sim.cluster import DAEMON_REQUESTS
@@ -388,6 +391,48 @@ class TestWays:
         assert last.config.thresholds.cpu == Fraction(9, 10)
         assert last.config.budgets.headroom == 2
         assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
+
+    def test_another_score_is_played_where_answers_are_compact(self) -> None:
+        document = {**EMPTY, "extender": {"score": "marks", "answers": "compact"}}
+        columns = list(ways.columns(document, "x"))
+        points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
+        for found in (columns, points):
+            extenders = [one.config.extender for one in found if one.config is not None]
+            assert {one.score for one in extenders} == {*SCORES}
+            assert {one.score for one in extenders if one.answers == "compact"} == {"marks"}
+
+    @pytest.mark.parametrize(
+        ("asked", "said", "left"),
+        [
+            ("thresholds=97%", {"leaveThresholds": {"cpu": "85%"}}, None),
+            ("thresholds.memory=97%", {"leaveThresholds": {"memory": "85%"}}, None),
+            ("headroom=2", {"leaveThresholds": {"cpu": "81%"}}, {"cpu": "81%"}),
+        ],
+    )
+    def test_with_other_thresholds_those_to_leave_follow(
+        self, asked: str, said: dict[str, object], left: object
+    ) -> None:
+        (found,) = ways.points(ways.asked_for([asked]), {**EMPTY, **said}, "x")
+        assert found.document is not None
+        assert found.document.get("leaveThresholds") == left
+
+    def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
+        own = {"utilization": "40%", "leave": "60%"}
+        asked = ways.asked_for(["nodeUtilization.utilization=40%,70%"])
+        found = ways.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
+        sections = [one.document["nodeUtilization"] for one in found if one.document]
+        assert sections == [own, {"utilization": "70%"}]
+
+    def test_thresholds_to_leave_that_are_swept_too_hold(self) -> None:
+        asked = ways.asked_for(["leaveThresholds.cpu=99%", "thresholds=97%"])
+        (found,) = ways.points(asked, {**EMPTY, "leaveThresholds": {"cpu": "85%"}}, "x")
+        assert found.config is not None
+        assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
+
+    def test_the_usual_is_swept_beside_the_configuration_of_the_readme(self) -> None:
+        readme = (Path(__file__).parents[2] / "README.md").read_text()
+        document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
+        assert len(ways.points(ways.USUAL, document, "README.md")) == 18
 
     @pytest.mark.parametrize(
         ("asked", "problem"),
