@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
+from core.edge.files import parse_yaml
 from core.errors import InvalidInputError
 from core.policies.all import POLICIES
 from core.scores import SCORES
@@ -112,7 +113,7 @@ def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) 
 
 
 def _point(settings: tuple[tuple[str, str], ...], document: Document, source: str) -> Way:
-    told = {one: _scalar(text) for path, text in settings for one in BOTH.get(path, (path,))}
+    told = {one: _read(path, text) for path, text in settings for one in BOTH.get(path, (path,))}
     document = _changed(document, told)
     name = ", ".join(f"{path} {value}" for path, value in settings)
     config = parse(document, f"{source} with {name}")
@@ -152,6 +153,8 @@ def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN40
     return {**inner, first: _with(inner.get(first), rest, value) if rest else value}
 
 
-def _scalar(text: str) -> str | int:
-    """Return what YAML would make of it, as far as settings go: whole numbers, and texts."""
-    return int(text) if text.isdecimal() and len(text) < 10 else text
+def _read(path: str, text: str) -> object:
+    """Return what a value means in a file. Raises: ConfigError."""
+    raw = text.encode(errors="surrogateescape")  # as the command line had it
+    (value,) = parse_yaml(raw, f"--sweep {path:.80}", single=True)
+    return value

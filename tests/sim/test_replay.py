@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -435,13 +436,35 @@ class TestWays:
         assert len(ways.points(ways.USUAL, document, "README.md")) == 18
 
     @pytest.mark.parametrize(
+        ("asked", "values"),
+        [
+            ("balanceZones=true,false", [True, False]),
+            ("headroom=0,2", [0, 2]),
+            ("taintKey=own.example/010", ["own.example/010"]),
+            ("excessNodes.threshold=0.5,1", [0.5, 1]),
+        ],
+    )
+    def test_a_swept_value_means_what_it_means_in_the_file(
+        self, asked: str, values: list[object]
+    ) -> None:
+        found = ways.points(ways.asked_for([asked]), EMPTY, "built in")
+        for one, value in zip(found, values, strict=True):
+            assert one.document is not None
+            told: Any = one.document
+            for name in asked.partition("=")[0].split("."):
+                told = told[name]
+            assert (told, type(told)) == (value, type(value))
+
+    @pytest.mark.parametrize(
         ("asked", "problem"),
         [
             ("headroom", "--sweep 'headroom': allowed: a setting's path once, '='"),
             ("=1", "--sweep '=1': allowed"),
             ("headroom=1,,2", "--sweep 'headroom=1,,2': allowed"),
             ("headroom=" + ",".join("123456789012345678901"), "21 values; allowed: up to 20"),
-            ("headroom=-1", "built in with headroom -1: headroom: '-1'; allowed"),
+            ("headroom=-1", "built in with headroom -1: headroom: -1; allowed"),
+            ("headroom=[1", "--sweep headroom: line 1: "),
+            ("headroom=\udcff", "--sweep headroom: not UTF-8 (byte 0)"),
             ("hedroom=1", "; did you mean headroom?"),
             ("headroom.x=1", "headroom: {'x': 1}; allowed"),
             ("extender.score=best", "extender.score: 'best'; allowed"),
