@@ -83,7 +83,7 @@ def play(asked: Asked) -> Replayed:
     bound.check()
     document, source = _document(asked.config)
     config = parse(document, source)
-    played = [*ways.columns(document, source), *_swept(asked.sweep, document, source)]
+    played = [*ways.columns(document, source), *swept(asked.sweep, document, source)]
     loaded = _loaded(asked, config)
     first = loaded.load(1)
     check_prices(config, source, first.templates)
@@ -112,11 +112,16 @@ def _document(path: str | None) -> tuple[Document, str]:
     return document, path
 
 
-def _swept(texts: Sequence[str], document: Document, source: str) -> Sequence[Way]:
+def swept(texts: Sequence[str], document: Document, source: str) -> Sequence[Way]:
+    """Return the points of all sweeps; `usual` stands for settings that none of them names.
+
+    Raises: ConfigError, InvalidInputError.
+    """
     if not texts:
         return ()
-    swept = ways.asked_for(text for text in texts if text != USUAL)
-    return ways.points(swept, document, source)
+    usual = ways.USUAL if USUAL in texts else {}
+    own = ways.asked_for(text for text in texts if text != USUAL)
+    return ways.points({**usual, **own}, document, source)
 
 
 def _loaded(asked: Asked, config: Config) -> _Loaded:

@@ -32,7 +32,7 @@ USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve.length": ("2m", "10m"),
     "extender.score": tuple(SCORES),
 }
-"""What is swept when no setting is named."""
+"""What is swept when no setting is named, and beside those that are."""
 Document = Mapping[str, Any]
 EMPTY: Final[Document] = {"apiVersion": API_VERSION, "kind": KIND}
 
@@ -79,7 +79,7 @@ def _nominates(config: Config) -> bool:
 
 
 def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Read what is to be swept: `setting=value,value`; none: USUAL. Raises: InvalidInputError."""
+    """Read what is to be swept: `setting=value,value`. Raises: InvalidInputError."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
         path, equals, values = text.partition("=")
@@ -94,7 +94,7 @@ def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
             told = f"{len(split)} values; allowed: up to {VALUES_MAX}"
             raise InvalidInputError(f"--sweep {path:.80}", told)
         found[path.strip()] = split
-    return found or dict(USUAL)
+    return found
 
 
 def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Way]:

@@ -11,9 +11,11 @@ import pytest
 from cli.__main__ import main
 from cli.answers import Figure, WayPlayed
 from cli.forms.text.replay import tables
+from cli.replaying import swept
 from cli.terminal import Table
 from core.edge.files import read_config
 from sim.report import Row
+from sim.ways import EMPTY
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
 
@@ -87,6 +89,23 @@ def test_prices_of_no_node_that_is_played_are_refused(
     for command in (["replay", "--dumps", folder], ["demo", "--days", "1"]):
         assert main([*command, "--config", file]) == 2
         assert f"{file}: prices: by them every node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "thresholds"),
+    [
+        (["usual"], 18, {"70%", "80%", "90%"}),
+        (["headroom=0,2", "usual"], 36, {"70%", "80%", "90%"}),
+        (["usual", "thresholds=95%"], 6, {"95%"}),
+        (["headroom=0,2"], 2, set()),
+    ],
+)
+def test_the_usual_is_swept_beside_settings_of_ones_own(
+    asked: list[str], count: int, thresholds: set[str]
+) -> None:
+    found = swept(asked, EMPTY, "built in")
+    assert len(found) == count
+    assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
 
 
 class Elements(HTMLParser):
