@@ -74,7 +74,7 @@ class _Loaded:
 
 
 def play(asked: Asked) -> Replayed:
-    """Do all of it; write the files that are asked for. Raises: EbbError in one of its forms."""
+    """Do all of it but `save`. Raises: EbbError in one of its forms."""
     for path in (asked.page, asked.recommend):
         if path is not None:
             files.check_target(path)
@@ -90,12 +90,15 @@ def play(asked: Asked) -> Replayed:
     runs = len(played) * asked.seeds
     with _progress(runs, runs * (first.duration_ms // HOUR_MS)) as tell:
         outcomes = replay.play(played, loaded.load, range(1, asked.seeds + 1), tell)
-    answer = _answer(loaded, outcomes, asked, _told(first, len(played), asked))
-    if asked.page is not None:
-        output.save(answer, PAGE, asked.page)
+    return _answer(loaded, outcomes, asked, _told(first, len(played), asked))
+
+
+def save(answer: Replayed, asked: Asked) -> None:
+    """Write the files that are asked for, the small one first. Raises: InvalidInputError."""
     if asked.recommend is not None and answer.recommended is not None:
         files.write_text(asked.recommend, answer.recommended.file)
-    return answer
+    if asked.page is not None:
+        output.save(answer, PAGE, asked.page)
 
 
 # What is played

@@ -78,8 +78,13 @@ FOLDER: Final = click.Path()
     "--recommend", type=FOLDER, metavar="FILE", help="write the configuration to choose, too"
 )
 @output.option(Replayed)
-def command(form: str, **asked: Any) -> None:  # noqa: ANN401 as the options have it
+def command(form: str, **given: Any) -> None:  # noqa: ANN401 as the options have it
     """Play a cluster's own past under every mode and rule; nothing is written to a cluster."""
     from cli import replaying  # noqa: PLC0415 the simulation takes long
 
-    output.put(replaying.play(replaying.Asked(**asked)), form)
+    asked = replaying.Asked(**given)
+    answer = replaying.play(asked)
+    try:  # neither a full disk nor a pipe that is closed is to cost what was played for hours
+        output.put(answer, form)
+    finally:
+        replaying.save(answer, asked)

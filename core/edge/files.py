@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import os
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -95,11 +97,17 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
     return raw
 
 
-def check_target(path: str) -> None:
+def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> None:
     """Refuse at once what could not be written after hours. Raises: InvalidInputError."""
     target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+    try:
+        written = target if target.exists() else target.parent
+        if target.is_dir() or not target.parent.is_dir():
+            raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+    except OSError as fault:
+        raise InvalidInputError(path, fault.strerror or str(fault)) from fault
+    if not may(written, os.W_OK):
+        raise InvalidInputError(path, "may not be written")
 
 
 def write_text(path: str, text: str) -> None:

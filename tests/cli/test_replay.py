@@ -1,5 +1,6 @@
 """`ebb replay`, as a person runs it."""
 
+import os
 import re
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -13,7 +14,8 @@ from cli.answers import Figure, WayPlayed
 from cli.forms.text.replay import tables
 from cli.replaying import swept
 from cli.terminal import Table
-from core.edge.files import read_config
+from core.edge.files import check_target, read_config
+from core.errors import InvalidInputError
 from sim.report import Row
 from sim.ways import EMPTY
 from tests.support.plan_cli import dump, node, pod
@@ -106,6 +108,36 @@ def test_the_usual_is_swept_beside_settings_of_ones_own(
     found = swept(asked, EMPTY, "built in")
     assert len(found) == count
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_that_may_not_be_written_is_refused_before_hours_are_played(
+    there: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "page"
+    if there:
+        file.touch()
+    asked: list[Path] = []
+
+    def may(path: Path, mode: int) -> bool:
+        asked.append(path)
+        return mode != os.W_OK
+
+    with pytest.raises(InvalidInputError, match="page: may not be written"):
+        check_target(str(file), may)
+    assert asked == [file if there else tmp_path]
+
+
+def test_a_full_disk_costs_the_file_alone(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ebb.yaml"
+    options = ["--seeds", "1", "--page", "/dev/full", "--recommend", str(file)]
+    assert main(["replay", "--dumps", folder, *options]) == 2
+    told, problem = capsys.readouterr()
+    assert "recommended: " in told
+    assert "ebb: /dev/full: No space left on device" in problem
+    assert main(["config", "validate", str(file)]) == 0
 
 
 class Elements(HTMLParser):
