@@ -18,6 +18,7 @@ from cli.answers import Figure, Moment, Recommended, Replayed, WayPlayed
 from cli.look.found import tell_refused
 from cli.terminal import printable
 from core.config.document import parse
+from core.config.drain import Eviction
 from core.config.settings import Config
 from core.edge import files
 from core.model.telling import many
@@ -40,6 +41,9 @@ MOMENTS_MAX: Final = 400
 """Of a way, that are kept for pictures."""
 COMMENT_CHARS: Final = 96
 MINUTE_MS: Final = HOUR_MS // 60
+NO_EVICTIONS: Final = (
+    "pods that Ebb would evict (eviction: enabled) stay: evictions of Ebb are not played"
+)
 UNITS: Final = ((DAY_MS, "days"), (HOUR_MS, "hours"), (MINUTE_MS, "minutes"))
 DAYS: Final = 2
 """Without a word about it, of a trace that is drawn from."""
@@ -85,6 +89,7 @@ def play(asked: Asked) -> Replayed:
     config = parse(document, source)
     played = [*ways.columns(document, source), *swept(asked.sweep, document, source)]
     loaded = _loaded(asked, config)
+    loaded = replace(loaded, notes=(*loaded.notes, *_not_played(config)))
     first = loaded.load(1)
     check_prices(config, source, first.templates)
     runs = len(played) * asked.seeds
@@ -245,11 +250,16 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
         f"It is {choice.why}.",
         *(_line(one) for one in (chosen, *rivals)),
         "Played were mode enforce, and an autoscaler that takes empty nodes.",
+        *(f"{note}." for note in _not_played(chosen.way.config)),
     ]
     folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
     comment = "".join(f"# {line}\n" for line in folded)
     document = yaml.safe_dump(dict(chosen.way.document or EMPTY), sort_keys=False)
     return Recommended(name=chosen.way.name, why=choice.why, file=comment + document)
+
+
+def _not_played(config: Config | None) -> Sequence[str]:
+    return (NO_EVICTIONS,) if config and config.eviction is Eviction.ENABLED else ()
 
 
 def _line(one: Outcome) -> str:

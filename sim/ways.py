@@ -21,6 +21,8 @@ BOTH: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("thresholds.cpu", "thresholds.memory")
 }
 """What stands for two settings that get one value."""
+NOT_PLAYED: Final = ("eviction", "drain")
+"""Sections and settings that are about evictions of Ebb."""
 FOLLOWING: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
@@ -90,6 +92,8 @@ def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
                 "allowed: a setting's path once, '=', and values between commas, "
                 "such as reserve.length=2m,5m",
             )
+        if path.strip().partition(".")[0] in NOT_PLAYED:
+            raise InvalidInputError(f"--sweep {path:.80}", "evictions of Ebb are not played")
         if len(split) > VALUES_MAX:
             told = f"{len(split)} values; allowed: up to {VALUES_MAX}"
             raise InvalidInputError(f"--sweep {path:.80}", told)

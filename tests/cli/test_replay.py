@@ -110,6 +110,21 @@ def test_the_usual_is_swept_beside_settings_of_ones_own(
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
 
 
+def test_evictions_that_are_not_played_are_told_where_they_are_enabled(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, file = tmp_path / "in.yaml", tmp_path / "out.yaml"
+    head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+    config.write_text(f"{head}eviction: enabled\n")
+    options = ["--seeds", "1", "--config", str(config), "--recommend", str(file)]
+    assert main(["replay", "--dumps", folder, *options]) == 0
+    note = "pods that Ebb would evict (eviction: enabled) stay: evictions of Ebb are not played"
+    assert note in capsys.readouterr().out
+    comment, _, document = file.read_text().partition("apiVersion")
+    assert note in comment
+    assert "eviction: enabled" in document
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_file_that_may_not_be_written_is_refused_before_hours_are_played(
     there: bool, tmp_path: Path

@@ -468,6 +468,8 @@ class TestWays:
             ("hedroom=1", "; did you mean headroom?"),
             ("headroom.x=1", "headroom: {'x': 1}; allowed"),
             ("extender.score=best", "extender.score: 'best'; allowed"),
+            ("eviction=enabled", "--sweep eviction: evictions of Ebb are not played"),
+            ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions of Ebb are not played"),
         ],
     )
     def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
