@@ -1,6 +1,8 @@
 """A folder of dumps as a past: times, lives, and what is refused."""
 
 import gzip
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.support.recorder import EPOCH, record
 
 Json = dict[str, Any]
 MINUTE_MS = 60_000
+DOCS = Path(__file__).parents[2] / "docs" / "replay.md"
 EVERY_MS = 20 * MINUTE_MS
 
 
@@ -45,6 +48,19 @@ def test_a_files_name_says_when_it_was_made(name: str, seconds: int | None) -> N
 def test_a_time_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"'2026-13-01T08:00:00Z' in its name: month"):
         dumps.time_of("2026-13-01T08:00:00Z.json")
+
+
+@pytest.mark.parametrize(("status", "kept"), [(0, 1), (1, 0)])
+def test_the_loop_of_the_docs_keeps_what_kubectl_has_told_whole(
+    status: int, kept: int, tmp_path: Path
+) -> None:
+    (loop,) = re.findall(r"(?ms)^```console\n([^`]*?^while :.*?^done)$", DOCS.read_text())
+    stand_ins = f"kubectl() {{ echo '{{}}'; return {status}; }}\nsleep() {{ exit 0; }}\n"
+    (tmp_path / "dumps").mkdir()
+    subprocess.run(["bash", "-uc", stand_ins + loop], cwd=tmp_path, check=True)
+    found = [*(tmp_path / "dumps").glob("*.json.gz")]
+    assert len(found) == kept
+    assert all(dumps.time_of(str(one)) for one in found)
 
 
 def dated(one: Json, created: int | None = 0, **status: Any) -> Json:
