@@ -42,6 +42,21 @@ def test_what_it_points_to_is_there(path: str) -> None:
     assert (ROOT / path.rstrip(".")).exists()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_logs_are_those_of_the_webhooks_pods_by_what_every_kubectl_knows(page: str) -> None:
+    """--all-pods came with 1.31; what is needed is 1.30."""
+    text = (ROOT / page).read_text()
+    (selector,) = re.findall(r"kubectl -n ebb-system logs -l (\S+) --prefix --tail=-1", text)
+    assert "--all-pods" not in text
+    key, _, value = selector.partition("=")
+    deployments = of_kind(render(""), "Deployment")
+    templates = {
+        one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+        for one in deployments
+    }
+    assert [name for name, own in templates.items() if own.get(key) == value] == ["ebb-webhook"]
+
+
 def test_its_overlay_names_what_is_there() -> None:
     overlay = block("Kustomization")
     for path in (*overlay["resources"], *overlay["components"]):
