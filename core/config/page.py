@@ -10,7 +10,8 @@ HEAD: Final = """# Configuration
 
 Written by `make fix` from the settings themselves. `ebb config schema` prints them as JSON
 Schema, for editors; `ebb config validate FILE...` names every fault of a file at once. What is
-missing, or null, has its default.
+missing, or null, has its default; the schema refuses null, so that an editor shows a value
+that was forgotten.
 
 `ebb-webhook` reads a changed file anew, whole or not at all. Where a program stands under
 *restart*, it reads the setting once, when it starts; until then `ebb-webhook` refuses a file

@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = "#/$defs/"
 _NO_TYPE: Final = {"type": "null"}
-"""null is as good as missing, so the schema leaves it out."""
+"""null is as good as missing to the reader; the schema leaves it out, and so refuses it."""
 
 
 class _Generator(GenerateJsonSchema):
