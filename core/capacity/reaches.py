@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from core.fit.index import Taints
 from core.fit.kinds import NodeKinds
-from core.fit.rules import LABEL_RULES, TAINT_RULE, repels, tolerates
+from core.fit.rules import LABEL_RULES, TAINT_RULE, repels
 from core.model.constraints import Placing, Requirement, SelectorTerm, plain
 from core.model.leaving import passes
 from core.model.node import Node, Taint
@@ -164,11 +165,13 @@ def _fair(
 ) -> list[_Set]:
     """Choose those that are told apart: nobody's many reaches push out another's few."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
+    by_namespace: dict[str, list[tuple[int, _Set]]] = {}
+    for one in found:
+        for namespace, pods in counts[one[1]].items():
+            by_namespace.setdefault(namespace, []).append((-pods, one))
     best: dict[tuple[int, ...], int] = {}
-    for namespace in sorted({name for names in counts.values() for name in names}):
-        own = [one for one in found if namespace in counts[one[1]]]
-        own.sort(key=lambda one: (-counts[one[1]][namespace], one))
-        for rank, (_, nodes) in enumerate(own):
+    for own in by_namespace.values():
+        for rank, (_, (_, nodes)) in enumerate(sorted(own)):
             best[nodes] = min(best.get(nodes, rank), rank)
     last = len(found)  # nobody's: pods asked for them lately
     found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
@@ -195,7 +198,7 @@ class _Shown:
     def __init__(self, bare: Sequence[Node], kinds: NodeKinds) -> None:
         real = [node for node in bare if not node.virtual]
         found = {taint for node in real for taint in node.taints if repels(taint)}
-        self._taints = sorted(found, key=_taint)
+        self._by_name = Taints(found)
         self._kinds = kinds
         self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
 
@@ -209,11 +212,7 @@ class _Shown:
         affinity = placing.affinity
         if affinity is not None and not self._anywhere(Placing(affinity=affinity)):
             parts.append(" or ".join(map(_term, affinity)))
-        covered = [
-            taint
-            for taint in self._taints
-            if any(tolerates(toleration, taint) for toleration in placing.tolerations)
-        ]
+        covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: Placing) -> bool:

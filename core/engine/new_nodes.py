@@ -85,8 +85,9 @@ def _found(
         if pod.node is None or pod.node not in came:
             continue
         since = before.waiting.get((pod.key, pod.uid))
-        reach = survey.reaches.of_placing(plain(pod.placing))
-        if since is not None and since < came[pod.node] and reach:
+        if since is None or since >= came[pod.node]:
+            continue
+        if reach := survey.reaches.of_placing(plain(pod.placing)):
             one = pod.node, reach.key
             found[one] = max(found.get(one, 0), min(now_seconds - since, START_SECONDS_MAX))
     return found

@@ -272,14 +272,33 @@ class Survey:
         return loads
 
     def _sums(self, reach: Reach | None, reserve: Amount) -> Sums:
-        nodes = [self.ground.nodes[n] for n in reach.nodes] if reach else []
-        return Sums(
-            reach,
-            self._usability(reach),
-            _strictest(nodes, self.config, self.config.thresholds_of),
-            _strictest(nodes, self.config, self.config.leave_of),
-            reserve,
+        numbers = reach.nodes if reach else ()
+        enter, leave = (
+            _strictest({id(own[n]): own[n] for n in numbers}.values(), whole)
+            if own
+            else _strictest((), whole)
+            for own, whole in self._limits
         )
+        return Sums(reach, self._usability(reach), enter, leave, reserve)
+
+    @cached_property
+    def _limits(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
+        """By node those for entering and for leaving, asked of each pool once, and the whole's."""
+        config = self.config
+        pools = config.budgets.pools
+        some = any(pool.thresholds or pool.leave_thresholds for pool in pools)
+        labels = [node.labels for node in self.ground.nodes] if some else []
+        of = [config.budgets.pool_of(one) for one in labels]
+        found = []
+        for limit in (config.thresholds_of, config.leave_of):
+            known: dict[int, Thresholds] = {}
+            row = []
+            for pool, one in zip(of, labels, strict=True):
+                if id(pool) not in known:
+                    known[id(pool)] = limit(one)
+                row.append(known[id(pool)])
+            found.append((row, limit(NO_LABELS)))
+        return tuple(found)
 
     def _usability(self, reach: Reach | None) -> Usability | None:
         if not self.rule.thresholds:
@@ -411,11 +430,7 @@ def _stays_closed(node: Node, unread: Container[str]) -> bool:
     return bool(odd or node.unschedulable)
 
 
-def _strictest(
-    nodes: Sequence[Node], config: Config, limit: Callable[[Mapping[str, str]], Thresholds]
-) -> Share:
-    """Return the smallest limits of these nodes; for no nodes, those of the whole."""
-    own = any(pool.thresholds or pool.leave_thresholds for pool in config.budgets.pools)
-    found = [limit(node.labels) for node in nodes] if own else []
-    found = found or [limit(NO_LABELS)]
-    return Share(min(one.cpu for one in found), min(one.memory for one in found))
+def _strictest(found: Iterable[Thresholds], whole: Thresholds) -> Share:
+    """Return the smallest of these limits; of none, those of the whole."""
+    those = list(found) or [whole]
+    return Share(min(one.cpu for one in those), min(one.memory for one in those))

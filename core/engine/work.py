@@ -122,6 +122,8 @@ class Work:
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
         self._levels = self._candidates()
         self._gone = 0
+        self._hopeless: set[int] = set()
+        """Nodes with a pod that finds no place, and never will while this plan is made."""
         self._refused: dict[int, tuple[int, _Route]] = {}
         """How many had gone when a node was refused, and for what: true until one more goes."""
 
@@ -270,6 +272,8 @@ class Work:
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
         """
         name = self._name(node)
+        if node in self._hopeless:
+            return None
         if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
             return None
         if not self._policy.nominated(node, marked=name in self.marked):
@@ -279,6 +283,8 @@ class Work:
         route = self._route(node)
         if route.refused:
             self._refused[node] = self._gone, route
+            if self.packer.hopeless(route.attempt, node):
+                self._hopeless.add(node)
             return None
         return route.attempt, route.trial
 

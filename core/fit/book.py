@@ -26,8 +26,12 @@ class Book:
     ) -> None:
         self._nodes, self._attachments = nodes, attachments
         self._domains: dict[object, Domains] = {}
+        self._by_node: dict[int, bool] = {}
+        """By id of domains, which tallies hold."""
+        self._keys = {key for node in nodes for key in node.labels}
         self._tallies: dict[object, Tally] = {}
-        self._ports: dict[HostPort, Tally] = {}
+        self._ports: dict[tuple[int, str], dict[HostPort, Tally]] = {}
+        """By number and protocol."""
         self._holders: dict[PodAffinityTerm, list[Tally]] = {}
         """Tallies by the terms whose pods they count."""
         self._counted: Finder[tuple[Tally, bool]] = Finder()
@@ -58,6 +62,21 @@ class Book:
         kinds = NodeKinds(self._nodes, spread)
         for group in groups:
             group.rules = tuple(self._rules(group.like, kinds))
+            group.lasting = tuple(filter(self._lasts, group.rules))
+
+    def _lasts(self, rule: Rule) -> bool:
+        """Say whether the rule refuses nodes for what stands on them alone."""
+        return isinstance(rule, Clear) and self._is_by_node(rule.tally.domains)
+
+    def _is_by_node(self, domains: Domains) -> bool:
+        """Say whether no two nodes are in one domain; each topology is asked once."""
+        if isinstance(domains, range):
+            return True
+        known = self._by_node.get(id(domains))
+        if known is None:
+            found = [domain for domain in domains if domain is not None]
+            known = self._by_node[id(domains)] = len(set(found)) == len(found)
+        return known
 
     def adds(self, group: Group) -> tuple[Tally, ...]:
         """Return the tallies in which the group's pods count."""
@@ -69,8 +88,9 @@ class Book:
                 adds += self._holders.get(term, ())
             adds += [
                 tally
-                for port, tally in self._ports.items()
-                if any(conflicts(port, own) for own in pod.company.host_ports)
+                for own in pod.company.host_ports
+                for port, tally in self._ports.get((own.port, own.protocol), {}).items()
+                if conflicts(port, own)
             ]
             # Counted once where several terms are about it: what counts is whether any is there.
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
@@ -80,7 +100,8 @@ class Book:
         company = pod.company
         rules: list[Rule] = []
         for port in company.host_ports:
-            tally = self._ports.setdefault(port, Tally(range(len(self._nodes))))
+            same = self._ports.setdefault((port.port, port.protocol), {})
+            tally = same.setdefault(port, Tally(range(len(self._nodes))))
             rules.append(Clear(f"host port {port.port}/{port.protocol}", tally))
         rules += self._attachments.rules(company)
         rules += [
@@ -117,11 +138,7 @@ class Book:
         found: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
             found.setdefault(term.topology_key, []).append(term)
-        return [
-            (key, tuple(same))
-            for key, same in found.items()
-            if any(domain is not None for domain in self._labelled(key))
-        ]
+        return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
 
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
         """Count the pods that ask for any of the terms."""

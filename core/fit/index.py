@@ -6,7 +6,7 @@ that costs must not be multiplied by the nodes.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -91,6 +91,27 @@ def _bits(size: int, places: Iterable[int]) -> int:
     return int.from_bytes(raw, "little")
 
 
+class Taints:
+    """Different taints, by what tolerations name: thousands of tenants may have one each."""
+
+    def __init__(self, taints: Iterable[Taint]) -> None:
+        self._by_key: dict[str, dict[str, list[Taint]]] = {}
+        for taint in taints:
+            self._by_key.setdefault(taint.key, {}).setdefault(taint.value, []).append(taint)
+
+    def covered(self, tolerations: Iterable[Toleration]) -> Iterator[Taint]:
+        """Yield those that one of the tolerations covers, some of them several times."""
+        for one in tolerations:
+            values = [self._by_key[one.key]] if one.key in self._by_key else []
+            values = values if one.key else list(self._by_key.values())
+            for by_value in values:
+                exact = one.operator != "Exists"
+                near = [by_value.get(one.value, [])] if exact else by_value.values()
+                for taint in chain.from_iterable(near):
+                    if tolerates(one, taint):
+                        yield taint
+
+
 class NodeIndex:
     """Some nodes, by what templates ask of them; what is kept grows with the nodes alone."""
 
@@ -103,6 +124,12 @@ class NodeIndex:
         for place, node in enumerate(nodes):
             taints.setdefault(tuple(filter(repels, node.taints)), []).append(place)
         self._taints = {found: _bits(len(nodes), places) for found, places in taints.items()}
+        self._with_taint: dict[Taint, list[tuple[Taint, ...]]] = {}
+        for found in self._taints:
+            for taint in dict.fromkeys(found):
+                self._with_taint.setdefault(taint, []).append(found)
+        self._repelling = Taints(self._with_taint)
+        self._tolerated: dict[tuple[Toleration, ...], int] = {}
         self._cordoned = _bits(
             len(nodes), (n for n, node in enumerate(nodes) if node.unschedulable)
         )
@@ -114,19 +141,16 @@ class NodeIndex:
 
     def tolerated(self, placing: Placing) -> int:
         """Return the nodes whose taints are tolerated (rule `taint`)."""
-        by_key: dict[str, list[Toleration]] = {}
-        for one in placing.tolerations:
-            by_key.setdefault(one.key, []).append(one)
-
-        def covers(taint: Taint) -> bool:
-            near = (*by_key.get(taint.key, ()), *by_key.get("", ()))
-            return any(tolerates(one, taint) for one in near)
-
-        bits = 0
-        for taints, places in self._taints.items():
-            if all(map(covers, taints)):
-                bits |= places
-        return bits
+        found = self._tolerated.get(placing.tolerations)
+        if found is None:
+            covered = frozenset(self._repelling.covered(placing.tolerations))
+            near = chain.from_iterable(self._with_taint[taint] for taint in covered)
+            found = self._taints.get((), 0)
+            for taints in dict.fromkeys(near):
+                if covered.issuperset(taints):
+                    found |= self._taints[taints]
+            self._tolerated[placing.tolerations] = found
+        return found
 
     def selected(self, placing: Placing) -> int:
         """Return the nodes with the labels that are asked for (rule `node-selector`)."""

@@ -198,6 +198,17 @@ class Group:
     """In the order in which kube-scheduler's default profile asks."""
     adds: tuple[Tally, ...] | None = None
     """The tallies in which each of them counts; None: not looked up yet."""
+    lasting: tuple[Rule, ...] = ()
+    """Those of the rules that refuse a node for as long as the pods stay that stand there."""
+
+    @property
+    def monotone(self) -> bool:
+        """Say whether more pods never make a rule admit a node that it has refused."""
+        return all(isinstance(rule, Clear | Within) for rule in self.rules)
+
+    def refusal_for_good(self, node: int) -> str | None:
+        """Return the name of the first rule that refuses the node while its pods stay, or None."""
+        return next((rule.name for rule in self.lasting if not rule.admits(node)), None)
 
     def refusal(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node, or None."""

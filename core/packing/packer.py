@@ -13,7 +13,7 @@ the nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
@@ -107,6 +107,8 @@ class Packer:
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self.spare_at: dict[int, int] = {}
         """By pod id of those that do not exist: the node where there is room for it."""
+        self._own: dict[tuple[int, int], Kind] = {}
+        """By kind and group: see `_own_kind`."""
         self._roomy: dict[int, list[tuple[int, int]]] = {}
         """By kind: see `spared`; true until more is placed."""
         self._promised: set[int] = set()
@@ -245,19 +247,26 @@ class Packer:
         but as long as nobody is placed, pods alike get the answer that one of them got.
         """
         topology = self._topology
-        known: Kind | None = None
-        start = place = 0
+        known: tuple[Kind, Group | None] | None = None
+        start = 0
+        seen: set[str] = set()
         for pod in pods:
-            kind, group = self._kind_of[pod], topology.group(pod)
-            alike, count = (id(kind), id(group)), len(result.placements)
+            shared, group = self._kind_of[pod], topology.group(pod)
+            kind, count = self._own_kind(shared, group), len(result.placements)
+            alike = id(shared), id(group)
+            if known is None or known[0] is not shared or known[1] is not group:
+                known, start, seen = (shared, group), self._head(kind), set()
             at, refused = answers.get(alike, NO_ANSWER)
+            place = len(kind.fits)
             if at != count:
-                if kind is not known:
-                    known, start = kind, self._head(kind)
-                place, refused = self._find(kind, start, result.left, away, group)
-                if group is None:
-                    start = place
-            if at == count or place == len(kind.fits):
+                place, found = self._find(kind, start, result.left, away, group)
+                if group is None or group.monotone:
+                    start, seen = place, seen | found
+                else:
+                    seen = found
+            if place == len(kind.fits):
+                if at != count:
+                    refused = seen | self._left_out(kind, result.left, away)
                 answers[alike] = count, refused
                 result.unplaced.append(pod)
                 if refused:
@@ -282,7 +291,9 @@ class Packer:
         """
         guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
         refused: set[str] = set()
-        while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
+        while place < len(fits) or (
+            kind.scanned < len(kind.allowed) and self._scan(kind, group, left)
+        ):
             node = fits[place]
             if node not in barred and ((left.get(node) or free[node]) - request) & guard == guard:
                 why = group.refusal(node) if group is not None else None
@@ -301,15 +312,53 @@ class Packer:
         kind.head = head
         return head
 
-    def _scan(self, kind: Kind) -> bool:
-        """Find the next nodes with room for the kind; False: there are none."""
+    def _left_out(self, kind: Kind, left: Mapping[int, int], barred: Collection[int]) -> set[str]:
+        """Return the rules that refuse nodes with room for good."""
+        guard, free, request = self.guard, self.free, kind.request
+        return {
+            why
+            for why, nodes in kind.left_out.items()
+            if any(
+                node not in barred and ((left.get(node) or free[node]) - request) & guard == guard
+                for node in nodes
+            )
+        }
+
+    def _own_kind(self, kind: Kind, group: Group | None) -> Kind:
+        """Return the kind with a list of its own, without nodes that refuse the group for good.
+
+        Who stands on a node whose only domain it is refuses it as long as he stands there, and a
+        node that pods leave takes none any more.
+        """
+        if group is None or not group.lasting:
+            return kind
+        found = self._own.get((id(kind), id(group)))
+        if found is None:
+            found = Kind(kind.request, kind.admitting, kind.allowed)
+            self._own[id(kind), id(group)] = found
+        return found
+
+    def _scan(self, kind: Kind, group: Group | None = None, left: Collection[int] = ()) -> bool:
+        """Find the next nodes with room for the kind; False: there are none.
+
+        *left*: nodes with pods on trial, which are no reason to leave them out.
+        """
         guard, free, request = self.guard, self.free, kind.request
         allowed, found = kind.allowed, kind.fits
         known = len(found)
         while len(found) == known and kind.scanned < len(allowed):
             block = allowed[kind.scanned : kind.scanned + SCAN_NODES]
-            found += [node for node in block if (free[node] - request) & guard == guard]
+            room = [node for node in block if (free[node] - request) & guard == guard]
             kind.scanned += len(block)
+            if group is not None and group.lasting:
+                for node in room:
+                    why = None if node in left else group.refusal_for_good(node)
+                    if why is None:
+                        found.append(node)
+                    else:
+                        kind.left_out.setdefault(why, []).append(node)
+            else:
+                found += room
         return len(found) > known
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
@@ -335,6 +384,7 @@ class Packer:
         draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
         draft._promised = set()  # noqa: SLF001
         draft._roomy = {}  # noqa: SLF001
+        draft._own = {}  # noqa: SLF001
         return draft
 
     def promise(self, attempt: Attempt, of: "Packer") -> None:
@@ -376,6 +426,18 @@ class Packer:
             more = self.free[at] + self._kind_of[spare].request
             if at in admitting and (more - kind.request) & guard == guard:
                 yield at, spare
+
+    def hopeless(self, attempt: Attempt, leaving: int) -> bool:
+        """Say whether a pod will never find a place, whatever goes: free space only falls."""
+        free, guard = self.free, self.guard
+        for pod in attempt.unplaced[:1]:
+            kind = self._kind_of[pod]
+            if self._topology.group(pod) is None and kind.scanned >= len(kind.allowed):
+                ahead = kind.fits[self._head(kind) :]
+                return not any(
+                    at != leaving and (free[at] - kind.request) & guard == guard for at in ahead
+                )
+        return False
 
     def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Say in words what kept the pod from every node but *leaving* in the attempt."""

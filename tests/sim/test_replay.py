@@ -398,7 +398,7 @@ class TestWays:
         columns = list(ways.columns(document, "x"))
         points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
         for found in (columns, points):
-            extenders = [one.config.extender for one in found if one.config is not None]
+            extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
             assert {one.score for one in extenders} == {*SCORES}
             assert {one.score for one in extenders if one.answers == "compact"} == {"marks"}
 
