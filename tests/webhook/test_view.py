@@ -23,7 +23,7 @@ from core.edge.decode.kinds import (
 )
 from core.edge.kube.news import Feed
 from core.guards.pods import pod_blockers
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
 from core.marks.mark import Mark
 from core.model.constraints import ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
@@ -31,6 +31,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from tests.support.builders import node
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
@@ -288,6 +289,23 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     assert fed.view.snapshot()().attach_limits == {"n": {"ebs": 3}}
     fed.feeds[CLAIMS].deleted("a/c")
     assert blocked()
+
+
+def test_a_pod_that_turned_is_judged_as_a_pass_judges_it() -> None:
+    """A device that no node offers may be claimed; a hard mark may keep its pod waiting."""
+    asked = Resources(pods=1, extended=(("example.com/gpu", 1),))
+    fed = Fed()
+    fed.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
+    fed.pods.changed(replace(a_pod("p"), requests=asked, unschedulable=True))
+    assert fed.view.turns(TAINT_KEY)()
+
+
+def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
+    fed = Fed()
+    fed.nodes.replaced([node("n")])
+    fed.pods.changed(replace(a_pod("p"), unschedulable=True))
+    fed.pods.deleted("a/p")
+    assert not fed.view.turns(TAINT_KEY)()
 
 
 def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:

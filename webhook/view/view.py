@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
@@ -10,6 +10,7 @@ from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
 from core.marks.mark import handed_over
+from core.model.cluster import Cluster
 from core.model.leaving import being_deleted
 from core.model.node import Node
 from core.model.pod import Pod
@@ -28,7 +29,7 @@ class ClusterView(Inventory):
         """Set when something has changed that cannot wait for the engine's interval."""
         self.turned = asyncio.Event()
         """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
-        self._turned: dict[str, Pod] = {}
+        self._turned: set[str] = set()
         self._occupants: Counter[str] = Counter()
         """By node the pods that may have come to stay, kept up to date: a walk over all pods for
         each node that is handed over would keep reviews waiting."""
@@ -53,7 +54,7 @@ class ClusterView(Inventory):
         if kind is PODS:
             self._note_place(_occupied_by(before), _occupied_by(after))
             if after and waits(after) and not (before and waits(before)):
-                self._note_turned(key, after)
+                self._note_turned(key)
         elif kind is NODES and after and not (before and _may_be_taken(before)):
             self._hurry_for(after.name)
 
@@ -75,9 +76,9 @@ class ClusterView(Inventory):
         if node is not None and self.occupied(name) and _may_be_taken(node):
             self.urgent.set()
 
-    def _note_turned(self, key: str, pod: Pod) -> None:
+    def _note_turned(self, key: str) -> None:
         if len(self._turned) < TURNED_MAX:
-            self._turned[key] = pod  # a marked node may have to be released for it
+            self._turned.add(key)  # a marked node may have to be released for it
             self.turned.set()
 
     def turns(self, taint_key: str) -> Callable[[], bool]:
@@ -85,10 +86,19 @@ class ClusterView(Inventory):
 
         The call says, in any thread, whether one of them cannot wait for the engine's interval.
         """
-        turned, self._turned = list(self._turned.values()), {}
+        turned, self._turned = self._turned, set()
         self.turned.clear()
         snapshot = self.snapshot()
-        return lambda: bool(turned) and cannot_wait(snapshot(), turned, taint_key)
+        return lambda: bool(turned) and _cannot_wait(snapshot(), turned, taint_key)
+
+
+def _cannot_wait(cluster: Cluster, turned: Container[str], taint_key: str) -> bool:
+    """Ask it of the pods as the cluster has them: what can be judged is known there alone.
+
+    *turned*: by namespace/name those that have turned unschedulable.
+    """
+    pods = [pod for pod in cluster.pods if waits(pod) and pod.key in turned]
+    return cannot_wait(cluster, pods, taint_key)
 
 
 def _occupied_by(pod: Pod | None) -> str | None:
