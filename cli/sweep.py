@@ -48,7 +48,7 @@ async def release(
     """
     key = config.taint_key
     async with await connecting as client:
-        cluster = await _listed(client)
+        cluster = await _listed(client, config)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
         before = await _keys_before(client, namespace, key)
@@ -79,12 +79,12 @@ def _warn(node: Node, keys: Iterable[str]) -> None:
         print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
 
 
-async def _listed(client: Client) -> Cluster:
+async def _listed(client: Client, config: Config) -> Cluster:
     """List the cluster, and beside its pods those that have finished with a cost of ours."""
     finished: dict[str, Pod] = {}
     lists: live.Lists = {kind: Listed() for kind in KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
-    found = await live.listed(client, lists)
+    found = await live.listed(client, lists, config)
     return replace(found, pods=(*found.pods, *finished.values()))
 
 

@@ -16,6 +16,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.schedulers import KNOWN
 from core.writes.published import Act, Change, Found, Standing
 from core.writes.write import Write, applied
 from extender import wire
@@ -203,7 +204,8 @@ class Ebb:
 
     def urgent(self) -> bool:
         """Say whether something has happened that cannot wait for the engine's interval."""
-        if self._news.turned.is_set() and self._news.turns(self.taint_key)():
+        # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
+        if self._news.turned.is_set() and self._news.turns(self.taint_key, KNOWN)():
             self._news.urgent.set()
         return self._news.urgent.is_set()
 

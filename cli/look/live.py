@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from cli.look.found import Leader, tell_refused
+from core.config.settings import Config
 from core.edge.decode.aside import Aside
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
@@ -34,26 +35,27 @@ Lists = dict[AnyKind, Listed]
 async def read(
     kubeconfig: str | None,
     context: str | None,
+    config: Config,
     lease: tuple[str, str] | None,
     progress: TextIO,
     aside: Aside,
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
-    *aside* takes what no cluster has.
+    *config*: what it is to be judged by. *aside* takes what no cluster has.
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
     lists: Lists = {kind: Listed() for kind in KINDS}
     lists[PODS].finished = aside.finished
     async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
-        cluster = await listed(client, lists)
+        cluster = await listed(client, lists, config)
         leader = await _leader(client, *lease) if lease else None
     tell_refused(list(_refused(lists)), progress)
     return cluster, leader
 
 
-async def listed(client: Client, lists: Lists) -> Cluster:
+async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     """List the cluster; *lists* fill up on the way. Raises: as `read`.
 
     For an object that cannot be read stands what is known of it.
@@ -62,7 +64,7 @@ async def listed(client: Client, lists: Lists) -> Cluster:
     for kind, found in lists.items():
         await _list(client, kind, found)
         inventory.replaced(kind, found.objects, found.refused)
-    return inventory.snapshot()()
+    return inventory.snapshot(config.schedulers)()
 
 
 def _refused(lists: Lists) -> Iterator[str]:

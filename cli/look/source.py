@@ -99,7 +99,7 @@ def read(
 
     lease = None if led_from is None else (led_from, LEASE)
     aside = Aside()
-    cluster, leader = asyncio.run(live.read(path, context, lease, sys.stderr, aside))
+    cluster, leader = asyncio.run(live.read(path, context, judged_by, lease, sys.stderr, aside))
     return Found(
         cluster=cluster,
         config=judged_by,
@@ -115,7 +115,7 @@ def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Fo
     dumps = [(files.named(path), files.read_dump(path)) for path in paths]
     refused: list[str] = []
     aside = Aside()
-    cluster, kinds = from_dumps(dumps, refused, aside)
+    cluster, kinds = from_dumps(dumps, config.schedulers, refused, aside)
     tell_refused(refused, sys.stderr)
     where = ", ".join(name for name, _ in dumps)
     return Found(

@@ -56,6 +56,7 @@ def page() -> str:
 def _row(one: Setting) -> str:
     default = one.schema.get("default")
     plain = str(default).lower() if isinstance(default, bool) else default
+    plain = f"[{', '.join(default)}]" if isinstance(default, list) else plain
     cells = (
         f"`{one.path}`",
         "" if plain is None else f"`{plain}`",

@@ -166,7 +166,7 @@ def laid_out(one: Schema) -> Schema:
 
 
 def _with_defaults(one: Schema, default: Any) -> Schema:  # noqa: ANN401 JSON
-    if "items" in one:
+    if fields_of(one.get("items", {})):
         return one | {"items": _with_defaults(one["items"], default[0] if default else {})}
     if "properties" not in one:
         return one if default is None else one | {"default": default}

@@ -28,15 +28,21 @@ from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
-from core.forms import QUALIFIED_KEY, SHARE, Selector, duration, number, quantity, words
+from core.forms import QUALIFIED_KEY, SHARE, Selector, duration, number, quantity, text, words
 from core.marks.keys import TAINT_KEY
+from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
+from core.model.schedulers import KNOWN
 from core.policies.all import POLICIES
 from core.sections import BESIDE, EXTENDER, INLINE, RESTART, WEBHOOK, Listed, name_of
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
+SCHEDULERS_MAX: Final = 100
+SCHEDULER_NAME: Final = text(
+    r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
+)
 
 _MARKS_ONLY: Final = {
     "required": ["answers"],
@@ -183,6 +189,12 @@ class Config:
         Field(json_schema_extra={RESTART: [WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
     """The key of the taint that a mark becomes."""
+    schedulers: Annotated[
+        tuple[Annotated[str, SCHEDULER_NAME], ...], Listed(SCHEDULERS_MAX, "that are names")
+    ] = KNOWN
+    """Schedulers whose filters are kube-scheduler's own, whatever their scores: profiles of the
+    cluster's kube-scheduler, say. Pods of others are not movable. A list of your own takes the
+    place of this one: name `default-scheduler` too."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark that is older is released, unless its node is empty by then."""
     hard_after_seconds: Annotated[int | None, duration(never=True)] = None

@@ -32,9 +32,12 @@ POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
     "A pod asks for something that Ebb cannot evaluate, so it counts as not movable: "
     "Ebb never guesses.",
-    "change the fields that the message names in the pod's owner, or move the pod yourself: "
+    "change the fields that the message names in the pod's owner; for spec.schedulerName, if that "
+    "scheduler's filters are kube-scheduler's own, name it in the setting schedulers; or move the "
+    "pod yourself: "
     "kubectl -n {namespace} delete pod {name}",
-    "the pod has finished, runs elsewhere, or does not use the fields any more",
+    "the pod has finished, runs elsewhere, does not use the fields any more, or has a scheduler "
+    "that is named",
 )
 POD_VOLUMES: Final = Reason(
     "pod-volumes",

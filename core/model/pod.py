@@ -11,6 +11,10 @@ EXPENDABLE_BELOW: Final = -10
 """Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 DEVICES_FIELD: Final = "spec.resourceClaims"
 """In Pod.unsupported: devices by claims (DRA)."""
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+"""What the API server writes into pods that name no scheduler."""
+SCHEDULER_CHARS_MAX: Final = 253
+"""Of a scheduler's name: one that is longer is none that can be known, and is cut."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
 """What a Deployment puts behind its own name in that of a ReplicaSet."""
 
@@ -27,6 +31,8 @@ class Pod:
     requests: Resources = Resources(pods=1)
     """As kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: Placing = ANYWHERE
+    scheduler: str = DEFAULT_SCHEDULER
+    """Who chooses its node; `unsupported` says so where it is not known how (model.schedulers)."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner_kind: str = ""
     """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty: a bare pod."""

@@ -12,6 +12,7 @@ from core.edge.decode.dump import from_dumps
 from core.edge.decode.kinds import PODS
 from core.edge.kube.listing import Listed
 from core.model.pod import Pod
+from core.model.schedulers import KNOWN
 from core.survival.look import End
 from core.survival.seen import ENDED_MAX
 from tests.support.kube_json import MISSING, NODE, POD, changed, dump
@@ -48,7 +49,7 @@ def over(name: str = "e", *ends: int, created: int = NOW - HOUR, **other: Any) -
 
 def of_dump(*items: bytes) -> Aside:
     found = Aside()
-    from_dumps([("f", dump(NODE, POD, *items))], [], found)
+    from_dumps([("f", dump(NODE, POD, *items))], KNOWN, [], found)
     return found
 
 

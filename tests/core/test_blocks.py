@@ -7,6 +7,7 @@ from core.edge.decode.blocks import BLOCK_MAX, Blocks, Moment, in_order
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS
 from core.model.cluster import Cluster
+from core.model.schedulers import KNOWN
 from tests.support.builders import node, pod
 
 Thing = tuple[str, int]
@@ -87,8 +88,8 @@ def test_the_cluster_is_what_is_known_whatever_came_before(words: list[tuple[str
             case "l":
                 inventory.replaced(PODS, [pod(key, None, number, 1)])
             case _:
-                inventory.snapshot()()
-    held = inventory.snapshot()
+                inventory.snapshot(KNOWN)()
+    held = inventory.snapshot(KNOWN)
     expected = Cluster.of([node("n")], inventory.pods.values())
     inventory.changed(PODS, pod("later", "n", 1, 1))
     assert held() == expected

@@ -24,6 +24,7 @@ from core.model.constraints import Placing
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.schedulers import KNOWN
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.mixed import marked
 
@@ -67,7 +68,7 @@ def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
         {"kind": "Pod", "metadata": {"name": "p", "namespace": "d"}, "spec": {}},
     ]
     raw = orjson.dumps({"kind": "List", "items": [*least, *objects, *pods]})
-    (found,) = from_dumps([("f", raw)], [])[0].buffers
+    (found,) = from_dumps([("f", raw)], KNOWN, [])[0].buffers
     return found
 
 

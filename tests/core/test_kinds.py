@@ -25,6 +25,7 @@ from core.model.cluster import DisruptionBudget
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.schedulers import KNOWN
 from core.model.volumes import Claim, CsiNode, Volume
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
@@ -66,7 +67,7 @@ async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
     inventory = Inventory()
     inventory.replaced(kind, listed.objects, listed.refused)
     assert list(inventory.of(kind)) == [key]
-    inventory.snapshot()()
+    inventory.snapshot(KNOWN)()
 
 
 @every_kind
@@ -90,7 +91,7 @@ def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[A
     assert changed()
     inventory.changed(kind, replace(one))
     assert changed() is (kind is NODES), "an equal Node may be of another version"
-    inventory.snapshot()
+    inventory.snapshot(KNOWN)
     assert not changed()
     inventory.refused(kind, key, "odd")
     assert changed()
@@ -125,9 +126,9 @@ def test_a_pod_that_turned_ready_is_news_that_makes_no_cluster_another() -> None
     """Plans do not rest on it, so that readiness that comes and goes makes no pass judge anew."""
     inventory, pod = Inventory(), Pod(namespace="d", name="a", node="n")
     inventory.changed(PODS, pod)
-    before, version = inventory.snapshot()(), inventory.versions[PODS]
+    before, version = inventory.snapshot(KNOWN)(), inventory.versions[PODS]
     inventory.changed(PODS, replace(pod, ready=True))
-    after = inventory.snapshot()()
+    after = inventory.snapshot(KNOWN)()
     assert inventory.versions[PODS] == version + 1
     assert after == before
     assert [pod.ready for pod in after.pods] == [True]

@@ -19,6 +19,7 @@ from core.errors import GarbledError
 from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
 from core.model.node import Node
+from core.model.schedulers import KNOWN
 from core.writes.write import Write
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
@@ -42,7 +43,7 @@ NOW = 1_767_225_600
 def dumped(objects: Sequence[tuple[str, bytes]]) -> Cluster:
     """Read a dump of the objects, each (kind, bytes)."""
     raw = b'{"kind":"List","items":[%b]}' % b",".join(raw for _, raw in objects)
-    return from_dumps([("f", raw)], [])[0]
+    return from_dumps([("f", raw)], KNOWN, [])[0]
 
 
 class Watched:
@@ -75,7 +76,7 @@ class Watched:
         return True
 
     def cluster(self) -> Cluster:
-        return self.view.snapshot()()
+        return self.view.snapshot(KNOWN)()
 
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:

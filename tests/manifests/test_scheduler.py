@@ -4,8 +4,8 @@ from itertools import product
 import pytest
 import yaml
 
-from core.edge.decode.pod import SCHEDULERS
 from core.model.resources import Resources
+from core.model.schedulers import KNOWN
 from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
 from core.survival.spans import FAR
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
@@ -121,7 +121,7 @@ def test_the_stanza_with_tls_is_complete() -> None:
 def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
     config = second()
     assert [one["schedulerName"] for one in config["profiles"]] == ["ebb-scheduler"]
-    assert "ebb-scheduler" in SCHEDULERS, "its pods can be judged as those of the cluster's own"
+    assert "ebb-scheduler" in KNOWN, "its pods can be judged as those of the cluster's own"
     assert config["leaderElection"] == {
         "leaderElect": True,
         "resourceNamespace": names.NAMESPACE,

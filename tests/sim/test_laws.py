@@ -23,6 +23,7 @@ from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, Toleration
 from core.model.node import Effect, Taint
+from core.model.schedulers import KNOWN
 from core.scores import SCORES
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
@@ -365,7 +366,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     chance.shuffle(takes)
     for take in takes:
         take()
-    return replace(view.snapshot()(), attach_limits=cluster.attach_limits)
+    return replace(view.snapshot(KNOWN)(), attach_limits=cluster.attach_limits)
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,6 +15,7 @@ from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark, guard_of
 from core.model.cluster import Cluster
 from core.model.pod import Pod
+from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
@@ -113,6 +114,31 @@ class World:
 
 def fail() -> None:
     raise ZeroDivisionError
+
+
+async def test_other_schedulers_hold_from_the_next_pass_on() -> None:
+    world = World()
+    for one in list(world.view.pods.values()):
+        theirs = replace(one, scheduler="own", unsupported=(SCHEDULER_FIELD,))
+        world.view.changed(PODS, theirs)
+    for schedulers, marks in ((KNOWN, 0), ((*KNOWN, "own"), len(NAMES) - 1), (KNOWN, 0)):
+        world.controller.config = replace(CONFIG, schedulers=schedulers)
+        await world.until_due()
+        await world.loop.step()
+        world.hear()
+        assert world.marked() == marks
+
+
+async def test_a_pod_that_turned_is_urgent_if_its_scheduler_is_known() -> None:
+    world = World()
+    await world.until_due()
+    world.controller.config = replace(CONFIG, schedulers=("own",))
+    lookout = asyncio.create_task(world.loop._look_out())
+    world.turn("theirs")
+    await _until(lambda: not world.view.turned.is_set())
+    world.turn("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
+    await world.view.urgent.wait()
+    lookout.cancel()
 
 
 async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -> None:

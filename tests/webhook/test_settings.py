@@ -1,6 +1,7 @@
 """The configuration that changes under a running engine."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from core.edge.kube.stores.events import EventType
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.schedulers import SCHEDULER_FIELD
+from tests.support import builders
 from tests.support.admission import NodeApi
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller
@@ -82,6 +85,17 @@ async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str
     running.path.write_text(HEAD)
     await running.settings.reload()
     assert running.good() == 1
+
+
+async def test_the_plan_of_a_changed_file_goes_by_its_schedulers(running: Running) -> None:
+    running.view.changed(NODES, replace(running.view.nodes["n"], name="m"))
+    for name in ("m", "n"):
+        pod = builders.pod(name, name, 1, 1, unsupported=(SCHEDULER_FIELD,))
+        running.view.changed(PODS, replace(pod, scheduler="own"))
+    for schedulers, could in (("[default-scheduler]", "0 nodes"), ("[own]", "1 node")):
+        running.path.write_text(HEAD + f"headroom: 0\nschedulers: {schedulers}\n")
+        await running.settings.reload()
+        assert running.told[-1][1] == f"mode observe; {could} could go in the long run"
 
 
 class Broken(Pod):

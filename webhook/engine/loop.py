@@ -135,7 +135,8 @@ class Loop:
             return self.why_stale()
 
         with growing():  # a walk over all that a pass makes would keep reviews waiting as long
-            snapshot, now = self._view.snapshot(), self._clock.unix_seconds()
+            snapshot = self._view.snapshot(self._controller.config.schedulers)
+            now = self._clock.unix_seconds()
             judging = asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
             found = await judging
         if late:
@@ -183,7 +184,8 @@ class Loop:
             await self._view.turned.wait()
             begun = self._clock.monotonic_seconds()
             try:
-                cannot_wait = self._view.turns(self._controller.config.taint_key)
+                config = self._controller.config
+                cannot_wait = self._view.turns(config.taint_key, config.schedulers)
                 if await asyncio.to_thread(cannot_wait):
                     self._view.urgent.set()
             except Exception:

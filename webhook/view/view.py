@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
@@ -81,14 +81,15 @@ class ClusterView(Inventory):
             self._turned.add(key)  # a marked node may have to be released for it
             self.turned.set()
 
-    def turns(self, taint_key: str) -> Callable[[], bool]:
+    def turns(self, taint_key: str, schedulers: Collection[str]) -> Callable[[], bool]:
         """Take the pods that have turned unschedulable since the last time.
 
         The call says, in any thread, whether one of them cannot wait for the engine's interval.
+        *schedulers*: as for `snapshot`.
         """
         turned, self._turned = self._turned, set()
         self.turned.clear()
-        snapshot = self.snapshot()
+        snapshot = self.snapshot(schedulers)
         return lambda: bool(turned) and _cannot_wait(snapshot(), turned, taint_key)
 
 

@@ -1,6 +1,6 @@
 """What kubectl prints with -o json, to a Cluster: a list of any kinds, of one kind, one object."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from core.edge.decode.aside import Aside
@@ -23,13 +23,18 @@ LIST: Final = "List"
 
 
 def from_dumps(
-    dumps: Sequence[tuple[str, bytes]], refused: list[str], aside: Aside | None = None
+    dumps: Sequence[tuple[str, bytes]],
+    schedulers: Collection[str],
+    refused: list[str],
+    aside: Aside | None = None,
 ) -> tuple[Cluster, frozenset[str]]:
     """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
 
-    For an object that cannot be read stands what is known of it; *refused* is told which it is,
-    which field, and why; *aside* takes what no cluster has. A dump without any pod is refused:
-    every node would look as if it could go. Raises: InvalidInputError that names the source.
+    *schedulers*: as for Inventory.snapshot. For an object that cannot be read stands what is known
+    of it; *refused* is told which it is, which field, and why; *aside* takes what no cluster has.
+    A dump without any pod is refused: every node would look as if it could go.
+
+    Raises: InvalidInputError that names the source.
     """
     found = [entry for source, raw in dumps for entry in objects(raw, source, refused, aside)]
     names = frozenset(name for name, _ in found)
@@ -41,7 +46,7 @@ def from_dumps(
     for name, one in found:
         if one is not None:
             _add(inventory, BY_NAME[name], one, sources)
-    return inventory.snapshot()(), names
+    return inventory.snapshot(schedulers)(), names
 
 
 def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:

@@ -1,6 +1,6 @@
 """What is known of a cluster now; dumps, lists and watches fill it by the same four methods."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from operator import is_
 from typing import Any
@@ -10,6 +10,7 @@ from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.schedulers import Judged, judged_by
 from core.model.volumes import cluster_of
 
 Odd = tuple[str, str]
@@ -30,7 +31,9 @@ class Inventory:
         """Of a kind; another one whenever something has changed."""
         self._blocks: dict[AnyKind, Blocks] = {}
         """The same once more, of kinds that were looked at since their last list."""
-        self._made: tuple[dict[str, Moment], Cluster | None] = ({}, None)
+        nothing: dict[str, Moment] = {kind.field: () for kind in KINDS}
+        self._made: tuple[dict[str, Moment], Collection[str], Cluster | None] = nothing, (), None
+        self._judged: Judged = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return what is known of a kind, by key."""
@@ -109,8 +112,10 @@ class Inventory:
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
         """Work out what follows from one change; None: not there. For those who inherit."""
 
-    def snapshot(self) -> Callable[[], Cluster]:
+    def snapshot(self, schedulers: Collection[str]) -> Callable[[], Cluster]:
         """Hold on to what is known now; the call makes a Cluster of it, in any thread.
+
+        *schedulers*: pods of others cannot be judged in it.
 
         With 150,000 pods that takes a good part of a second: too long for a loop that answers
         reviews meanwhile.
@@ -118,14 +123,18 @@ class Inventory:
         for kind, known in self._known.items():
             if kind not in self._blocks:
                 self._blocks[kind] = Blocks(known, kind.key)
-        return partial(self._made_of, {kind.field: self._blocks[kind].moment() for kind in KINDS})
+        moments = {kind.field: self._blocks[kind].moment() for kind in KINDS}
+        return partial(self._made_of, moments, schedulers)
 
-    def _made_of(self, moments: dict[str, Moment]) -> Cluster:
+    def _made_of(self, moments: dict[str, Moment], schedulers: Collection[str]) -> Cluster:
         """Return the same Cluster as the last time where all in it is the same."""
-        before, made = self._made
-        if made is None or not all(_same(before[field], now) for field, now in moments.items()):
-            made = cluster_of(**{field: in_order(now) for field, now in moments.items()})
-            self._made = moments, made
+        before, known, made = self._made
+        same = all(_same(before[field], now) for field, now in moments.items())
+        if made is None or known != schedulers or not same:
+            found = {field: in_order(now) for field, now in moments.items()}
+            pods, self._judged = judged_by(schedulers, found[PODS.field], self._judged)
+            made = cluster_of(**{**found, PODS.field: pods})
+            self._made = moments, schedulers, made
         return made
 
 

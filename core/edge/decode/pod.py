@@ -31,19 +31,14 @@ from core.model.constraints import (
     Placing,
     Ties,
 )
-from core.model.pod import DEVICES_FIELD, Pod
+from core.model.pod import DEFAULT_SCHEDULER, DEVICES_FIELD, SCHEDULER_CHARS_MAX, Pod
+from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from core.model.workload import DAEMON_SET
 
 OS_LABEL: Final = "kubernetes.io/os"
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-SCHEDULERS: Final = frozenset(
-    {"default-scheduler", "ebb-scheduler", "gke.io/optimize-utilization-scheduler"}
-)
-"""Of kube-scheduler's own filters, whatever their scores: the cluster's own, that of
-manifests/components/second-scheduler, and the one that GKE names in pods under its autoscaling
-profile optimize-utilization. What others go by is not known."""
 COST_CHARS_MAX: Final = 32
 _SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
 """Templates of pods that name their operating system."""
@@ -76,6 +71,7 @@ def pod(obj: PodObject) -> Pod | None:
         node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
         placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
+        scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
         owner_kind=owner_kind,
         owner_name=owner_name,
@@ -98,6 +94,11 @@ def pod(obj: PodObject) -> Pod | None:
 def _gated(spec: PodSpec) -> bool:
     """Say whether neither the scheduler nor an autoscaler looks at the pod yet (KEP-3521)."""
     return bool(spec.scheduling_gates) and not spec.node_name
+
+
+def _scheduler(name: str | None) -> str:
+    """Return one object for equal names; one that is too long to be known stays so."""
+    return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
 
 
 def head(meta: PodMeta) -> Pod:
@@ -226,8 +227,8 @@ def _unsupported(
         found.append(CLAIMS_FIELD)
     if spec.resource_claims:
         found.append(DEVICES_FIELD)
-    if spec.scheduler_name and spec.scheduler_name not in SCHEDULERS:
-        found.append("spec.schedulerName")
+    if spec.scheduler_name and spec.scheduler_name not in KNOWN:
+        found.append(SCHEDULER_FIELD)
     return tuple(found)
 
 
