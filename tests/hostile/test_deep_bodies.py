@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from extender.wire import call
 from tests.hostile.objects import DEEP, LISTS
@@ -25,3 +26,22 @@ def test_a_list_of_nodes_has_its_names(deep: bytes) -> None:
     items = [{"metadata": {"name": name, "managedFields": "@"}} for name in ("a", "b")]
     body = orjson.dumps({"Nodes": {"items": items}}).replace(b'"@"', deep)
     assert call(body).names == ["a", "b"]
+
+
+def test_a_node_that_is_sent_twice_gets_its_taint() -> None:
+    """Before and after an update, each with as many steps as the API server takes of one value."""
+    node = node_json()
+    node["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    node["metadata"]["managedFields"] = "@"
+    body = review_of(node).replace(b'"request":{', b'"request":{"oldObject":{"x":"@"},', 1)
+    deepest = b"[1," * 9900 + b"1" + b",1]" * 9900
+    assert body.count(b'"@"') == 2
+    assert patch_of(wire.review(body.replace(b'"@"', deepest), TAINT_KEY).body) is not None
+
+
+@pytest.mark.parametrize("pairs", [wire.STEPS_MAX, 780_000])
+def test_brackets_alone_are_no_review(pairs: int) -> None:
+    """Anybody may send them; to cut these the event loop would be held for half a second."""
+    body = review_of(node_json()).replace(b'"uid"', b'"x":"@","uid"', 1)
+    with pytest.raises(InvalidInputError, match="runs of brackets"):
+        wire.review(body.replace(b'"@"', b"[1," * pairs + b"1" + b"]" * pairs), TAINT_KEY)

@@ -12,7 +12,11 @@ from webhook.metrics import Metrics
 
 MUTATE_PATH: Final = "/mutate-node"
 REVIEW_BYTES_MAX: Final = 3 * 1024**2
-"""As much as the API server takes of anybody; a Node that etcd stores is smaller."""
+"""As much as the API server takes of anybody.
+
+An update's review holds the Node twice, as `object` and as `oldObject`: where it is larger than
+half of this, the engine sets the taint.
+"""
 
 
 def make_app(metrics: Metrics, health: Health, taint_key: str) -> web.Application:

@@ -69,6 +69,12 @@ _DECODER: Final = msgspec.json.Decoder(_Review)
 _TAINT: Final = msgspec.json.Decoder(_Taint)
 GOT_CHARACTERS_MAX: Final = 60
 """Of what a caller sent in place of our kind, for the reply and the log."""
+STEPS_MAX: Final = 60_000
+"""Of cutting what nests too deep, some 50 ms: anybody may send a review, and the event loop waits.
+
+An update's Node comes as `object` and as `oldObject`; two that nest as deep as the API server
+takes them (10,000) need 40,000. Beyond, the engine sets the taint.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ def review(body: bytes, taint_key: str) -> Answer:
     Pure, so a dry run is answered like any other. Raises: InvalidInputError.
     """
     try:
-        asked = decoded(_DECODER.decode, body)
+        asked = decoded(_DECODER.decode, body, STEPS_MAX)
         patch = _patch(asked.request, taint_key)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
