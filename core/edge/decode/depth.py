@@ -15,6 +15,12 @@ SLACK: Final = 2
 """What is so shallow in itself is stepped over in one: it may stay although it is that much
 deeper."""
 
+STEPS_MAX: Final = 20_000
+"""Of cutting one object, or one answer, some 15 ms: the event loop waits for it.
+
+The deepest value that the API server takes (10,000) needs as many, of lists twice as many.
+"""
+
 Value_ = TypeVar("Value_")
 
 
@@ -38,7 +44,9 @@ _ESCAPES: Final = re.compile(
 """Pairs of surrogates, single ones, and all others, so that a backslash's own is none."""
 
 
-def decoded(decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = None) -> Value_:
+def decoded(
+    decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = STEPS_MAX
+) -> Value_:
     """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*, `pruned`."""
     try:
         return decode(raw)

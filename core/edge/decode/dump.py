@@ -82,10 +82,10 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
     if not raw.strip():
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
     try:
-        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     except InvalidInputError:
         raw = legible(raw)
-        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO)
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     if head.items is None:
         yield head.kind, raw, source
         return

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from core.edge.decode.depth import decoded
+from core.edge.decode.depth import STEPS_MAX, decoded
 from core.errors import InvalidInputError
 from core.model.quantity import millis, whole
 
@@ -17,6 +17,7 @@ NAMES_MAX: Final = 65_536
 """Names of nodes and namespaces that are kept, so that each is checked once."""
 SHOWN_MAX: Final = 80
 """Characters of a name that a fault repeats."""
+TOO_DEEP: Final = "is nested too deeply"
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise on bytes that are not what they should be."""
 
@@ -24,10 +25,16 @@ Bytes = bytes | msgspec.Raw
 Value_ = TypeVar("Value_")
 
 
-def strictly(decode: Callable[[bytes], Value_], raw: Bytes, where: str, hint: str = "") -> Value_:
-    """Decode, or raise InvalidInputError with the field or the position."""
+def strictly(
+    decode: Callable[[bytes], Value_],
+    raw: Bytes,
+    where: str,
+    hint: str = "",
+    steps_max: int | None = STEPS_MAX,
+) -> Value_:
+    """Decode, or raise InvalidInputError with the field or the position; *steps_max*: `pruned`."""
     try:
-        return decoded(decode, bytes(raw))
+        return decoded(decode, bytes(raw), steps_max)
     except FAULTS as fault:
         problem, path = _told(fault)
         if isinstance(fault, msgspec.DecodeError) and not isinstance(
@@ -54,7 +61,7 @@ def _told(fault: Exception) -> tuple[str, str]:
     if isinstance(fault, msgspec.DecodeError):
         problem, _, path = str(fault).partition(" - at `$")
         return problem, path.rstrip("`")
-    return "is not UTF-8" if isinstance(fault, UnicodeDecodeError) else "is nested too deeply", ""
+    return "is not UTF-8" if isinstance(fault, UnicodeDecodeError) else TOO_DEEP, ""
 
 
 def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:

@@ -13,8 +13,9 @@ import msgspec
 
 from core.edge.decode import budget, buffers, node, pod, stand_in, storage
 from core.edge.decode.depth import decoded
-from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
+from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
 from core.edge.decode.objects import NAME_DECODER, PodObject
+from core.edge.decode.stand_in import Outline
 from core.errors import InvalidInputError
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
@@ -103,17 +104,24 @@ class Kind(Generic[Wire_, Model_]):
             where = join(where_of(source, self.name, meta.namespace, meta.name), fault.where)
             raise InvalidInputError(where, fault.problem) from fault
 
-    def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, or bytes
+    def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
         """Make one, or what stands for it. Raises: as `read` when nothing does."""
+        if isinstance(item, Outline):
+            where = where_of("", self.name, item.metadata.namespace, item.metadata.name)
+            return self._instead(item.raw, InvalidInputError(where, TOO_DEEP))
         try:
             return self.read(item) if isinstance(item, msgspec.Raw) else self.made(item)
         except InvalidInputError as fault:
             # Of the wire form the faulty field alone was read: the rest is found in its bytes.
             raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
-            found = self.blind(raw, str(fault))
-            if found is None:
-                raise
-            return found
+            return self._instead(raw, fault)
+
+    def _instead(self, raw: Bytes, fault: InvalidInputError) -> Model_:
+        """Return what stands for one that cannot be read. Raises: *fault* when nothing does."""
+        found = self.blind(raw, str(fault))
+        if found is None:
+            raise fault
+        return found
 
     def _decoded(self, raw: Bytes, source: str) -> Wire_:
         """Decode one; the search for its name is paid for by faults alone."""

@@ -1,7 +1,8 @@
 """What stands for an object that cannot be read: as much of it as says which node it is about."""
 
+import re
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,6 +37,39 @@ _PARTS: Final = msgspec.json.Decoder(_Parts)
 _WHO: Final = msgspec.json.Decoder(Name)
 _SPEC: Final = msgspec.json.Decoder(_Spec)
 _STATUS: Final = msgspec.json.Decoder(_Status)
+
+
+class Outline(NamedTuple):
+    """What is known at once of an object that nests too deep to be cut."""
+
+    metadata: Name
+    raw: bytes
+    """The object without most of its metadata; for a stand-in, not to be read as the object."""
+
+
+MEMBERS: Final = rb'(?:"[^"\\]*+":"[^"\\]*+",?+)*+'
+"""Those of which an object's values are text, from wherever it begins."""
+_HEAD: Final = re.compile(rb'\{%b"metadata":\{(%b)' % (MEMBERS, MEMBERS))
+
+
+def outline(raw: bytes) -> Outline | None:
+    """Return what is known without a look at what nests; None where the name does not stand first.
+
+    The API server writes the kinds of its own that way, and managedFields as the metadata's end:
+    nobody else's words stand before the name. What is found behind is an object's end, or no JSON.
+    """
+    head = _HEAD.match(raw)
+    who: bytes = head[1].rstrip(b",") if head else b""
+    meta = _read(_WHO, b"{%b}" % who, Name())
+    if not meta.name:
+        return None
+    end = raw.find(b',"spec":{')
+    whole = b'{"metadata":{%b}%b' % (who, raw[end:] if end >= 0 else b"}")
+    try:
+        _PARTS.decode(whole)
+    except FAULTS:
+        whole = b'{"metadata":{%b}}' % who
+    return Outline(meta, whole)
 
 
 def pod(raw: Bytes, reason: str) -> Pod | None:

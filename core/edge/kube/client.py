@@ -57,7 +57,7 @@ class ApiError(UnavailableError):
 
 
 class TooLargeError(UnavailableError):
-    """An answer is larger than is taken; whoever asks for less may get it."""
+    """An answer is larger, or nests deeper, than is taken; whoever asks for less may get it."""
 
 
 class Client:

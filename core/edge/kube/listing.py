@@ -1,19 +1,23 @@
 """A list of one kind, page by page; each page becomes objects at once, because raw ones are large.
 
 All of a page is decoded in one pass; only where that fails is it decoded item by item, to tell the
-one bad object from the rest.
+one bad object from the rest. Where a page nests too deep for that, fewer objects are asked for,
+down to the one that does.
 """
 
+import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode.depth import decoded
+from core.edge.decode.depth import decoded, pruned
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
+from core.edge.decode.stand_in import MEMBERS, outline
 from core.edge.heap import growing
 from core.edge.kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
 from core.errors import GarbledError, InvalidInputError
@@ -46,7 +50,12 @@ _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
 """How a server answers that has no such kind; before it says so, it asks whether we may know."""
 FEWER: Final = 4
-"""Of a page that is too large, one part in so many objects is asked for in its place."""
+"""Of a page that is too large or too deep, one part in so many objects is asked for instead."""
+_ONE: Final = re.compile(
+    rb'\{%b"metadata":(\{[^{}]*+\}),%b"items":\[(.*)\]\}\s*+' % (MEMBERS, MEMBERS), re.DOTALL
+)
+"""A page of one object."""
+_META: Final = msgspec.json.Decoder(_ListMeta)
 _PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
@@ -97,24 +106,36 @@ class Listed:
                 )
                 try:
                     raw = await asked
+                    if objects > 1:
+                        self.take(kind, raw)
+                    else:
+                        await self._take_one(kind, raw)
                 except TooLargeError:
                     if objects == 1:
                         raise
                     objects = max(1, objects // FEWER)
                     continue
-                self.take(kind, raw)
                 if len(raw) * FEWER < client.answer_bytes_max:
                     objects = min(PAGE_OBJECTS, objects * 2)
                 if not self.token:
                     return
 
     def take(self, kind: AnyKind, raw: bytes) -> None:
-        """Add a page. Raises: GarbledError when it is none."""
-        page: Page[Any]
+        """Add a page.
+
+        Raises: GarbledError when it is none; TooLargeError: ask for fewer objects.
+        """
+        self._add(kind, _page(kind, raw))
+
+    async def _take_one(self, kind: AnyKind, raw: bytes) -> None:
+        """Add a page of one object, or what stands for it. Raises: as `take`."""
         try:
-            page = decoded(_PAGES[kind].decode, raw)
-        except FAULTS:
-            page = answered(_RAW_PAGE, raw)
+            self.take(kind, raw)
+        except TooLargeError:
+            page = _outlined(raw) or _page(kind, await asyncio.to_thread(pruned, raw))
+            self._add(kind, page)
+
+    def _add(self, kind: AnyKind, page: Page[Any]) -> None:
         for item in page.items or ():
             try:
                 found = kind.taken(item)
@@ -126,6 +147,28 @@ class Listed:
                 elif self.finished is not None:
                     self.finished(item)
         self.version, self.token = page.metadata.resource_version, page.metadata.token
+
+
+def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
+    """Decode a page. Raises: as `Listed.take`."""
+    try:
+        page: Page[Any] = decoded(_PAGES[kind].decode, raw)
+    except RecursionError as fault:
+        raise TooLargeError(f"API server: a page {fault}") from fault
+    except FAULTS:
+        return answered(_RAW_PAGE, raw)
+    return page
+
+
+def _outlined(raw: bytes) -> Page[Any] | None:
+    """Return a page of one object of which an outline is known, else None.
+
+    Where no page follows there may be more objects than were asked for: some servers do not count.
+    """
+    found = _ONE.fullmatch(raw)
+    meta = answered(_META, found[1]) if found else _ListMeta()
+    item = outline(found[2]) if found and meta.token else None
+    return Page(meta, [item]) if item else None
 
 
 def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not

@@ -6,15 +6,17 @@ Source: the API server's rules for list and watch (bookmarks, 410, 429) and clie
 import asyncio
 import logging
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
 import msgspec
 
-from core.edge.decode.depth import decoded
+from core.edge.decode.depth import decoded, pruned
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.kinds import AnyKind
+from core.edge.decode.stand_in import outline
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Listed
@@ -162,7 +164,7 @@ class _Follower:
         settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settled)
         try:
             async for line in lines(response.content.readany, silence):
-                self._event(line)
+                await self._line(line)
         finally:
             settled.cancel()
             response.close()
@@ -172,16 +174,36 @@ class _Follower:
         self._failures = 0
         self._feed.alive()
 
+    async def _line(self, line: bytes) -> None:
+        """Take an event; where it nests too deep, what stands for its object."""
+        try:
+            self._event(line)
+        except RecursionError:
+            event = _outlined(line)
+            if event is None:
+                self._event(await asyncio.to_thread(pruned, line))
+            else:
+                self._take(event, event.object.metadata)
+                self._progress()
+
     def _event(self, line: bytes) -> None:
-        """Decode an event in one pass, or piece by piece where that cannot be done."""
+        """Decode an event in one pass, or piece by piece where that cannot be done.
+
+        Raises: RecursionError where it nests too deep; ApiError for an ERROR, GarbledError.
+        """
         try:
             event: _Event[Any] = decoded(self._decoder.decode, line)
+        except RecursionError:
+            raise
         except FAULTS:
             self._odd_event(line)
         else:
             if event.type == "ERROR":
                 self._odd_event(line)
             self._take(event, event.object.metadata)
+        self._progress()
+
+    def _progress(self) -> None:
         self._told = True
         self._feed.alive()
 
@@ -255,6 +277,14 @@ class _Event(msgspec.Struct, Generic[Object_]):
 
 
 _RAW_EVENT: Final = msgspec.json.Decoder(_Event[msgspec.Raw])
+_CHANGE: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(.*)\}\s*+', re.DOTALL)
+
+
+def _outlined(line: bytes) -> _Event[Any] | None:
+    """Return a change of an object of which an outline is known, else None."""
+    found = _CHANGE.fullmatch(line)
+    item = outline(found[2]) if found else None
+    return _Event(found[1].decode(), item) if found and item else None
 
 
 def _level(absent: ApiError) -> int:
