@@ -166,6 +166,23 @@ def test_a_node_that_turns_out_handed_over_with_a_pod_on_it_cannot_wait(
     assert not fed.view.urgent.is_set(), "each time it turns, and not as long as it is so"
 
 
+def test_what_a_kubelet_writes_hurries_nobody_twice_until_the_engine_has_rested() -> None:
+    """Or one that takes the guard off its node, again and again, would have all others wait."""
+    fed = Fed()
+    fed.nodes.replaced([KEPT])
+    fed.pods.changed(a_pod("p", "n"))
+    for rested, urgent in ((False, True), (False, False), (True, True), (False, False)):
+        if rested:
+            fed.view.rested()
+        fed.nodes.changed(HANDED_OVER)
+        assert fed.view.urgent.is_set() is urgent
+        fed.view.urgent.clear()
+        fed.nodes.changed(KEPT)
+    fed.nodes.changed(HANDED_OVER)
+    fed.pods.changed(a_pod("q", "n"))
+    assert fed.view.urgent.is_set(), "a pod that comes is another's word"
+
+
 PLACED = st.builds(
     partial(Pod, namespace="a"),
     name=st.sampled_from("pqr"),

@@ -7,7 +7,6 @@ and tried again after a growing wait.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from core.edge.clock import Clock
@@ -199,7 +198,9 @@ class Loop:
         seconds = self._controller.config.webhook.interval_seconds
         if self._controller.doubts:
             seconds = min(seconds, WAIT_SECONDS)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 await self._view.urgent.wait()
+        except TimeoutError:
+            self._view.rested()
         self._view.urgent.clear()

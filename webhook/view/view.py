@@ -33,6 +33,12 @@ class ClusterView(Inventory):
         self._occupants: Counter[str] = Counter()
         """By node the pods that may have come to stay, kept up to date: a walk over all pods for
         each node that is handed over would keep reviews waiting."""
+        self._hurried: set[str] = set()
+        """Nodes whose own words have hurried the engine since it last waited for its interval."""
+
+    def rested(self) -> None:
+        """Note that a pass begins because it is due: nothing could not wait."""
+        self._hurried.clear()
 
     def occupied(self, name: str) -> bool:
         """Say whether a pod that does not end already keeps the node from being empty.
@@ -56,7 +62,7 @@ class ClusterView(Inventory):
             if after and waits(after) and not (before and waits(before)):
                 self._note_turned(key)
         elif kind is NODES and after and not (before and _may_be_taken(before)):
-            self._hurry_for(after.name)
+            self._turned_out(after.name)
 
     def _note_place(self, before: str | None, after: str | None) -> None:
         """Count a pod where it is now; the arguments are names of nodes."""
@@ -70,11 +76,21 @@ class ClusterView(Inventory):
             self._occupants[after] += 1
             self._hurry_for(after)
 
-    def _hurry_for(self, name: str) -> None:
+    def _turned_out(self, name: str) -> None:
+        """Hurry for a node that has turned out handed over, once until the engine has rested.
+
+        Its kubelet may write that as often as it likes, and each time all others would wait.
+        """
+        if name not in self._hurried and self._hurry_for(name):
+            self._hurried.add(name)
+
+    def _hurry_for(self, name: str) -> bool:
         """Have the guard put back before the autoscaler comes, where that is to be done."""
         node = self.nodes.get(name)
-        if node is not None and self.occupied(name) and _may_be_taken(node):
+        hurries = node is not None and self.occupied(name) and _may_be_taken(node)
+        if hurries:
             self.urgent.set()
+        return hurries
 
     def _note_turned(self, key: str) -> None:
         if len(self._turned) < TURNED_MAX:
