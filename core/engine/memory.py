@@ -169,6 +169,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words).forgetting(new)
     waiting = _waiting(memory, cluster, config.taint_key)
+    unmarked = nodes.keys() - new - survey.marks.keys()
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,
@@ -183,8 +184,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         refused={
             name: one
             for name, one in memory.refused.items()
-            if name in nodes.keys() - new - survey.marks.keys()
-            and now_seconds < one.until + budgets.backoff.max_seconds
+            if name in unmarked and now_seconds < one.until + budgets.backoff.max_seconds
         },
         standing=frozenset(survey.marks),
         paced=_paced(memory, survey, now_seconds),
