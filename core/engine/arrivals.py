@@ -337,7 +337,7 @@ def expected(
     for reach, counts in _windows(arrivals, grain, now_seconds, at_least):
         asked = shares.of(counts)
         if reach not in best or asked >= best[reach][0]:
-            best[reach] = asked, counts
+            best[reach] = asked, dict(counts)
     return {kind: many for _, counts in best.values() for kind, many in counts.items()}
 
 
@@ -413,16 +413,22 @@ def _sum(slots: Slots, asked: range) -> Counter[Kind]:
 
 
 def _sliding(slots: Slots, many: int) -> Iterable[Counter[Kind]]:
-    """Yield what came in so many slots up to each: a long time may be many short ones."""
+    """Yield what came in so many slots up to each: a long time may be many short ones.
+
+    It is the same counter each time: who keeps what it says copies it.
+    """
     total: Counter[Kind] = Counter()
     behind = iter(slots)
     oldest = next(behind, 0)
     for last, counts in slots.items():
         total.update(counts)
         while oldest <= last - many:
-            total.subtract(slots[oldest])
+            for kind, gone in slots[oldest].items():
+                total[kind] -= gone
+                if not total[kind]:
+                    del total[kind]
             oldest = next(behind)
-        yield +total
+        yield total
 
 
 def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:

@@ -1,5 +1,6 @@
 """What has come, and which empty nodes are kept for the next of its like."""
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -358,6 +359,29 @@ class TestWhatIsRemembered:
         last = self.NOW // 60
         slots = {last: {self.OTHER: 1}, last - 9: {self.ONE: 1}}
         assert self.expected(slots=slots) == {self.OTHER: 1}
+
+    def test_the_busiest_stretch_is_that_of_all_stretches_summed_up_plainly(self) -> None:
+        """Also where later ones ask for less, or for others; of eighths no share is rounded."""
+        asked = {Kind("general", Resources(n * 5000, 100), ANYWHERE): n for n in (1, 2, 4, 8)}
+        last = self.NOW // 60
+        for seed in range(200):
+            chance = random.Random(seed)
+            many = chance.choice((5, 7, 20))
+            slots = {
+                n: {kind: chance.randrange(1, 4) for kind in asked if chance.random() < 0.5}
+                for n in range(last - 50, last + 1)
+                if chance.random() < 0.7
+            }
+            sums = [
+                sum((Counter(slots.get(n, {})) for n in range(end - many + 1, end + 1)), Counter())
+                for end in slots
+            ]
+            most = max(
+                reversed(sums),
+                key=lambda one: (sum(asked[kind] * one[kind] for kind in one), one.total()),
+            )
+            seen = Arrivals(grain=self.GRAIN, slots=slots)
+            assert expected(seen, WHOLE, self.NOW, {"general": many * 60}) == most, seed
 
     @pytest.mark.parametrize("when", ["slots", "days"])
     def test_what_came_to_two_reaches_of_one_template_is_of_the_later(self, when: str) -> None:
