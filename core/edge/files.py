@@ -139,8 +139,8 @@ def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
 class _Loader(yaml.SafeLoader):
     """YAML without what makes a file mean something else than it shows.
 
-    No aliases, no tags, no field twice; of plain texts only null, booleans and JSON's numbers are
-    more than text, so that `010` and `1:30` are not 8 and 90.
+    No aliases, no tags, no field twice, no half characters; of plain texts only null, booleans and
+    JSON's numbers are more than text, so that `010` and `1:30` are not 8 and 90.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 PyYAML's own name and type
@@ -158,6 +158,17 @@ class _Loader(yaml.SafeLoader):
                 problem = f"{what} are not allowed"
                 raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
+
+    def construct_scalar(self, node: Any) -> Any:  # noqa: ANN401
+        """Join pairs of surrogates, as JSON means them: PyYAML takes each for a character."""
+        text = super().construct_scalar(node)
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as fault:
+            problem = "half of a pair of surrogates is no text"
+            raise yaml.constructor.ConstructorError(
+                None, None, problem, node.start_mark
+            ) from fault
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
         seen: set[object] = set()
