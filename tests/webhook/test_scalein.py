@@ -20,7 +20,7 @@ from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller, OnPods
 from webhook.engine.right import RIGHT_SECONDS, Right
-from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
+from webhook.engine.scalein import FORBIDDEN_MAX, WRITERS_MAX, WRITES_MAX, ScaleIn
 from webhook.metrics import Metrics
 
 NOW = 1_767_225_600
@@ -313,8 +313,8 @@ async def test_traces_that_one_namespace_forges_after_each_pass_hold_nobody_up()
 
 
 async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
-    world = World(*some(30))
-    world.api.refuses = {one.key for one in some(WRITERS_MAX + 2)}
+    world = World(*some(2 * FORBIDDEN_MAX))
+    world.api.refuses = {one.key for one in some(FORBIDDEN_MAX + WRITERS_MAX + 2)}
     for _ in range(4):
         assert await world.step() > 0
     assert {write.key for write in world.judge()} == world.api.refuses
@@ -332,8 +332,8 @@ async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
         (ApiError(422, "metadata.annotations: Too long"), True),
         (ApiError(400, "denied by a policy"), True),
         (ConflictError("its owner changes it all the time"), True),
+        (ApiError(403, 'admission webhook "keep" denied the request'), True),
         (ApiError(401, "who?"), False),
-        (ApiError(403, "no right"), False),
         (ApiError(429, "too many"), False),
         (ApiError(500, "etcd"), False),
         (UnavailableError("no answer in time"), False),
@@ -351,11 +351,21 @@ async def test_pods_that_are_refused_for_what_they_are_end_no_batch(
     assert len(world.api.written) == (30 - WRITERS_MAX if goes_on else 0)
 
 
+async def test_pods_that_a_policy_keeps_in_one_namespace_hold_up_no_other() -> None:
+    """However many new ones there are in each pass, and however the policy words it."""
+    kept = [pod(f"a{one:04}", "m", 100, 100, namespace="a") for one in range(2 * FORBIDDEN_MAX)]
+    world = World(*some(FORBIDDEN_MAX), *kept)
+    world.api.refuses = {one.key for one in kept}
+    await world.step()
+    assert sorted(world.api.written) == [one.key for one in some(FORBIDDEN_MAX)]
+
+
 async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only() -> None:
-    world = World(*some(30))
+    """As where the right is missing, and the configuration says `enabled` all the same."""
+    world = World(*some(2 * FORBIDDEN_MAX))
     world.api.refuses = set(world.api.pods)
-    assert 0 < await world.step() <= WRITERS_MAX
-    assert world.count("failed") <= WRITERS_MAX
+    assert FORBIDDEN_MAX <= await world.step() < FORBIDDEN_MAX + WRITERS_MAX
+    assert world.count("failed") < FORBIDDEN_MAX + WRITERS_MAX
 
 
 async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:

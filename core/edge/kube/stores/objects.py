@@ -13,8 +13,11 @@ from core.writes.write import Object, Write
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
-FOR_ALL: Final = frozenset((401, 403, 429))
+FOR_ALL: Final = frozenset((401, 429))
 """Refusals that are about who asks, or how often: the next object would meet them too."""
+FORBIDDEN: Final = 403
+"""A right is missing, for all objects or those of a namespace, or an admission webhook or policy
+denies this one: they answer alike, but for words."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -115,8 +118,13 @@ async def write_as_decided(
     raise ConflictError(f"{key}: somebody else writes it all the time")
 
 
+def is_forbidden(fault: UnavailableError | None) -> bool:
+    """Say whether a write failed by a right or by a policy."""
+    return isinstance(fault, ApiError) and fault.status == FORBIDDEN
+
+
 def of_this_one(fault: UnavailableError) -> bool:
-    """Say whether a write failed by what its object is, so that others may be written."""
+    """Say whether a write may have failed by what its object is: others may be written then."""
     if isinstance(fault, ApiError):
         return 400 <= fault.status < 500 and fault.status not in FOR_ALL
     return isinstance(fault, ConflictError)
