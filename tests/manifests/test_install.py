@@ -20,7 +20,16 @@ from core.marks.keys import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
-from tests.manifests.kustomize import ROOT, Json, containers, documents, find, of_kind, render
+from tests.manifests.kustomize import (
+    COMPONENTS,
+    ROOT,
+    Json,
+    containers,
+    documents,
+    find,
+    of_kind,
+    render,
+)
 from webhook import names
 from webhook.admission.certs import ROTATE_ANNOTATION
 
@@ -98,7 +107,7 @@ def test_its_names_are_those_of_the_objects() -> None:
     assert f"`{extender['spec']['clusterIP']}`" in TEXT
     assert f"DNS:ebb-extender.{names.NAMESPACE}.svc" in TEXT
     for kind, name in re.findall(r"\b(deployment|secret|lease)[ /](ebb-[\w-]+)", TEXT):
-        known = {names.LEASE, names.SECRET}
+        known = {names.LEASE, names.SECRET, *(one for made in MADE.values() for *_, one in made)}
         known |= {one["metadata"]["name"] for one in of_kind(render("extender"), "Deployment")}
         assert name in known, (kind, name)
     assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
@@ -129,6 +138,67 @@ def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
     assert f"{KEEP_ANNOTATION}=true" in TEXT
+
+
+Object = tuple[str, str, str]
+"""Kind in small letters, namespace (empty: none), name."""
+
+
+def objects_of(objects: list[Json]) -> set[Object]:
+    return {
+        (one["kind"].lower(), one["metadata"].get("namespace", ""), one["metadata"]["name"])
+        for one in objects
+    }
+
+
+def deleted(component: str, when: str) -> set[Object]:
+    """Return what the commands name that stand below such a comment."""
+    found = re.search(rf"^# {component}, {when}\b.*\n((?:kubectl .*\n)+)", TEXT, re.MULTILINE)
+    asked = re.findall(r"kubectl (?:-n (\S+) )?delete (\S+) (.+)", found[1] if found else "")
+    return {
+        (kind, namespace, name)
+        for namespace, kinds, listed in asked
+        for kind in kinds.split(",")
+        for name in listed.split()
+    }
+
+
+MADE = {
+    "cert-manager": {
+        ("secret", names.NAMESPACE, one["spec"]["secretName"])
+        for one in of_kind(render("cert-manager"), "Certificate")
+    },
+    "second-scheduler": {("lease", names.NAMESPACE, "ebb-scheduler")},
+}
+"""What others make for a component while it is there."""
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_it_deletes_what_an_apply_leaves_over_and_nothing_else(component: str) -> None:
+    base, whole = objects_of(render("")), objects_of(render(component))
+    assert deleted(component, "added") == base - whole
+    assert deleted(component, "taken out") == (whole - base) | MADE.get(component, set())
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_each_component_says_where_that_stands(component: str) -> None:
+    path = ROOT / "manifests" / "components" / component / "kustomization.yaml"
+    assert "docs/install.md" in path.read_text("utf-8").partition("\napiVersion:")[0]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_without_its_namespace_no_object_outlives_the_uninstallation(component: str) -> None:
+    steps = TEXT.partition("## Uninstalling")[2]
+    asked = re.findall(r"kubectl delete (\S+) (?:-A )?-l (\S+)", steps)
+    for one in render(component):
+        kind, metadata = one["kind"].lower(), one["metadata"]
+        if kind == "namespace" or metadata.get("namespace") == names.NAMESPACE:
+            continue
+        labels = {f"{key}={value}" for key, value in metadata["labels"].items()}
+        assert any(
+            kind in kinds.split(",") and labels.issuperset(selected.split(","))
+            for kinds, selected in asked
+        ), (kind, metadata["name"])
 
 
 def needed(folder: str) -> str:
