@@ -1,9 +1,9 @@
 """Devices that pods ask for by name and that no node offers; pure.
 
 On a node that has none of a device, kube-scheduler looks for a DeviceClass that stands for its
-name, and claims one of its devices for the pod (DRA). Ebb reads no DeviceClasses: where no node has
-any, it cannot tell such a pod from one that no node will ever hold, so it judges neither, as with
-resource claims. Where some nodes have the device it knows of these alone.
+name, and claims one of its devices for the pod (DRA). Ebb reads no DeviceClasses: where no node
+has any, it cannot tell such a pod from one that no node will ever hold, so it judges neither, as
+with resource claims. Where some nodes have the device it knows of these alone.
 Source: kube-scheduler 1.36, NodeResourcesFit (shouldDelegateResourceToDRA); the gate
 DRAExtendedResource is on there by default.
 """
