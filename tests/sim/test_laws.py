@@ -22,6 +22,7 @@ from core.marks.keys import KEEP_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, Toleration
+from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
 from core.model.schedulers import KNOWN
 from core.scores import SCORES
@@ -375,8 +376,9 @@ async def test_the_order_of_arrival_never_matters(
     cluster: Cluster, config: Config, chance: random.Random
 ) -> None:
     """Not for what is planned, remembered and held back, nor for what is written."""
+    there = offered(cluster.nodes)
     pods = (replace(one, unschedulable=one.node is None) for one in cluster.pods)
-    cluster = replace(cluster, pods=tuple(pods))
+    cluster = replace(cluster, pods=tuple(without_claimed(one, there) for one in pods))
     both = Standing(cluster), Standing(cluster)
     leaders = [leader(config, standing) for standing in both]
     for now in range(10, 1000, 150):
