@@ -589,6 +589,14 @@ def test_back_off_says_why(written: str, why: str) -> None:
     assert found.message == f"{why}: it is left alone until 1970-01-01 00:33:20 UTC"
 
 
+def test_of_a_marked_node_all_that_stand_are_counted_and_told() -> None:
+    one = marked(node("n0"), Mark.SOFT, 1)
+    cluster = Cluster.of([one, replace(node("n1"), ready=False)], [])
+    brakes = Brakes(Survey(cluster, config(cluster=Budget(min_nodes=2))), None)
+    (found,) = brakes.refusals(one)
+    assert found.message == "the cluster would have 1 node, fewer than minNodes: 2"
+
+
 def test_back_off_grows_to_its_maximum() -> None:
     backoff = Backoff(first_seconds=10, max_seconds=60)
     assert [backoff.seconds(times) for times in (1, 2, 3, 4, 1000)] == [10, 20, 40, 60, 60]

@@ -1,11 +1,13 @@
 """When a soft mark may become a hard one."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from core.config.settings import Config
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
 from core.engine import step
 from core.engine.harden import (
     HARD_DAEMONSET,
@@ -19,6 +21,7 @@ from core.engine.harden import (
     wanted,
     with_pause,
 )
+from core.engine.memory import Memory
 from core.engine.survey import Survey
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark
@@ -107,6 +110,18 @@ def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
     assert not any(refusals(survey).values())
     assert all(refusals(survey, new={"open"}).values())
     assert all(step.against_hard(survey, {}, 1, goes={"open"}).values())
+
+
+def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
+    full = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+    asked = Config(
+        thresholds=full, usability=UsabilityMode.NONE, budgets=UNLIMITED, hard_after_seconds=0
+    )
+    nodes = [marked(node("m"), Mark.SOFT, 1), node("empty"), node("open")]
+    cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
+    found = step.step(cluster, asked, Memory(), 1000)
+    assert {one.node for one in found.plan.removals} == {"m", "empty"}
+    assert [one.reason for one in found.against_hard["m"]] == [HARD_PREEMPTION]
 
 
 BLUE = Placing((("blue", "true"),))

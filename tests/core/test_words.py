@@ -142,3 +142,13 @@ def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
     ]
     found = _looks(*moments)
     assert [len(counts) for counts in found.memory.arrivals.slots.values()] == [KINDS_MAX]
+
+
+def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
+    pool, busy = _pool("a0", "a1"), pod("h", "g1", 3000, 100)
+    first = _looks((0, pool, [busy]))
+    after = _looks((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
+    assert _key(first) != _key(after), "it has moved"
+    general = after.survey.reaches.of_placing(Placing())
+    assert general is not None
+    assert [second for second, _ in after.memory.demand[general.key]] == [START, START + 60]
