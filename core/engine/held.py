@@ -8,6 +8,7 @@ one that is empty for its autoscaler alone: Ebb looks for places for its pods, a
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from core.config.settings import Config, Scope
 from core.engine.memory import Pace
@@ -15,14 +16,15 @@ from core.engine.plan import Held
 from core.engine.survey import Survey
 from core.guards.nodes import REASONS
 from core.model.node import Node
+from core.model.resources import Resources
+
+NOTHING: Final = Resources()
 
 
 def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozenset[str]:
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
     scope = survey.config.hand_over.scope
     left_alone = pace.backing_off.keys() - {one.node for one in reserve}
-    movers = {pod.node or "" for pod in survey.cluster.pods if not pod.stays_with_node}
-    left_alone |= movers - survey.occupied
     return frozenset(
         node.name
         for node in survey.cluster.nodes
@@ -31,9 +33,17 @@ def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozen
         and (
             scope is Scope.ALL
             if node.name in survey.occupied
-            else not survey.blockers[node.name] and node.name not in left_alone
+            else not survey.blockers[node.name]
+            and node.name not in left_alone
+            and not _has_movers(survey, node.name)
         )
     )
+
+
+def _has_movers(survey: Survey, node: str) -> bool:
+    """Say whether pods stand on the node that do not go with it."""
+    census = survey.census
+    return census.used[node].pods > census.resident.get(node, NOTHING).pods
 
 
 def may_hold(config: Config, node: Node) -> bool:

@@ -22,8 +22,6 @@ from core.model.resources import Resources
 
 ASKED_LATELY_MAX: Final = REACHES_MAX
 """Sets of nodes that no pod asks for any more."""
-
-
 REFUSED_SECONDS: Final = 60
 """So long at least a node is left alone whose mark could not be written."""
 

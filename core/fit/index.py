@@ -113,7 +113,10 @@ class Taints:
 
 
 class NodeIndex:
-    """Some nodes, by what templates ask of them; what is kept grows with the nodes alone."""
+    """Some nodes, by what templates ask of them.
+
+    What is kept grows with the nodes, and with the different tolerations that are asked about.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes

@@ -248,7 +248,7 @@ class Packer:
         """
         topology = self._topology
         known: tuple[Kind, Group | None] | None = None
-        start = 0
+        start, onward = 0, False
         seen: set[str] = set()
         for pod in pods:
             shared, group = self._kind_of[pod], topology.group(pod)
@@ -256,11 +256,12 @@ class Packer:
             alike = id(shared), id(group)
             if known is None or known[0] is not shared or known[1] is not group:
                 known, start, seen = (shared, group), self._head(kind), set()
+                onward = group is None or group.monotone
             at, refused = answers.get(alike, NO_ANSWER)
             place = len(kind.fits)
             if at != count:
                 place, found = self._find(kind, start, result.left, away, group)
-                if group is None or group.monotone:
+                if onward:
                     start, seen = place, seen | found
                 else:
                     seen = found
@@ -429,15 +430,13 @@ class Packer:
 
     def hopeless(self, attempt: Attempt, leaving: int) -> bool:
         """Say whether a pod will never find a place, whatever goes: free space only falls."""
-        free, guard = self.free, self.guard
-        for pod in attempt.unplaced[:1]:
-            kind = self._kind_of[pod]
-            if self._topology.group(pod) is None and kind.scanned >= len(kind.allowed):
-                ahead = kind.fits[self._head(kind) :]
-                return not any(
-                    at != leaving and (free[at] - kind.request) & guard == guard for at in ahead
-                )
-        return False
+        if not attempt.unplaced or self._topology.group(attempt.unplaced[0]) is not None:
+            return False
+        free, guard, kind = self.free, self.guard, self._kind_of[attempt.unplaced[0]]
+        ahead = kind.fits[self._head(kind) :]
+        return kind.scanned >= len(kind.allowed) and not any(
+            at != leaving and (free[at] - kind.request) & guard == guard for at in ahead
+        )
 
     def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Say in words what kept the pod from every node but *leaving* in the attempt."""
