@@ -15,7 +15,7 @@ from core.engine.places import Places
 from core.engine.survey import Survey
 from core.engine.waiting import hosted, waits
 from core.engine.words import Words, moved
-from core.marks.mark import backoff_of
+from core.marks.mark import Mark, backoff_of
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.resources import Resources
@@ -23,11 +23,11 @@ from core.model.resources import Resources
 ASKED_LATELY_MAX: Final = REACHES_MAX
 """Sets of nodes that no pod asks for any more."""
 REFUSED_SECONDS: Final = 60
-"""So long at least a node is left alone whose mark could not be written."""
+"""So long at least a node is left alone whose mark could not be written, or not taken away."""
 
 
 class Refused(NamedTuple):
-    """A node whose mark could not be written."""
+    """A node on which a mark could not be written, or a hard one not taken away."""
 
     times: int
     until: int
@@ -115,18 +115,24 @@ class Memory:
     def refusing(
         self, nodes: frozenset[str], now_seconds: int, *, delay_seconds: int, max_seconds: int
     ) -> "Memory":
-        """Return the memory in which the marks of these nodes could not be written.
+        """Return the memory in which the marks of these nodes could not be written, or opened.
 
         Their delay begins anew, and one that is empty waits as well: who may have every write on
         some nodes refused would else have them tried in each pass, before all others. They wait
-        twice as long each time, *max_seconds* at most.
+        twice as long each time, *max_seconds* at most; what fails meanwhile does not count.
         """
+        nodes -= self.left_alone(now_seconds).keys()
         refused = dict(self.refused)
         for name in nodes:
             times = refused[name].times + 1 if name in refused else 1
             seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = Refused(times, now_seconds + min(seconds, max_seconds))
         return replace(self.forgetting(nodes), refused=refused) if nodes else self
+
+    def left_alone(self, now_seconds: int) -> Mapping[str, int]:
+        """Return the nodes that refused, and until when (unix seconds) no plan rests on them."""
+        left = self.refused.items()
+        return {name: one.until for name, one in left if now_seconds < one.until}
 
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
@@ -153,7 +159,7 @@ class Pace:
     backing_off: Mapping[str, int] = field(default_factory=dict)
     """Nodes that are left alone until then, unix seconds."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """The same of those whose mark could not be written."""
+    """The same of those whose mark could not be written, or not be taken away."""
     reserve: Mapping[str, Amount] = field(default_factory=dict)
     """By reach: what the busiest moment of the window needed beyond what is asked for now."""
 
@@ -167,7 +173,8 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     words = Words.of([node.name for node in survey.ground.nodes], survey.reaches.all)
     memory = memory.following(words).forgetting(new)
     waiting = _waiting(memory, cluster, config.taint_key)
-    unmarked = nodes.keys() - new - survey.marks.keys()
+    open_to_all = {name for name, one in survey.marks.items() if one.mark is not Mark.HARD}
+    may_refuse = nodes.keys() - new - open_to_all
     return replace(
         memory,
         first=now_seconds if memory.first is None else memory.first,
@@ -182,7 +189,7 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         refused={
             name: one
             for name, one in memory.refused.items()
-            if name in unmarked and now_seconds < one.until + budgets.backoff.max_seconds
+            if name in may_refuse and now_seconds < one.until + budgets.backoff.max_seconds
         },
         standing=frozenset(survey.marks),
         paced=_paced(memory, survey, now_seconds),
@@ -303,9 +310,7 @@ def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
             for name, one in found
             if one and now_seconds < one.until and possible(one.until, now_seconds)
         },
-        refused={
-            name: one.until for name, one in memory.refused.items() if now_seconds < one.until
-        },
+        refused=memory.left_alone(now_seconds),
         reserve={key: _beyond_now(looks) for key, looks in memory.demand.items()},
     )
 

@@ -83,7 +83,9 @@ def step(
         return replace(last, memory=seen, at=now_seconds, skipped=True)
     lately = memory.lately(config.budgets.peak_window_seconds, now_seconds)
     census = last.survey.census if last else None
-    survey = Survey(cluster, config, now_seconds, census, lately)
+    survey = Survey(
+        cluster, config, now_seconds, census, lately, shut=memory.left_alone(now_seconds)
+    )
     seen = remember(memory, survey, now_seconds)
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)

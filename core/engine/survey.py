@@ -19,7 +19,7 @@ from core.guards.disruption import sticky_pods
 from core.guards.emptiness import occupants
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
-from core.marks.mark import standing_marks
+from core.marks.mark import Mark, standing_marks
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
@@ -61,11 +61,14 @@ class Survey:
         now_seconds: int | None = None,
         before: Census | None = None,
         lately: Collection[Placing] = (),
+        *,
+        shut: Collection[str] = (),
     ) -> None:
         """Look; *now_seconds* (unix): None as long as no time is to have passed.
 
         *before*: the pods as they were at the last look, None: there was none. *lately*: see
-        Reaches.
+        Reaches. *shut*: nodes of which those with a hard mark take no pods: it cannot be taken
+        away.
         """
         self.census = before.followed(cluster) if before else Census.of(cluster)
         self.cluster, self.config = cluster, config
@@ -75,7 +78,8 @@ class Survey:
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
         """Nodes that are leaving."""
         self._unread = frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
-        self.closed = frozenset(_closed(cluster, self._unread)) | self.gone
+        hard = (name for name in shut if name in self.marks and self.marks[name].mark is Mark.HARD)
+        self.closed = frozenset(_closed(cluster, self._unread)) | self.gone | frozenset(hard)
         """Nodes that take no pods, the leaving ones among them."""
         self.ground = Ground(cluster, config.taint_key, self.closed, self.census.used)
         self.blockers: dict[str, list[Blocker]] = {

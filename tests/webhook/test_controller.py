@@ -185,6 +185,29 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
     assert report.found.memory.candidates["n4"] == world.now
 
 
+@pytest.mark.parametrize(("cpu_millis", "marked"), [(500, ["n1"]), (3000, [])])
+async def test_a_hard_mark_that_cannot_be_taken_away_stops_no_other_node(
+    cpu_millis: int, marked: list[str]
+) -> None:
+    """A kubelet that fills its annotations has every write refused; pods find no place there."""
+    world = World()
+    world.pods[0] = a_pod("p1", "n1", cpu_millis)
+    for name in ("n1", "n2", "n3"):
+        world.pods.append(a_pod(f"on-{name}", name, 100))
+    world.api.nodes["n4"], world.api.versions["n4"] = node_json("n4"), 1
+    world.metadata("n4").update(labels={MARK_LABEL: "hard"}, annotations={KEEP_ANNOTATION: "true"})
+    world.api.down = {"n4"}
+    for _ in range(4):
+        report = await world.tick(DELAY)
+        assert report.failed == 1, "its mark is asked to go each time"
+    assert [write for write in world.api.log if write != ("patch", "n4")] == [
+        ("patch", name) for name in marked
+    ]
+    world.api.down = set()
+    await world.tick(1)
+    assert MARK_LABEL not in world.metadata("n4")["labels"]
+
+
 @pytest.mark.parametrize("webhook_up", [True, False])
 async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_while(
     webhook_up: bool,

@@ -1,7 +1,7 @@
 """Which write comes first, how many come at once, and what ends a batch."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import pytest
 
@@ -59,10 +59,13 @@ class World:
         return [self.write(kind, name) for name in names]
 
     async def carry_out(
-        self, writes: list[Write[Node]], halted: Callable[[], str | None] = lambda: None
+        self,
+        writes: list[Write[Node]],
+        halted: Callable[[], str | None] = lambda: None,
+        closed: Container[str] = (),
     ) -> Batch:
         sight = Sight(halted, self.heard.get, self.occupied.__contains__)
-        return await self.writers.carry_out(writes, TAINT_KEY, sight)
+        return await self.writers.carry_out(writes, TAINT_KEY, sight, closed)
 
     def written(self, kind: WriteKind) -> list[str]:
         return [name for name in NAMES if self.annotation(name) == kind.value]
@@ -238,17 +241,19 @@ async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped(
         (WriteKind.REPAIR, "hard", True),
     ],
 )
+@pytest.mark.parametrize("closed", [False, True])
 async def test_what_is_pressing_and_refused_for_ever_stops_nobody_else_but_for_its_room(
-    kind: WriteKind, mark: str, goes_on: bool
+    kind: WriteKind, mark: str, goes_on: bool, closed: bool
 ) -> None:
-    """A hard mark that stays keeps pods out that the plan has a place for there."""
+    """A hard mark that stays keeps pods out that the plan has a place for there, if it has."""
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = mark
     world.api.down = {"n000"}
     for _ in range(3):
         pressing = world.write(kind, "n000")
-        await world.carry_out([pressing, *world.writes(WriteKind.MARK, NAMES[1:3])])
-    assert world.written(WriteKind.MARK) == (NAMES[1:3] if goes_on else [])
+        batch = [pressing, *world.writes(WriteKind.MARK, NAMES[1:3])]
+        await world.carry_out(batch, closed={"n000"} if closed else set())
+    assert world.written(WriteKind.MARK) == (NAMES[1:3] if goes_on or closed else [])
 
 
 @pytest.mark.parametrize("kind", DROPPABLE)

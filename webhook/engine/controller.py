@@ -24,7 +24,7 @@ from core.writes.nodes import Watch, decide
 from core.writes.write import Write, WriteKind, softened, split
 from webhook.engine.evictor import Evictor, Looked
 from webhook.engine.scalein import ScaleIn
-from webhook.engine.writers import BLIND, Sight, Tell, Writers
+from webhook.engine.writers import BLIND, Sight, Tell, Writers, opens
 from webhook.metrics import Metrics
 
 log = logging.getLogger("ebb.controller")
@@ -77,8 +77,8 @@ class Controller:
     def begin(self) -> None:
         """Lead anew: what was seen before, others may have changed meanwhile."""
         self._last: Pass | None = None
-        self._unmarked: set[str] = set()
-        """Nodes whose mark could not be written."""
+        self._refusing: set[str] = set()
+        """Nodes whose mark could not be written, or a hard one not be taken away."""
         if self._evictor:
             self._evictor.begin()
         self.doubts = False
@@ -98,10 +98,10 @@ class Controller:
     ) -> TickReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config = self.config
-        unmarked, self._unmarked = self._unmarked, set()
+        refusing, self._refusing = self._refusing, set()
         last = self._last
         memory = (last.memory if last else Memory()).refusing(
-            frozenset(unmarked),
+            frozenset(refusing),
             now_seconds,
             delay_seconds=config.delay_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
@@ -155,8 +155,10 @@ class Controller:
         wanted, told = split(report.writes, mode)
         for write in told:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
-        batch = await self._writers.carry_out(wanted, report.config.taint_key, sight)
-        self._unmarked.update(write.key for write in batch.failed if write.kind is WriteKind.MARK)
+        closed = report.found.survey.closed
+        batch = await self._writers.carry_out(wanted, report.config.taint_key, sight, closed)
+        failed_to = (one for one in batch.failed if one.kind is WriteKind.MARK or opens(one))
+        self._refusing.update(write.key for write in failed_to)
         failed = len(batch.failed)
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, mode, batch.why_not)

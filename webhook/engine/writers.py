@@ -7,7 +7,7 @@ it rests on a plan that may not be true any more, and the next pass decides anew
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -70,6 +70,8 @@ class Batch:
 
     taint_key: str
     sight: Sight
+    closed: Container[str]
+    """Nodes that the plan has a place on for nobody."""
     overtaking: bool
     """An earlier batch was still writing when this one began."""
     failed: list[Write[Node]] = field(default_factory=list)
@@ -97,8 +99,8 @@ class Batch:
         return "a pod has come to the node" if occupied else None
 
 
-def _opens(write: Write[Node]) -> bool:
-    """Say whether pods that the plan has a place for come onto the node by this write alone."""
+def opens(write: Write[Node]) -> bool:
+    """Say whether pods come onto the node by this write alone."""
     opening = write.kind in (WriteKind.RELEASE, WriteKind.SOFTEN)
     return opening and mark_of(write.before.labels) is Mark.HARD
 
@@ -130,14 +132,18 @@ class Writers:
         self._slots = asyncio.Semaphore(PRESSING_WRITERS_MAX + WRITERS_MAX)
 
     async def carry_out(
-        self, writes: Sequence[Write[Node]], taint_key: str, sight: Sight
+        self,
+        writes: Sequence[Write[Node]],
+        taint_key: str,
+        sight: Sight,
+        closed: Container[str] = (),
     ) -> Batch:
-        """Write a batch; return what became of it.
+        """Write a batch; return what became of it. *closed*: see Batch.
 
         If an earlier one is still writing, this one was decided without knowing what comes of
         that: only what is pressing is written.
         """
-        batch = Batch(taint_key, sight, overtaking=bool(self._in_flight))
+        batch = Batch(taint_key, sight, closed, overtaking=bool(self._in_flight))
         self._batch = batch
         self._refused &= {write.key for write in writes}
         pressing = [write for write in writes if write.kind in PRESSING]
@@ -199,18 +205,19 @@ class Writers:
 
     def _failed(self, batch: Batch, write: Write[Node]) -> None:
         batch.failed.append(write)
-        batch.broken = batch.broken or not self._goes_without(write)
+        batch.broken = batch.broken or not self._goes_without(batch, write)
         self._refused.add(write.key)
         self._metrics.writes.labels("failed").inc()
 
-    def _goes_without(self, write: Write[Node]) -> bool:
+    def _goes_without(self, batch: Batch, write: Write[Node]) -> bool:
         """Say whether the rest of the plan is as good without a write that failed.
 
         One that presses and was refused before, by a policy of the cluster or because its kubelet
-        has filled the annotations, may be refused for ever: it stops nobody else.
+        has filled the annotations, may be refused for ever: it stops nobody else. But the plan may
+        have a place for pods on a node that it opens.
         """
         again = write.kind in PRESSING and write.key in self._refused
-        return again and not _opens(write)
+        return again and (write.key in batch.closed or not opens(write))
 
     async def _write_as_seen(self, batch: Batch, write: Write[Node]) -> None:
         """Write if the Node still is as it was when this was decided; else the next pass will.
