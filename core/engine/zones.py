@@ -1,6 +1,6 @@
 """Balance between zones: no removal lets one fall behind another by much."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -25,12 +25,18 @@ class Zones:
 
     def __init__(self, survey: Survey, standing: Iterable[Node]) -> None:
         self._survey = survey
-        self._counts: dict[tuple[int, str], Counter[str]] = {}
-        """By number of the reach and by pool."""
+        counts: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        self._counts: dict[str, list[Counter[str]]] = {}
+        """By node, the narrowest reach first."""
         for node in standing:
             if zone := node.labels.get(ZONE_LABEL):
-                for where in self._places(node):
-                    self._counts.setdefault(where, Counter())[zone] += self._counted(node)
+                self._counts[node.name] = [counts[where] for where in self._places(node)]
+                for zones in self._counts[node.name]:
+                    zones[zone] += self._counted(node)
+        self._deciding = {
+            name: next((zones for zones in own if len(zones) > 1), None)
+            for name, own in self._counts.items()
+        }
 
     def _counted(self, node: Node) -> bool:
         return node.name not in self._survey.closed
@@ -44,15 +50,12 @@ class Zones:
         sized = sorted(survey.reaches.of[number], key=lambda n: (survey.reaches.size(n), n))
         return [(reach, name) for reach in sized]
 
-    def _deciding(self, node: Node) -> Counter[str] | None:
-        found = (self._counts.get(where, Counter()) for where in self._places(node))
-        return next((zones for zones in found if len(zones) > 1), None)
-
     def refusal(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
-        zone = node.labels.get(ZONE_LABEL)
-        if not zone or not self._counted(node) or (zones := self._deciding(node)) is None:
+        zones = self._deciding.get(node.name)
+        if zones is None or not self._counted(node):
             return None
+        zone = node.labels[ZONE_LABEL]
         left = zones[zone] - 1
         most = max(count for other, count in zones.items() if other != zone)
         if left >= most - ZONE_SKEW_MAX:
@@ -61,6 +64,5 @@ class Zones:
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes; a zone stays one when its last node has gone."""
-        if zone := node.labels.get(ZONE_LABEL):
-            for where in self._places(node):
-                self._counts[where][zone] -= self._counted(node)
+        for zones in self._counts.get(node.name, ()):
+            zones[node.labels[ZONE_LABEL]] -= self._counted(node)
