@@ -13,6 +13,7 @@ from core.drain.reasons import COMES_BACK, NOT_HARD
 from core.engine.harden import Against
 from core.engine.plan import Plan
 from core.fit.rules import tolerates
+from core.guards.emptiness import occupying
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints, hard_taint
 from core.model.cluster import Cluster
@@ -55,9 +56,8 @@ class Ground:
         self.marked = {one.name: one for one in cluster.nodes if mark_of(one.labels) is not None}
         self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
         """By marked node: the pods that keep it from being empty."""
-        for pod in cluster.pods:
-            if pod.node is not None and pod.node in self.on and pod.occupies_at(self.now):
-                self.on[pod.node].append(pod)
+        for name, pod in occupying(cluster, self.now, self.on):
+            self.on[name].append(pod)
         self.of_owner: dict[Owner, list[Pod]] = {owner: [] for owner in owners}
         """All pods of the controllers that matter, wherever they are."""
         self.of_owner |= {owner_of(pod): [] for on in self.on.values() for pod in on}

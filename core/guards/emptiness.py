@@ -6,7 +6,7 @@ ValidatePodsDisruptable, by which any pod that asks not to be disrupted holds it
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container, Iterator
 from fractions import Fraction
 
 from core.marks.keys import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL
@@ -17,22 +17,27 @@ from core.model.pod import Pod
 from core.model.workload import DAEMON_SET
 
 
-def occupants(
-    cluster: Cluster, now_seconds: int | None, asked: Collection[str] | None = None
-) -> Counter[str]:
-    """Count by node the pods that keep it from being empty at a unix time; None: at no time.
+def occupying(
+    cluster: Cluster, now_seconds: int | None, asked: Container[str] | None = None
+) -> Iterator[tuple[str, Pod]]:
+    """Yield with their nodes the pods that keep these from being empty at a unix time.
 
-    *asked*: of these nodes alone.
+    *now_seconds*: None: at no time. *asked*: of these nodes alone.
     """
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
-    return Counter(
-        pod.node
-        for pod in cluster.pods
-        if pod.node is not None
-        and (asked is None or pod.node in asked)
-        and not pod.overdue(now_seconds)
-        and (pod.occupies or (pod.node in karpenters and _holds_karpenter(pod)))
-    )
+    for pod in cluster.pods:
+        name = pod.node
+        if name is None or (asked is not None and name not in asked) or pod.overdue(now_seconds):
+            continue
+        if pod.occupies or (name in karpenters and _holds_karpenter(pod)):
+            yield name, pod
+
+
+def occupants(
+    cluster: Cluster, now_seconds: int | None, asked: Container[str] | None = None
+) -> Counter[str]:
+    """Count the same by node."""
+    return Counter(name for name, _ in occupying(cluster, now_seconds, asked))
 
 
 def _holds_karpenter(pod: Pod) -> bool:

@@ -92,10 +92,6 @@ class Pod:
         """Say whether the pod keeps its node from being empty, as Cluster Autoscaler counts."""
         return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)
 
-    def occupies_at(self, now_seconds: int | None) -> bool:
-        """Say the same at a unix time, at which it may be overdue."""
-        return self.occupies and not self.overdue(now_seconds)
-
     def overdue(self, now_seconds: int | None) -> bool:
         """Say whether it should have ended long ago; None: no time has passed.
 

@@ -18,7 +18,7 @@ from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Memory
 from core.drain.pods import Owner, why_never
 from core.engine import step
 from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.keys import DETAILS_ANNOTATION, KARPENTER_LABEL, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster, DisruptionBudget
@@ -200,6 +200,22 @@ def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
     beside = replace(a_pod("b", of="other"), **changes)
     assert gone(look(scene(a_pod("a"), beside), Memory())) == ["a"]
     assert look(scene(beside), Memory()).memory.node == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"daemon": True, "owner_kind": "DaemonSet", "ties": noted(DO_NOT_DISRUPT, "true")},
+        {"priority": -11},
+    ],
+)
+def test_where_karpenter_never_calls_the_node_empty_nobody_is_evicted(
+    changes: dict[str, Any],
+) -> None:
+    beside = replace(a_pod("b", of="other"), **changes)
+    theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
+    for where, evicted in ((M, ["a"]), (theirs, [])):
+        assert gone(look(scene(a_pod("a"), beside, nodes=(where, OPEN)), Memory())) == evicted
 
 
 @pytest.mark.parametrize(
