@@ -1,0 +1,197 @@
+"""Clusters of odd shapes, one pass on each: `python -m tests.bench.bench_shapes`.
+
+Beside it one on a plain cluster of as many nodes; and with twice the nodes, how that grows: 1.0 is
+in proportion to the nodes, 2.0 to their square.
+"""
+
+import gc
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from core.config.budgets import Budget, Budgets, Pool
+from core.config.settings import Config, Price
+from core.config.thresholds import Thresholds
+from core.engine.memory import Memory
+from core.engine.step import step
+from core.engine.zones import ZONE_LABEL
+from core.model.cluster import Cluster
+from core.model.constraints import (
+    ANYWHERE,
+    HOST_LABEL,
+    Company,
+    HostPort,
+    Placing,
+    PodAffinityTerm,
+    Requirement,
+    SelectorTerm,
+    SpreadConstraint,
+    Toleration,
+)
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from tests.bench.machine import factor, show
+from tests.support.builders import node, pod, select
+
+NODES: Final = 500
+"""And twice as many."""
+PODS: Final = 10
+"""On each node, of 400 m and 1 GB; a node has 16 cores and 64 GB."""
+TURNS: Final = 3
+POOLS: Final = 40
+PORTS: Final = 1000
+
+Shape = tuple[Cluster, Config]
+
+
+def a_node(number: int, **labels: str) -> Node:
+    name = f"node-{number:05}"
+    own = {HOST_LABEL: name, ZONE_LABEL: "abc"[number % 3], **labels}
+    return node(name, 16_000, 64_000, labels=own)
+
+
+def a_pod(number: int, place: int, *, cpu: int = 400, placing: Placing = ANYWHERE) -> Pod:
+    """Return a pod on the node of that number."""
+    return pod(f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, placing=placing)
+
+
+def many(size: int) -> list[Pod]:
+    return [a_pod(number, place) for number in range(size) for place in range(PODS)]
+
+
+def plain(size: int) -> Shape:
+    return Cluster.of(map(a_node, range(size)), many(size)), Config()
+
+
+def one_on_each_node(size: int, company: Company) -> Shape:
+    """Return a cluster with a Deployment of one pod a node."""
+    made = [a_pod(number, PODS) for number in range(size)]
+    own = [replace(one, company=company, labels={"app": "own"}) for one in made]
+    return Cluster.of(map(a_node, range(size)), [*many(size), *own]), Config()
+
+
+def apart(size: int) -> Shape:
+    return one_on_each_node(size, Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),)))
+
+
+def spread(size: int) -> Shape:
+    rule = SpreadConstraint(select("own"), HOST_LABEL, 1)
+    return one_on_each_node(size, Company(spread=(rule,)))
+
+
+def ports(size: int) -> Shape:
+    """Return a cluster whose pods have one of a thousand host ports each."""
+    found = [
+        replace(one, company=Company(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),)))
+        for turn, one in enumerate(many(size))
+    ]
+    return Cluster.of(map(a_node, range(size)), found), Config()
+
+
+def tenants(size: int) -> Shape:
+    """Return a cluster in which every two nodes have a taint, and pods, of their own."""
+    nodes, pods = [], []
+    for number in range(size):
+        tenant = f"t{number // 2}"
+        taint = Taint("dedicated", tenant, Effect.NO_SCHEDULE)
+        nodes.append(replace(a_node(number, tenant=tenant), taints=(taint,)))
+        tolerated = (Toleration("dedicated", "Equal", tenant, "NoSchedule"),)
+        placing = Placing(node_selector=(("tenant", tenant),), tolerations=tolerated)
+        made = (a_pod(number, place, placing=placing) for place in range(PODS))
+        pods += [replace(one, namespace=tenant) for one in made]
+    return Cluster.of(nodes, pods), Config()
+
+
+def prices(size: int) -> Shape:
+    """Return a cluster of which the dear half is full, and the cheap one is not."""
+    nodes, pods = [], []
+    for number in range(size):
+        life = "own" if number % 2 else "spot"
+        placing = Placing(node_selector=(("life", life),))
+        nodes.append(a_node(number, life=life))
+        cpu = 1500 if number % 2 else 400
+        pods += [a_pod(number, place, cpu=cpu + place, placing=placing) for place in range(PODS)]
+    own = (
+        Price(node_selector=(("life", "own"),), price=Fraction(3)),
+        Price(node_selector=(("life", "spot"),), price=Fraction(1)),
+    )
+    whole = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+    return Cluster.of(nodes, pods), Config(prices=own, thresholds=whole)
+
+
+def pools(size: int) -> Shape:
+    """Return a cluster of forty pools, one with thresholds, and pods for half of them each."""
+    nodes = [a_node(number, pool=f"p{number % POOLS}") for number in range(size)]
+    pods = many(size)
+    for first in range(POOLS):
+        names = sorted(f"p{(first + turn) % POOLS}" for turn in range(POOLS // 2))
+        asked = SelectorTerm((Requirement("pool", "In", tuple(names)),))
+        pods.append(a_pod(first, PODS, placing=Placing(affinity=(asked,))))
+    own = tuple(
+        Pool(
+            name=f"p{number}",
+            node_selector=(("pool", f"p{number}"),),
+            budget=Budget(),
+            thresholds=None if number else Thresholds(),
+        )
+        for number in range(POOLS)
+    )
+    return Cluster.of(nodes, pods), Config(budgets=Budgets(pools=own))
+
+
+def sets(size: int) -> Shape:
+    """Return a cluster in which one namespace asks for other nodes with each of its pods."""
+    pods = many(size)
+    for number in range(size):
+        away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))
+        placing = Placing(affinity=(SelectorTerm((away,)),))
+        pods.append(replace(a_pod(number, PODS, placing=placing), namespace="tenant"))
+    return Cluster.of(map(a_node, range(size)), pods), Config()
+
+
+SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
+    plain, apart, spread, ports, tenants, prices, pools, sets
+)  # fmt: skip
+
+
+def seconds(shape: Shape) -> float:
+    """Return the best of some turns of the processor's time."""
+    best = math.inf
+    for _ in range(TURNS):
+        gc.collect()
+        start = time.process_time()
+        step(*shape, Memory(), 1000)
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def rows() -> Iterable[list[str]]:
+    """Yield a row a shape."""
+    beside = 0.0
+    for make in SHAPES:
+        small, large = make(NODES), make(2 * NODES)
+        first, second = seconds(small), seconds(large)
+        beside = beside or second
+        yield [
+            make.__name__,
+            f"{len(large[0].pods):,}",
+            f"{first * 1000:,.0f}",
+            f"{second * 1000:,.0f}",
+            f"{second / beside:.1f}",
+            f"{math.log2(second / first):.1f}",
+        ]
+        print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
+def main() -> None:
+    columns = ["shape", "pods", f"ms, {NODES:,} nodes", f"ms, {2 * NODES:,}", "to plain", "growth"]
+    show(f"one cold pass, processor time, K = {factor():.2f}", columns, list(rows()))
+
+
+if __name__ == "__main__":
+    main()
