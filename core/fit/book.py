@@ -1,11 +1,23 @@
 """Who is asked about by whom: the tallies that there are, and the groups of pods alike in them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from core.fit.kinds import NodeKinds
 from core.fit.rules import LABEL_RULES, TAINT_RULE, Finder, Rules, selects
-from core.fit.tallies import Attachments, Clear, Domains, Even, Group, Near, Rule, Tally, conflicts
+from core.fit.tallies import (
+    Attachments,
+    Clear,
+    Domains,
+    Even,
+    Group,
+    Near,
+    Rule,
+    Spread,
+    Tally,
+    conflicts,
+)
 from core.model.constraints import (
     Company,
     HostPort,
@@ -22,7 +34,7 @@ class Book:
     """First `group` for all pods that may be placed, then `write_rules`, then the rest."""
 
     def __init__(
-        self, nodes: Sequence[Node], companies: Iterable[Company], attachments: Attachments
+        self, nodes: Sequence[Node], companies: Collection[Company], attachments: Attachments
     ) -> None:
         self._nodes, self._attachments = nodes, attachments
         self._domains: dict[object, Domains] = {}
@@ -30,6 +42,7 @@ class Book:
         """By id of domains, which tallies hold."""
         self._keys = {key for node in nodes for key in node.labels}
         self._tallies: dict[object, Tally] = {}
+        self._spreads: dict[object, Spread] = {}
         self._ports: dict[tuple[int, str], dict[HostPort, Tally]] = {}
         """By number and protocol."""
         self._holders: dict[PodAffinityTerm, list[Tally]] = {}
@@ -39,18 +52,26 @@ class Book:
         self._repelled: Finder[PodAffinityTerm] = Finder()
         for term in dict.fromkeys(term for company in companies for term in company.apart):
             self._repelled.add((term.selector,), term)
+        asked = chain.from_iterable((*one.near, *one.apart) for one in companies)
+        spread = chain.from_iterable(one.spread for one in companies)
+        selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
+        self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
+        """The labels of pods that somebody asks about."""
         self._by_object: dict[object, Group] = {}
         self._by_value: dict[object, Group] = {}
 
     def group(self, pod: Pod) -> Group:
-        """Return the group of the pod; most pods share their objects with others."""
+        """Return the group of the pod; most pods share their objects with others.
+
+        What nobody asks about tells none apart: each pod of a StatefulSet has labels of its own.
+        """
         objects = (
             id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
         )  # fmt: skip
         found = self._by_object.get(objects)
         if found is None:
             placing = pod.placing if pod.company.spread else None
-            labels = tuple(sorted(pod.labels.items()))
+            labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
             value = (labels, pod.company, placing, pod.namespace, pod.terminating)
             found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
         return found
@@ -104,16 +125,7 @@ class Book:
             tally = same.setdefault(port, Tally(range(len(self._nodes))))
             rules.append(Clear(f"host port {port.port}/{port.protocol}", tally))
         rules += self._attachments.rules(company)
-        rules += [
-            Even(
-                name=f"topology spread over {one.topology_key}",
-                tally=self._spread(pod, one, kinds),
-                own=int(selects(one.selector, pod)),
-                max_skew=one.max_skew,
-                min_domains=one.min_domains,
-            )
-            for one in company.spread
-        ]
+        rules += (self._even(pod, one, kinds) for one in company.spread)
         if company.near:
             selectors = tuple(term.selector for term in company.near)
             keys = [term.topology_key for term in company.near]
@@ -130,6 +142,17 @@ class Book:
             for key, terms in self._by_key(self._repelled.matching(pod))
         ]
         return rules
+
+    def _even(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeKinds) -> Even:
+        tally = self._spread(pod, constraint, kinds)
+        return Even(
+            name=f"topology spread over {constraint.topology_key}",
+            tally=tally,
+            own=int(selects(constraint.selector, pod)),
+            max_skew=constraint.max_skew,
+            min_domains=constraint.min_domains,
+            by_node=self._is_by_node(tally.domains),
+        )
 
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
@@ -158,7 +181,7 @@ class Book:
             self._counted.add(selectors, (found, True))
         return found
 
-    def _spread(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeKinds) -> Tally:
+    def _spread(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeKinds) -> Spread:
         """Count the pods of a constraint on the nodes that the scheduler takes into account.
 
         Those are the nodes with the labels of all the pod's constraints that match the pod's own
@@ -184,10 +207,10 @@ class Book:
                 else None
                 for number, node in enumerate(self._nodes)
             ]
-        key = ("spread", constraint.selector, where)
-        found = self._tallies.get(key)
+        key = (constraint.selector, where)
+        found = self._spreads.get(key)
         if found is None:
-            found = self._tallies[key] = Tally(domains)
+            found = self._spreads[key] = Spread(domains)
             self._counted.add((constraint.selector,), (found, False))
         return found
 

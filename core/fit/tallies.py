@@ -6,7 +6,8 @@ Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, 
 and InterPodAffinity, their filters.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -22,14 +23,12 @@ Domains = Sequence[Domain | None]
 class Tally:
     """How many pods of one description stand in each domain."""
 
-    __slots__ = ("_least", "_size", "counts", "domains")
+    __slots__ = ("counts", "domains")
 
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.counts: dict[Domain | None, int] = {}
         """Of the domains that have any."""
-        self._size: int | None = None
-        self._least: int | None = None
 
     def add(self, node: int, by: int) -> None:
         """Count *by* more pods on the node; one that is in no domain has nothing to count."""
@@ -40,17 +39,43 @@ class Tally:
                 self.counts[domain] = count
             else:
                 del self.counts[domain]
+
+
+class Spread(Tally):
+    """The pods that are to be spread, and how many domains have how many of them."""
+
+    __slots__ = ("_having", "_least", "_size")
+
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
+        self._size = len(set(domains) - {None})
+        self._having = Counter({0: self._size})
+        """By count: the domains that have so many."""
+        self._least: int | None = None
+
+    def add(self, node: int, by: int) -> None:
+        """Count *by* more pods on the node; one that is in no domain has nothing to count."""
+        domain = self.domains[node]
+        if domain is not None:
+            before = self.counts.get(domain, 0)
+            super().add(node, by)
+            self._having[before] -= 1
+            if not self._having[before]:
+                del self._having[before]
+            self._having[before + by] += 1
             self._least = None
 
     def least(self, min_domains: int) -> int:
         """Return the smallest count of any domain; 0 if there are fewer than *min_domains*."""
-        if self._size is None:
-            self._size = len(set(self.domains) - {None})
-        if self._size < min_domains or len(self.counts) < self._size:
+        if self._size < min_domains:
             return 0
         if self._least is None:
-            self._least = min(self.counts.values())
+            self._least = min(self._having, default=0)
         return self._least
+
+    def having(self, most: int) -> int:
+        """Return how many domains have so many at most."""
+        return sum(domains for count, domains in self._having.items() if count <= most)
 
 
 class Attached(Tally):
@@ -105,19 +130,31 @@ class Even(NamedTuple):
     """The counted may not become more by `max_skew` than in the emptiest domain."""
 
     name: str
-    tally: Tally
+    tally: Spread
     own: int
     """1 if the pod itself is counted."""
     max_skew: int
     min_domains: int
+    by_node: bool
+    """No two nodes are in one domain."""
+
+    @property
+    def most(self) -> int:
+        """Return how many may be counted where one more may come."""
+        return self.tally.least(self.min_domains) + self.max_skew - self.own
 
     def admits(self, node: int) -> bool:
         """Refuse nodes without the label, as the scheduler does."""
         domain = self.tally.domains[node]
-        if domain is None:
-            return False
-        count = self.tally.counts.get(domain, 0) + self.own
-        return count - self.tally.least(self.min_domains) <= self.max_skew
+        return domain is not None and self.tally.counts.get(domain, 0) <= self.most
+
+    def admits_only(self, away: Collection[int]) -> bool:
+        """Say whether it refuses all nodes but these, as far as that is known without asking each.
+
+        What was spread over all nodes can come back to none but the one that it leaves.
+        """
+        admitted = self.tally.having(self.most) if self.by_node else len(away) + 1
+        return admitted <= len(away) and admitted <= sum(map(self.admits, away))
 
 
 class Within(NamedTuple):
@@ -209,6 +246,12 @@ class Group:
     def refusal_for_good(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node while its pods stay, or None."""
         return next((rule.name for rule in self.lasting if not rule.admits(node)), None)
+
+    def refusal_but_for(self, away: Collection[int]) -> str | None:
+        """Return the name of the first rule if it is known to refuse all nodes but these."""
+        first = self.rules[0] if self.rules else None
+        shut = isinstance(first, Even) and first.admits_only(away)
+        return first.name if first is not None and shut else None
 
     def refusal(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node, or None."""

@@ -159,7 +159,7 @@ class Packer:
         Places that are *kept* (pod id, node id) come first, in their order, as far as they hold.
         A pod without a place does not end the attempt, so that all of them are known.
         """
-        away = barred | {leaving}
+        away = barred if leaving < 0 else barred | {leaving}
         pods = list(pods)
         if self._topology.involves(pods):
             return self._attempt_among(pods, away, kept)
@@ -225,15 +225,15 @@ class Packer:
         """
         result, topology = Attempt([], [], {}), self._topology
         topology.lift(pods)
-        left = self._keep(result, pods, kept, away)
+        asked = self._keep(result, pods, kept, away)
         answers: Answers = {}
         for _ in range(SWEEPS_MAX):
-            before = len(result.placements)
-            self._sweep(result, left, away, answers)
+            result.unplaced = [pod for pod in result.unplaced if pod not in result.refused]
+            result.refused, before = {}, len(result.placements)
+            self._sweep(result, asked, away, answers)
             if not result.refused or len(result.placements) == before:
                 break
-            left, refused, result.refused = [*result.refused], result.refused, {}
-            result.unplaced = [pod for pod in result.unplaced if pod not in refused]
+            asked = [*result.refused]
         result.unplaced.sort()
         topology.undo()
         return result
@@ -292,11 +292,14 @@ class Packer:
         """
         guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
         refused: set[str] = set()
+        of_all = group.refusal_but_for(barred) if group is not None else None
         while place < len(fits) or (
             kind.scanned < len(kind.allowed) and self._scan(kind, group, left)
         ):
             node = fits[place]
             if node not in barred and ((left.get(node) or free[node]) - request) & guard == guard:
+                if of_all is not None:
+                    return len(fits), {of_all}
                 why = group.refusal(node) if group is not None else None
                 if why is None:
                     break
