@@ -3,7 +3,8 @@
 With `scope: all` that is every node that holds pods, and in any but `marked` every empty one that
 Ebb will mark once it can do without it. A node that Ebb leaves alone is its autoscaler's: one
 that somebody works on or keeps, that is not ready, or in no pool; an empty one also while it backs
-off, or if something keeps Ebb from ever marking it. Nobody would hand these over. So it is with
+off or has refused its mark, or if something keeps Ebb from ever marking it. Nobody would hand
+these over. So it is with
 one that is empty for its autoscaler alone: Ebb looks for places for its pods, and may find none.
 """
 
@@ -24,7 +25,7 @@ NOTHING: Final = Resources()
 def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozenset[str]:
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
     scope = survey.config.hand_over.scope
-    left_alone = pace.backing_off.keys() - {one.node for one in reserve}
+    left_alone = (pace.backing_off.keys() | pace.refused.keys()) - {one.node for one in reserve}
     return frozenset(
         node.name
         for node in survey.cluster.nodes

@@ -151,6 +151,27 @@ def test_which_nodes_are_held(
     assert found.plan.held == held_back(cluster, config, NOW, kept)
 
 
+@pytest.mark.parametrize(
+    ("pods", "reserve", "scope", "held"),
+    [
+        ((), NO_RESERVE, Scope.EMPTY, False),
+        ((), NO_RESERVE, Scope.ALL, False),
+        ((pod("p", "n", 1, 1),), NO_RESERVE, Scope.ALL, True),
+        ((), Reserve(), Scope.EMPTY, True),
+    ],
+)
+def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
+    pods: tuple[Pod, ...], reserve: Reserve, scope: Scope, held: bool
+) -> None:
+    """Or it would carry our guard for ever, for a mark that nobody can write."""
+    cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
+    config, refused = asked(scope, reserve=reserve), frozenset({"n"})
+    for now, left_alone in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
+        memory = Memory().refusing(refused, NOW, delay_seconds=100, max_seconds=100)
+        found = step(cluster, config, memory, now)
+        assert ("n" in found.plan.held) is (held or not left_alone)
+
+
 def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
     seen = dict.fromkeys(("empty", "occupied", "left alone"), 0)
     for seed in seeds:
