@@ -342,9 +342,10 @@ class Survey:
 
     @cached_property
     def _waiting(self) -> Counter[Alike]:
-        """Count by group the pods that have no node."""
-        pods = [pod for pod in self.cluster.pods if pod.node is None and not pod.stays_with_node]
-        return Counter((pod.requests, pod.placing) for pod in pods if pod.evaluable)
+        """Count by group the pods that have no node and are to have one."""
+        pods = (pod for pod in self.cluster.pods if pod.node is None and pod.evaluable)
+        pods = (pod for pod in pods if not (pod.stays_with_node or pod.expendable))
+        return Counter((pod.requests, pod.placing) for pod in pods)
 
     @cached_property
     def _by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:

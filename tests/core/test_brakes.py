@@ -613,6 +613,7 @@ def test_a_hard_mark_takes_no_room_from_pods_that_wait() -> None:
 
 def test_demand_is_what_would_be_asked_elsewhere_too() -> None:
     pods = [pod("p", "n0", 100, 1), pod("w", None, 10, 1), pod("d", "n0", 1, 1, daemon=True)]
+    pods += [replace(pod(f"x{n}", None, 10, 1), priority=-11) for n in range(5)]
     found = Survey(Cluster.of(empties(2), pods), config()).demand()
     assert found == {"": Amount(110, 2 * MB), "general": Amount(110, 2 * MB)}
 
