@@ -391,6 +391,11 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
     assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
     assert report.failed == 0
     assert sorted(pods.written) == ["d/m0000", "d/m0001"]
+    nodes.down = {"m"}
+    pods.put(pod("m0003", "m", 100, 100))
+    guarded = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
+    assert (await controller.tick(guarded, NOW)).failed == 1
+    assert "d/m0003" in pods.written, "costs rest on marks that stand, not on writes that fail"
     pods.refuses = {"d/m0002"}
     pods.put(pod("m0002", "m", 100, 100))
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())

@@ -285,6 +285,19 @@ async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused(
     assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
 
 
+async def test_a_standing_mark_that_cannot_be_written_anew_is_tried_behind_new_ones() -> None:
+    """A policy may refuse every write on nodes whose marks are to be dated, or prolonged."""
+    world = World()
+    frozen = NAMES[: WRITERS_MAX + 1]
+    for name in frozen:
+        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = "soft"
+    world.api.down = set(frozen)
+    for _ in range(len(frozen)):
+        await world.carry_out(world.writes(WriteKind.MARK, frozen))
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:10]))
+    assert world.written(WriteKind.MARK) == NAMES[len(frozen) : 10]
+
+
 @pytest.mark.parametrize("mark", ["soft", "hard", None])
 @pytest.mark.parametrize("kind", [WriteKind.UNGUARD, WriteKind.HARDEN, WriteKind.GUARD])
 async def test_no_node_is_handed_over_to_which_a_pod_has_come(

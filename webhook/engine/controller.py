@@ -161,7 +161,7 @@ class Controller:
         self._refusing.update(write.key for write in failed_to)
         failed = len(batch.failed)
         if self._scale_in:
-            failed += await self._scale_in.carry_out(report.costs, mode, batch.why_not)
+            failed += await self._scale_in.carry_out(report.costs, mode, batch.why_halted)
         if self._evictor and report.looked:
             await self._evictor.carry_out(
                 report.looked, report.config, batch.why_halted, self._tell

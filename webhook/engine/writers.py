@@ -156,12 +156,12 @@ class Writers:
         return batch
 
     def _late(self, write: Write[Node]) -> int:
-        """Return after how many others the write comes; marks keep the order of their plan.
+        """Return after how many others the write comes; new marks keep the order of their plan.
 
         What was refused before comes last: it may be refused again, and what comes after it is
-        dropped then.
+        dropped then. A node whose new mark was refused is in no plan for a while.
         """
-        if write.kind is WriteKind.MARK:
+        if write.kind is WriteKind.MARK and mark_of(write.before.labels) is None:
             return 1
         return 2 if write.key in self._refused else 0
 
