@@ -35,7 +35,7 @@ from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from tests.support.builders import node
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
-from webhook.view.view import ClusterView
+from webhook.view.view import ClusterView, HURRIED_MAX
 
 
 class Ticking(Clock):
@@ -181,6 +181,35 @@ def test_what_a_kubelet_writes_hurries_nobody_twice_until_the_engine_has_rested(
     fed.nodes.changed(HANDED_OVER)
     fed.pods.changed(a_pod("q", "n"))
     assert fed.view.urgent.is_set(), "a pod that comes is another's word"
+
+
+def test_a_pod_that_ends_and_does_not_hurries_nobody_twice_until_the_engine_has_rested() -> None:
+    """Its kubelet writes its phase; it cannot make a pod with another uid."""
+    fed, one = Fed(), replace(a_pod("p", "n"), uid="u")
+    fed.nodes.replaced([HANDED_OVER])
+    for rested, came, urgent in (
+        (False, one, True),
+        (False, one, False),
+        (False, replace(one, uid="v"), True),
+        (True, one, True),
+    ):
+        if rested:
+            fed.view.rested()
+        fed.pods.changed(came)
+        assert fed.view.urgent.is_set() is urgent
+        fed.view.urgent.clear()
+        fed.pods.deleted("a/p")
+
+
+def test_who_may_have_pods_come_and_go_hurries_the_engine_so_often_and_no_more() -> None:
+    fed, hurried = Fed(), 0
+    fed.nodes.replaced([HANDED_OVER])
+    for number in range(HURRIED_MAX + 9):
+        fed.pods.changed(replace(a_pod("p", "n"), uid=str(number)))
+        fed.pods.deleted("a/p")
+        hurried += fed.view.urgent.is_set()
+        fed.view.urgent.clear()
+    assert hurried == HURRIED_MAX
 
 
 PLACED = st.builds(

@@ -18,6 +18,9 @@ from core.model.pod import Pod
 TURNED_MAX: Final = 4096
 """Pods that turned unschedulable and were not looked at yet; others wait for the interval."""
 
+HURRIED_MAX: Final = 4096
+"""Nodes and pods that hurry the engine before it waits for its interval once more."""
+
 
 class ClusterView(Inventory):
     """Everything that is known, how new it is, and what in it cannot wait."""
@@ -34,7 +37,8 @@ class ClusterView(Inventory):
         """By node the pods that may have come to stay, kept up to date: a walk over all pods for
         each node that is handed over would keep reviews waiting."""
         self._hurried: set[str] = set()
-        """Nodes whose own words have hurried the engine since it last waited for its interval."""
+        """Nodes by name and pods by uid that have hurried the engine since it last waited for its
+        interval."""
 
     def rested(self) -> None:
         """Note that a pass begins because it is due: nothing could not wait."""
@@ -58,39 +62,36 @@ class ClusterView(Inventory):
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Note what cannot wait for the engine's interval."""
         if kind is PODS:
-            self._note_place(_occupied_by(before), _occupied_by(after))
+            self._note_place(after, _occupied_by(before), _occupied_by(after))
             if after and waits(after) and not (before and waits(before)):
                 self._note_turned(key)
         elif kind is NODES and after and not (before and _may_be_taken(before)):
-            self._turned_out(after.name)
+            self._hurry_once(after.name, after.name)
 
-    def _note_place(self, before: str | None, after: str | None) -> None:
-        """Count a pod where it is now; the arguments are names of nodes."""
+    def _note_place(self, pod: Pod | None, before: str | None, after: str | None) -> None:
+        """Count a pod where it is now; *before* and *after* are names of nodes."""
         if before == after:
             return
         if before is not None:
             self._occupants[before] -= 1
             if not self._occupants[before]:
                 del self._occupants[before]
-        if after is not None:
+        if pod is not None and after is not None:
             self._occupants[after] += 1
-            self._hurry_for(after)
+            self._hurry_once(pod.uid or pod.key, after)
 
-    def _turned_out(self, name: str) -> None:
-        """Hurry for a node that has turned out handed over, once until the engine has rested.
+    def _hurry_once(self, who: str, name: str) -> None:
+        """Have the guard put back before the autoscaler comes, where that is to be done.
 
-        Its kubelet may write that as often as it likes, and each time all others would wait.
+        Once for each node, and for each pod by uid: a kubelet may say of its node that it is
+        handed over, and of its pods that they have ended and have not, as often as it likes, and
+        each time all others would wait. It cannot make pods with uids of their own.
         """
-        if name not in self._hurried and self._hurry_for(name):
-            self._hurried.add(name)
-
-    def _hurry_for(self, name: str) -> bool:
-        """Have the guard put back before the autoscaler comes, where that is to be done."""
         node = self.nodes.get(name)
-        hurries = node is not None and self.occupied(name) and _may_be_taken(node)
-        if hurries:
+        occupied = node is not None and self.occupied(name) and _may_be_taken(node)
+        if occupied and who not in self._hurried and len(self._hurried) < HURRIED_MAX:
+            self._hurried.add(who)
             self.urgent.set()
-        return hurries
 
     def _note_turned(self, key: str) -> None:
         if len(self._turned) < TURNED_MAX:
