@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.drain.ground import Ground, Scene
-from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Evicted, Eviction, Memory
+from core.drain.memory import LOOK_ON_SECONDS, Evicted, Eviction, Memory
 from core.drain.pods import leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN, UNSETTLED
 from core.marks.mark import Mark, mark_of
@@ -89,19 +89,17 @@ def _followed(ground: Ground, memory: Memory) -> Memory:
 def _stands(ground: Ground, memory: Memory, one: Evicted) -> Evicted | None:
     """Return an eviction as it stands now; None: another pod stands in its place.
 
-    If fewer are Ready than before although all that there are, their controller wants no more of
-    them: at once if others have gone that nobody evicted, else after a while.
+    Where no new pod is to be seen, it may be wanted all the same, and be held back: by scheduling
+    gates, a quota, a webhook. Only where others have gone that nobody evicted are fewer wanted.
     """
     pods = ground.of_owner[one.owner]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (one.key, one.uid)), None)
     if same is not None:
         return one._replace(at=ground.now) if leaves(same, ground.now) else one
     serving = sum(map(_serves, pods))
-    if serving >= one.ready:
-        return None
     alike = sum(other.owner == one.owner for other in memory.evicted)
-    fewer = serving + alike < one.ready or ground.now - one.at >= SETTLE_SECONDS
-    return None if fewer and serving == len(pods) else one
+    fewer = serving == len(pods) and serving + alike < one.ready
+    return None if fewer or serving >= one.ready else one
 
 
 def _serves(pod: Pod) -> bool:

@@ -11,8 +11,6 @@ from core.reason import Blocker
 LOOK_ON_SECONDS: Final = 10
 """So long a new leader looks on before it evicts: by then controllers have made the pods that are
 to stand in for those that the leader before it evicted last."""
-SETTLE_SECONDS: Final = 120
-"""A controller that has made no other pod by then wants none: its own fail-over takes less."""
 REFUSED_SECONDS_MIN: Final = 5
 REFUSED_SECONDS_MAX: Final = 60
 """A pod that the API server has not let go is asked for again after this; it doubles each time."""

@@ -14,7 +14,7 @@ from core.config.thresholds import Thresholds
 from core.drain import look as looks
 from core.drain.ground import Scene
 from core.drain.look import Drain, look
-from core.drain.memory import LOOK_ON_SECONDS, SETTLE_SECONDS, Memory
+from core.drain.memory import LOOK_ON_SECONDS, Memory
 from core.drain.pods import Owner, why_never
 from core.engine import step
 from core.guards.disruption import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
@@ -459,7 +459,6 @@ A, B = a_pod("a"), a_pod("b", of="other")
         ((replace(A, terminating=True),), 1, False),
         ((), 1, False),
         ((), 99, False),
-        ((), SETTLE_SECONDS, True),  # its controller wants no more
         ((a_pod("new", None, ready=False),), 99, False),
         ((a_pod("new", "open"),), 1, True),
         ((a_pod("new", "open", terminating=True),), 1, False),
@@ -478,11 +477,16 @@ def test_the_next_pods_go_when_others_are_ready_in_place_of_the_last_ones(
     assert codes(found) == (set() if on else {"evict-not-replaced"})
 
 
-@pytest.mark.parametrize(("after", "on"), [(SETTLE_SECONDS - 1, False), (SETTLE_SECONDS, True)])
-def test_a_controller_that_is_away_for_a_while_is_waited_for(after: int, on: bool) -> None:
+@pytest.mark.parametrize(("after", "fails"), [(120, False), (599, False), (600, True)])
+def test_where_no_new_pod_is_to_be_seen_no_other_is_evicted_and_in_the_end_the_drain_fails(
+    after: int, fails: bool
+) -> None:
+    """As where they have scheduling gates, or where a quota or a webhook lets none be created."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
     asked = scene(B, a_pod("rest", "open"), config=config, now_seconds=NOW + after)
-    assert gone(look(asked, evicted(A))) == (["b"] if on else [])
+    found = look(asked, evicted(A))
+    assert gone(found) == []
+    assert failed(found) == ({"m": "evict-not-replaced"} if fails else {})
 
 
 @pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])
