@@ -92,10 +92,10 @@ def _stands(ground: Ground, memory: Memory, one: Evicted) -> Evicted | None:
     Where no new pod is to be seen, it may be wanted all the same, and be held back: by scheduling
     gates, a quota, a webhook. Only where others have gone that nobody evicted are fewer wanted.
     """
-    pods = ground.of_owner[one.owner]
+    pods = [pod for pod in ground.of_owner[one.owner] if not pod.overdue(ground.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (one.key, one.uid)), None)
     if same is not None:
-        return one._replace(at=ground.now) if leaves(same, ground.now) else one
+        return one._replace(at=ground.now) if same.terminating else one
     serving = sum(map(_serves, pods))
     alike = sum(other.owner == one.owner for other in memory.evicted)
     fewer = serving == len(pods) and serving + alike < one.ready

@@ -682,6 +682,24 @@ def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
     assert (stuck.memory.node, failed(stuck)) == ("", {}), "for autoscalers the node is empty"
 
 
+@pytest.mark.parametrize(
+    ("new", "after", "on"),
+    [
+        ((a_pod("new", "open"),), 0, False),  # it may still need the time
+        ((a_pod("new", "open"),), 1, True),
+        ((replace(a_pod("new", "open"), ready=False),), 1, False),
+        ((), 99, False),  # a StatefulSet makes no other while it is there
+    ],
+)
+def test_a_pod_that_never_ends_is_waited_for_until_another_is_ready_in_its_place(
+    new: tuple[Pod, ...], after: int, on: bool
+) -> None:
+    """As with a finalizer that nobody takes off, or with files on a server that is dead."""
+    stuck = replace(A, terminating=True, ties=Ties(overdue_seconds=NOW))
+    asked = scene(stuck, *new, B, a_pod("rest", "open"), now_seconds=NOW + after)
+    assert gone(look(asked, evicted(A))) == (["b"] if on else [])
+
+
 # Laws
 
 OWNERS = ("web", "db", "batch")
