@@ -70,7 +70,7 @@ class PodApi:
         if self.hold is not None:
             await self.hold.wait()
         answer = self.answers.get(pod.name, Answer(Outcome.EVICTED))
-        if answer.outcome in (Outcome.EVICTED, Outcome.GONE):
+        if answer.outcome is Outcome.EVICTED:
             self._world.moved(pod)
         return answer
 
@@ -177,15 +177,16 @@ async def test_passes_that_are_further_apart_than_the_timeout_empty_the_node(
 
 
 @pytest.mark.parametrize(
-    ("answer", "seconds"),
+    ("answer", "seconds", "told"),
     [
-        (Answer(Outcome.REFUSED, "429"), REFUSED_SECONDS_MIN),
-        (Answer(Outcome.REFUSED, "429", 20), 20),
-        (Answer(Outcome.FAILED, "no answer"), REFUSED_SECONDS_MIN),
+        (Answer(Outcome.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
+        (Answer(Outcome.REFUSED, "429", 20), 20, 1),
+        (Answer(Outcome.FAILED, "no answer"), REFUSED_SECONDS_MIN, 1),
+        (Answer(Outcome.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # as a rule it is
     ],
 )
 async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
-    answer: Answer, seconds: int
+    answer: Answer, seconds: int, told: int
 ) -> None:
     world = World(pods=1)
     await world.at_work()
@@ -198,19 +199,22 @@ async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
     await world.tick(1)
     assert world.api.asked == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
-    assert refused == [f"d/p0: {answer.why}"], "once"
+    assert refused == [f"d/p0: {answer.why}"] * told
 
 
-async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.GONE])
+async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
+    outcome: Outcome,
+) -> None:
     world = World(pods=1)
     await world.at_work()
-    world.api.answers["p0"] = Answer(Outcome.REFUSED, "429: the budget")
+    world.api.answers["p0"] = Answer(outcome, "a webhook denied it")
     await world.ticks(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
     (note,) = [note for reason, note in world.told if reason == "DrainReleased"]
     assert "d/p0" in note
-    assert "429: the budget" in note
+    assert "a webhook denied it" in note
     labels = {"reason": "evict-refused"}
     failures = "ebb_engine_drain_failures_total"
     assert world.metrics.registry.get_sample_value(failures, labels) == 1
@@ -230,7 +234,14 @@ async def test_a_pod_that_is_gone_is_not_waited_for() -> None:
     world = World()
     await world.at_work()
     world.api.answers["p0"] = Answer(Outcome.GONE)
+
+    def leaves() -> None:
+        if "p0" in world.pods:
+            world.moved(world.pods["p0"])
+
+    world.api.before = leaves
     await world.ticks(6)
+    assert world.api.asked == ["p0", "p1", "p2"]
     assert world.evictions("gone") == 1
     assert world.evictions("evicted") == 2
 

@@ -123,8 +123,8 @@ class Evictor:
                 if one.pod.uid not in self._memory.refused:
                     tell(node, REFUSED, f"{one.pod.key}: {answer.why}")
                 self._wait(one, answer)
-            case Outcome.GONE:
-                pass  # the next pass decides anew
+            case Outcome.GONE:  # or a webhook denies it with that status: the next looks will tell
+                self._wait(one, answer)
 
     def _wait(self, one: Eviction, answer: Answer) -> None:
         """Leave a pod alone that was not let go: longer each time, and not all for as long."""

@@ -16,7 +16,8 @@ class Outcome(StrEnum):
 
     EVICTED = "evicted"
     GONE = "gone"
-    """The pod is not there any more, or another one has its name."""
+    """The answer was that the pod is not there any more, or that another one has its name (404,
+    409). A webhook may deny with the same status."""
     REFUSED = "refused"
     """A budget, a webhook or a full server did not let it go."""
     FAILED = "failed"
