@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.drain.ground import Ground, Scene
-from core.drain.memory import LOOK_ON_SECONDS, Evicted, Eviction, Memory
-from core.drain.pods import leaves, owner_of, why_waited_for
+from core.drain.memory import LOOK_ON_SECONDS, MISSED_MAX, Evicted, Eviction, Memory
+from core.drain.pods import Owner, leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN, UNSETTLED
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
@@ -52,9 +52,10 @@ def look(scene: Scene, memory: Memory) -> Drain:
     """Say what to evict now, given what this leader has evicted before."""
     if not scene.config.evicts:
         return NOTHING
-    if not memory.evicted and not any(mark_of(one.labels) for one in scene.cluster.nodes):
+    past = bool(memory.evicted or memory.missed)
+    if not past and not any(mark_of(one.labels) for one in scene.cluster.nodes):
         return NOTHING
-    ground = Ground(scene, [one.owner for one in memory.evicted])
+    ground = Ground(scene, [*(one.owner for one in memory.evicted), *memory.missed])
     seen = _turned(ground, _followed(ground, memory))
     idle = standing(scene, seen)
     if not seen.node:
@@ -83,7 +84,28 @@ def _followed(ground: Ground, memory: Memory) -> Memory:
         evicted=tuple(one for one in open_ if one not in late),
         refused={uid: one for uid, one in memory.refused.items() if uid in there},
         failed=failed,
+        missed=_missed(ground, memory, late),
     )
+
+
+def _missed(ground: Ground, memory: Memory, late: Sequence[Evicted]) -> Mapping[Owner, Evicted]:
+    """Return whose pods are missed still, those first that have been for the shortest time."""
+    seconds = ground.scene.config.budgets.backoff.max_seconds
+    new = {one.owner: one._replace(at=ground.now) for one in late}
+    before = [one for one in memory.missed.values() if one.owner not in new]
+    known = [
+        one
+        for one in (*new.values(), *before)
+        if ground.now - one.at < seconds
+        and sum(map(_serves, ground.of_owner[one.owner])) < one.ready
+    ]
+    return {one.owner: one for one in known[:MISSED_MAX]}
+
+
+def _why_missed(ground: Ground, memory: Memory, name: str) -> Blocker | None:
+    """Return the first pod of the node whose controller lacks one that was evicted."""
+    found = (memory.missed.get(owner_of(pod)) for pod in ground.on[name] if not pod.terminating)
+    return next((_not_replaced(one) for one in found if one is not None), None)
 
 
 def _stands(ground: Ground, memory: Memory, one: Evicted) -> Evicted | None:
@@ -127,6 +149,7 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
         if not same and not ground.had_its_time(name):
             continue
         began, why = same and memory.began, ground.why_never(name)
+        why = why or _why_missed(ground, memory, name)
         if began and why is None:
             why = ground.why_back(name, memory.here, memory.left)
         if why is not None:

@@ -16,6 +16,8 @@ REFUSED_SECONDS_MAX: Final = 60
 """A pod that the API server has not let go is asked for again after this; it doubles each time."""
 REFUSALS_MAX: Final = 1000
 """Pods of which that is remembered."""
+MISSED_MAX: Final = 1000
+"""Controllers of which it is remembered that they lack pods."""
 
 
 class Eviction(NamedTuple):
@@ -65,6 +67,9 @@ class Memory:
     """By the pods' uid."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
     """Nodes whose drain has failed, until they are released."""
+    missed: Mapping[Owner, Evicted] = field(default_factory=dict)
+    """Controllers that have fewer Ready pods since one was evicted, and made none: no other of
+    theirs is evicted, on whichever node, until that is over or for `backoff.max`."""
 
     def after(self, one: Eviction, now_seconds: int) -> "Memory":
         """Return the memory after an eviction that the API server has taken on."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config.budgets import Backoff
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -487,6 +488,32 @@ def test_where_no_new_pod_is_to_be_seen_no_other_is_evicted_and_in_the_end_the_d
     found = look(asked, evicted(A))
     assert gone(found) == []
     assert failed(found) == ({"m": "evict-not-replaced"} if fails else {})
+
+
+def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -> None:
+    """Or each drain would take some of those that are left."""
+    config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=Backoff(max_seconds=5000)))
+    on_n, rest, again = a_pod("b", "n"), a_pod("rest", "open"), a_pod("again", "open")
+    first = look(scene(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), Memory())
+    (one,) = first.evict
+    gated = scene(B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100)
+    late = look(gated, first.memory.after(one, NOW))
+    assert failed(late) == {"m": "evict-not-replaced"}
+    other = a_pod("c", "n", of="other")
+    for pods, after, goes in (
+        ((on_n, other, rest), 200, []),
+        ((on_n, other, rest), 5099, []),
+        ((on_n, other, rest, again), 200, ["b", "c"]),
+        ((on_n, other, rest), 5100, ["b", "c"]),
+    ):
+        nodes = (marked("n"), OPEN)
+        found = look(
+            scene(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.memory
+        )
+        assert sorted(gone(found)) == goes
+        assert failed(found) == ({} if goes else {"n": "evict-not-replaced"})
+    nobody = scene(on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200)
+    assert look(nobody, late.memory).memory.missed, "a mark may come again"
 
 
 @pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])

@@ -35,7 +35,7 @@ from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from tests.support.builders import node
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
-from webhook.view.view import ClusterView, HURRIED_MAX
+from webhook.view.view import HURRIED_MAX, ClusterView
 
 
 class Ticking(Clock):
