@@ -355,6 +355,21 @@ def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "kinds"),
+    [
+        (node(MARKED, DETAILED, OURS), [WriteKind.GUARD, WriteKind.HARDEN]),
+        (node(MARKED, {}, OURS), [WriteKind.GUARD, WriteKind.MARK]),
+        (node({MARK_LABEL: "hard"}, DETAILED, HARD_TAINT), [WriteKind.GUARD]),
+    ],
+)
+def test_the_guard_comes_back_first_whatever_else_is_written(
+    one: Node, kinds: list[WriteKind]
+) -> None:
+    """It presses, where a new date or a hard mark may be dropped."""
+    assert [found.kind for found in decided(HARD, one, POD)] == kinds
+
+
+@pytest.mark.parametrize(
     ("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200)), ("9999 5", (TIMES_MAX, 86400))]
 )
 def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
