@@ -15,13 +15,14 @@ from core.edge.decode.objects import PodObject
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
+from core.edge.kube.stores.objects import TRIES_MAX, Refusals, nodes, pods, write_as_decided
 from core.edge.kube.stores.published import PublishedStore
-from core.errors import InvalidInputError, UnavailableError
+from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.telling import many
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 from core.writes.published import changes
@@ -43,8 +44,10 @@ async def release(
     """Release the named nodes and the pods on them; None: all of the cluster.
 
     *namespace*: where Ebb is installed, which has its CapacityBuffers and its Lease.
+    What is refused for what it is stops nothing else, and is named on standard error.
     Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
-    that fails: what was written until then stays written, and can be gone on with.
+    that failed as the next would: what was written until then stays written, and can be gone on
+    with; or at the end, when anything was refused.
     """
     key = config.taint_key
     async with await connecting as client:
@@ -52,31 +55,65 @@ async def release(
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
         before = await _keys_before(client, namespace, key)
+        writing = _Writing(tell, dry_run=dry_run)
         for node in cluster.nodes:
             found = cleanup(node, key, before)
             if found is not None and (names is None or node.name in names):
                 _warn(node, keys_unknown(node, {key, *before}))
-                if not dry_run:
-                    await _clean_node(client, node.name, key, before)
-                tell("node", node.name, found.note)
+                clean = partial(_clean_node, client, node.name, key, before)
+                await writing.each("node", node.name, found.note, clean)
         if names is None:
-            await _take_away(client, namespace, tell, dry_run=dry_run)
+            await _take_away(client, namespace, writing)
+        of_any_phase = pods(client, finished=True)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
-                if not dry_run:
-                    of_any_phase = pods(client, finished=True)
-                    await write_as_decided(of_any_phase, write.key, write.if_as_seen)
-                tell("pod", write.key, "deletion cost")
+                clear = partial(write_as_decided, of_any_phase, write.key, write.if_as_seen)
+                await writing.each("pod", write.key, "deletion cost", clear)
+        writing.end()
+
+
+class _Writing:
+    """Writes one object after another, and remembers how many were refused."""
+
+    def __init__(self, tell: Tell, *, dry_run: bool) -> None:
+        self._tell, self._dry_run = tell, dry_run
+        self._refusals, self._refused = Refusals(), 0
+
+    async def each(
+        self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Write one, and tell it. Raises: UnavailableError if the next would fail as well."""
+        try:
+            if not self._dry_run:
+                await write()
+        except UnavailableError as fault:
+            told = f"{kind} {name}: {fault}"
+            if self._refusals.end(fault):
+                raise UnavailableError(f"{told}; nothing further was tried") from fault
+            _say(told)
+            self._refused += 1
+        else:
+            self._refusals.end(None)
+            self._tell(kind, name, what)
+
+    def end(self) -> None:
+        """Sum up. Raises: UnavailableError when anything was refused."""
+        if self._refused:
+            told = many(self._refused, "object")
+            raise UnavailableError(f"refused: {told}, named above; all the others are done")
 
 
 def _warn(node: Node, keys: Iterable[str]) -> None:
     """Name the taints that may be ours, on standard error; nobody else's is taken by a guess."""
     for key in keys:
-        told = (
+        _say(
             f"node {node.name}: the taint {key} stays, and may be Ebb's: "
             "if it is the programs' taintKey, give --config their file"
         )
-        print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
+
+
+def _say(told: str) -> None:
+    print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
 
 
 async def _listed(client: Client, config: Config) -> Cluster:
@@ -97,14 +134,13 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         finished[pod.key] = pod
 
 
-async def _take_away(client: Client, namespace: str, tell: Tell, *, dry_run: bool) -> None:
+async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
     """Delete the CapacityBuffers of ours."""
     store = PublishedStore(client, namespace)
     found = await store.found()
     for change in changes({}, found, lower=True) if found else ():
-        if not dry_run:
-            await store.carry_out(change)
-        tell("buffer", f"{namespace}/{change.name}", change.act.value)
+        drop = partial(store.carry_out, change)
+        await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
 
 
 async def _keys_before(client: Client, namespace: str, key: str) -> frozenset[str]:
@@ -122,4 +158,4 @@ async def _clean_node(client: Client, name: str, key: str, before: frozenset[str
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client), name, decide) is None:
             return
-    raise UnavailableError(f"node {name}: somebody else writes it all the time")
+    raise ConflictError("somebody else writes it all the time")

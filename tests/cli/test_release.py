@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from core.marks.keys import (
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
@@ -269,3 +270,72 @@ async def test_what_is_refused(
     code, out, err = await run(capsys, "release", *arguments, "--kubeconfig", kubeconfig)
     assert (code, out, err) == (2, "", problem)
     assert api.count("patch") == 0
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+@pytest.mark.parametrize(("turn", "name"), [(0, "node n1"), (2, "node n2"), (4, "pod default/p1")])
+async def test_what_one_object_is_refused_stops_no_other(
+    api: FakeApi,
+    kubeconfig: str,
+    capsys: pytest.CaptureFixture[str],
+    turn: int,
+    name: str,
+    status: int,
+) -> None:
+    for _ in range(turn):
+        api.pass_next("patch")
+    api.fail_next("patch", status)
+    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    told, summary = err.splitlines()
+    assert code == 2
+    assert told.startswith(f"ebb: {name}: API server answered {status}: ")
+    assert summary == "ebb: refused: 1 object, named above; all the others are done"
+    released = {line.partition("  ")[0] for line in out.splitlines()}
+    all_of_ours = {"node n1", "node n2", "pod default/p1", "pod default/p2"}
+    assert released == all_of_ours - {name}
+
+
+async def test_a_node_that_others_write_all_the_time_stops_no_other(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.fail_next("patch", 409, times=TRIES_MAX)
+    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert code == 2
+    assert err.startswith("ebb: node n1: n1: somebody else writes it all the time\n")
+    assert is_clean(api, "n2")
+
+
+async def test_a_buffer_that_is_refused_keeps_no_cost_on_pods(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"name": "b", "namespace": NAMESPACE, "labels": {BUFFER_OURS_LABEL: ""}}
+    api.put("capacitybuffers", {"metadata": metadata})
+    api.fail_next("delete", 403)
+    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert code == 2
+    assert err.startswith(f"ebb: buffer {NAMESPACE}/b: API server answered 403: ")
+    assert costs(api, "p1") == {}
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_what_the_next_object_would_meet_too_ends_at_once(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    api.fail_next("patch", status)
+    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"ebb: node n1: API server answered {status}: ")
+    assert err.endswith("; nothing further was tried\n")
+    assert api.count("patch") == 1
+
+
+async def test_a_right_that_is_missing_ends_it(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(FORBIDDEN_MAX):
+        api.put("nodes", marked(f"more-{number}"))
+    api.fail_next("patch", 403, times=2 * FORBIDDEN_MAX)
+    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].endswith("; nothing further was tried")
+    assert api.count("patch") == FORBIDDEN_MAX

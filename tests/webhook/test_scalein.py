@@ -8,6 +8,7 @@ import pytest
 
 from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
 from core.edge.kube.client import ApiError
+from core.edge.kube.stores.objects import FORBIDDEN_MAX
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
@@ -20,7 +21,7 @@ from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 from webhook.engine.controller import Controller, OnPods
 from webhook.engine.right import RIGHT_SECONDS, Right
-from webhook.engine.scalein import FORBIDDEN_MAX, WRITERS_MAX, WRITES_MAX, ScaleIn
+from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
 from webhook.metrics import Metrics
 
 NOW = 1_767_225_600

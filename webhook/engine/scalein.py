@@ -10,12 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.config.settings import Mode, ScaleInOrder
-from core.edge.kube.stores.objects import (
-    Objects,
-    is_forbidden,
-    of_this_one,
-    write_as_decided,
-)
+from core.edge.kube.stores.objects import Objects, Refusals, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.model.pod import Pod
@@ -30,9 +25,6 @@ WRITERS_MAX: Final = 4
 """Pods that are written at once."""
 BEGIN_SECONDS_MAX: Final = 0.5
 """After this no further pod of a pass is begun: a release of nodes must not wait for them."""
-FORBIDDEN_MAX: Final = 20
-"""After so many refusals with 403 in a row the right itself is taken to be missing. Those of a
-policy for some namespaces are not in a row as long as others, by turns, are written."""
 
 log = logging.getLogger("ebb.scalein")
 
@@ -81,19 +73,16 @@ class ScaleIn:
         _tell("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
-        clock, failed, forbidden, ended = asyncio.get_running_loop(), 0, 0, False
-        end = clock.time() + BEGIN_SECONDS_MAX
+        clock, failed, ended = asyncio.get_running_loop(), 0, False
+        refusals, end = Refusals(), clock.time() + BEGIN_SECONDS_MAX
 
         async def carry_out(write: Write[Pod]) -> None:
-            nonlocal failed, forbidden, ended
+            nonlocal failed, ended
             if ended or clock.time() >= end or halted() is not None:
                 return
             fault = await self._carry_out(write)
-            forbidden = forbidden + 1 if is_forbidden(fault) else 0
-            if fault is not None:
-                failed += 1
-                if forbidden >= FORBIDDEN_MAX or not of_this_one(fault):
-                    ended = True
+            failed += fault is not None
+            ended = refusals.end(fault) or ended
 
         await with_each(batch, WRITERS_MAX, carry_out)
         return failed

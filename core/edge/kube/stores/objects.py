@@ -18,6 +18,9 @@ FOR_ALL: Final = frozenset((401, 429))
 FORBIDDEN: Final = 403
 """A right is missing, for all objects or those of a namespace, or an admission webhook or policy
 denies this one: they answer alike, but for words."""
+FORBIDDEN_MAX: Final = 20
+"""After so many refusals with 403 in a row the right itself is taken to be missing. Those of a
+policy for some namespaces are not in a row as long as others, by turns, are written."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -118,13 +121,24 @@ async def write_as_decided(
     raise ConflictError(f"{key}: somebody else writes it all the time")
 
 
-def is_forbidden(fault: UnavailableError | None) -> bool:
-    """Say whether a write failed by a right or by a policy."""
-    return isinstance(fault, ApiError) and fault.status == FORBIDDEN
+class Refusals:
+    """How the writes of many objects ended, and whether to go on with the others."""
+
+    def __init__(self) -> None:
+        self._forbidden = 0
+
+    def end(self, fault: UnavailableError | None) -> bool:
+        """Count a write; None: it was done. Say whether the next would most likely fail too."""
+        if fault is None:
+            self._forbidden = 0
+            return False
+        forbidden = isinstance(fault, ApiError) and fault.status == FORBIDDEN
+        self._forbidden = self._forbidden + 1 if forbidden else 0
+        return self._forbidden >= FORBIDDEN_MAX or not _of_this_one(fault)
 
 
-def of_this_one(fault: UnavailableError) -> bool:
-    """Say whether a write may have failed by what its object is: others may be written then."""
+def _of_this_one(fault: UnavailableError) -> bool:
+    """Say whether a write may have failed by what its object is."""
     if isinstance(fault, ApiError):
         return 400 <= fault.status < 500 and fault.status not in FOR_ALL
     return isinstance(fault, ConflictError)
