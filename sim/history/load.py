@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
+from core.errors import InvalidInputError
 from core.fit.rules import refusal
 from core.model.constraints import UNTIED, Ties, names_node
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.telling import many
 from core.model.workload import REPLICA_SET
 from sim.costs import price_of
 from sim.history.groups import Groups, anywhere, offered
@@ -40,11 +42,17 @@ class Played(NamedTuple):
 
 
 def played(past: Past, config: Config) -> Played:
-    """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced."""
+    """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced.
+
+    Raises: InvalidInputError when no pod is left.
+    """
     asked = [life for life in past.lives if _counts(life, past)]
     freed = [anywhere(life) for life in asked]
     groups = Groups(past, freed, config)
     able = _able(freed, groups.templates.values())
+    if not able:
+        of = f"of {many(len(freed), 'pod')} in its time no kind of node admits any when empty"
+        raise InvalidInputError(past.source, f"has nothing to play: {of}")
     whole = Workload(
         past.source,
         groups.first,

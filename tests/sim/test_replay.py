@@ -17,7 +17,14 @@ from core.config.settings import Config
 from core.config.thresholds import Thresholds
 from core.errors import ConfigError, InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
-from core.model.constraints import ClaimUse, Placing, Requirement, SelectorTerm, Ties
+from core.model.constraints import (
+    ClaimUse,
+    Placing,
+    Requirement,
+    SelectorTerm,
+    Ties,
+    Toleration,
+)
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -112,6 +119,13 @@ class TestPods:
         found = played(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
         assert len(found.workload.arrivals) == 1
         assert found.notes == ("pods left out, as no kind of node admits them when empty: 1",)
+
+    def test_a_past_of_which_no_pod_is_left_is_refused(self) -> None:
+        with pytest.raises(InvalidInputError) as fault:
+            load(life(pod("a")), stays=(stay(node("a", taints=(Taint("k", "", "NoSchedule"),))),))
+        assert str(fault.value) == (
+            "s: has nothing to play: of 1 pod in its time no kind of node admits any when empty"
+        )
 
     def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
@@ -221,7 +235,8 @@ class TestReplicaSets:
         ]
         seen = [one for one in lives if one.ends_ms is None or one.ends_ms > 0]
         if not seen:
-            assert load(*lives).deployments == ()
+            with pytest.raises(InvalidInputError, match="of 0 pods in its time"):
+                load(*lives)
             return
         found = self.of(*lives)
         counts = [count for _, count in found.replicas]
@@ -293,9 +308,10 @@ class TestNodes:
         one = Node(
             name="a", allocatable=Resources(8000, 16 * GIB, 0, 58), taints=(lasting, passing)
         )
-        found = played(past(life(pod("p")), stays=(stay(one),)), Config())
+        bears = pod("p", placing=Placing(tolerations=(Toleration("gpu", "Exists", "", ""),)))
+        found = played(past(life(bears), life(pod("q")), stays=(stay(one),)), Config())
         assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
-        assert found.workload.arrivals == ()
+        assert [one.name for one in found.workload.arrivals] == ["n.p"]
 
     def test_a_kind_that_came_later_is_a_group_and_no_node_at_the_beginning(self) -> None:
         found = load(life(pod("p")), stays=(stay(node("a")), stay(node("b", cpu=4000), 5)))
