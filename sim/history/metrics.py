@@ -17,6 +17,7 @@ from core.model.node import Taint
 REQUESTS: Final = "kube_pod_container_resource_requests"
 INFO: Final = "kube_pod_info"
 ALLOCATABLE: Final = "kube_node_status_allocatable"
+TAINT: Final = "kube_node_spec_taint"
 PHASE: Final = "kube_pod_status_phase"
 LIVE_PHASES: Final = ("Pending", "Running")
 ROLE_LABEL: Final = "node-role.kubernetes.io/"
@@ -90,7 +91,8 @@ class ToldOfNode:
     """From when until when there were samples of what it has."""
     amounts: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
-    taints: set[Taint] = field(default_factory=set)
+    taints: dict[Taint, list[tuple[int, int]]] = field(default_factory=dict)
+    """From when until when each was there."""
 
 
 class Reading:
@@ -147,7 +149,8 @@ def _allocatable(reading: Reading, run: Run) -> None:
 
 def _taint(reading: Reading, run: Run) -> None:
     taint = Taint(*(run.labels.get(name, "") for name in ("key", "value", "effect")))
-    reading.node(run).taints.add(taint)
+    stood = reading.node(run).taints.setdefault(taint, [])
+    stood.append((run.first_ms, run.last_ms))
 
 
 def _labels(reading: Reading, run: Run) -> None:
@@ -236,7 +239,7 @@ TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     ),
     "kube_pod_tolerations": _toleration,
     "kube_pod_nodeselectors": _selector,
-    "kube_node_spec_taint": _taint,
+    TAINT: _taint,
     "kube_node_labels": _labels,
     "kube_node_role": _role,
 }

@@ -2,6 +2,9 @@
 
 Each file is the body of one `/api/v1/query_range` for one metric by its plain name; a long time
 may be cut into several files.
+
+A node's taints are those of its first sample, or of the first that is more than SETTLES_MS later
+where it came after the beginning: as dumps have it.
 """
 
 import math
@@ -16,11 +19,11 @@ from core.edge import files
 from core.edge.decode.fields import read_amounts, strictly
 from core.errors import InvalidInputError
 from core.model.constraints import Placing
-from core.model.node import Node
+from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.requests import Asking, Container, pod_requests, resources
 from core.model.workload import DAEMON_SET
-from sim.history.dumps import Tell, listed
+from sim.history.dumps import SETTLES_MS, Tell, listed
 from sim.history.metrics import (
     ALLOCATABLE,
     ASIDE,
@@ -31,9 +34,11 @@ from sim.history.metrics import (
     PHASE,
     REQUESTS,
     STARTED,
+    TAINT,
     TAKEN,
     Reading,
     Run,
+    ToldOfNode,
     ToldOfPod,
     in_number,
     node_of,
@@ -133,6 +138,9 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
         reading.moments.update(times)
         runs = _parts(times, step_ms)
         value = max((one for _, one in samples), key=in_number)
+    elif name == TAINT:
+        # The times between two of a taint that comes and goes tell no step.
+        runs, step_ms = _parts(times, min(step_ms, SETTLES_MS)), 0
     for first_ms, last_ms in runs:
         take(reading, Run(series.metric, first_ms, last_ms, value))
     return step_ms
@@ -178,18 +186,32 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
             continue
         if not found.amounts:
             continue  # told of by other metrics alone
-        node = Node(
-            name=name,
-            labels=found.labels,
-            taints=tuple(sorted(found.taints, key=lambda one: (one.key, one.effect, one.value))),
-            allocatable=resources(amounts, pods=amounts.get("pods", 0)),
-        )
+        whole = resources(amounts, pods=amounts.get("pods", 0))
         for first_ms, last_ms in _stood(found.runs, moments):
+            taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
             yield Stay(
-                node=node,
+                node=Node(name=name, labels=found.labels, taints=taints, allocatable=whole),
                 begins_ms=max(first_ms - half_ms, begins_ms),
                 ends_ms=min(last_ms + half_ms, ends_ms),
             )
+
+
+def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
+    """Return when a node is looked at that stood between these times."""
+    if first_ms <= moments[0]:
+        return first_ms
+    at = bisect_right(moments, first_ms + SETTLES_MS)
+    return min([last_ms, *moments[at : at + 1]])
+
+
+def _taints(found: ToldOfNode, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
+    """Return those that were there at that time. *half_ms*: half a step."""
+    there = (
+        taint
+        for taint, stood in found.taints.items()
+        if any(first_ms - half_ms <= at_ms <= last_ms + half_ms for first_ms, last_ms in stood)
+    )
+    return tuple(sorted(there, key=lambda one: (one.key, one.effect, one.value)))
 
 
 def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -84,6 +84,55 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("came", "first", "last", "counts"),
+    [
+        (0, 0, 30, True),
+        (0, 0, 0, True),  # as a dump of that moment has it
+        (0, 1, 30, False),
+        (0, 20, 30, False),
+        (5, 5, 15, False),  # it had not settled
+        (5, 5, 30, True),
+        (5, 16, 16, True),
+        (5, 17, 30, False),
+        (25, 30, 30, True),  # it never settled: as it was last
+        (25, 25, 29, False),
+    ],
+)
+def test_a_taint_counts_that_stood_when_the_node_had_settled(
+    tmp_path: Path, came: int, first: int, last: int, counts: bool
+) -> None:
+    allocatable = "kube_node_status_allocatable"
+    stood = series(
+        "kube_node_spec_taint", "1", first, last, node="n", key="k", effect="NoSchedule"
+    )
+    found = past_of(
+        tmp_path,
+        series(allocatable, "58", came, 30, node="n", resource="pods"),
+        series(allocatable, "58", 0, 30, node="other", resource="pods"),
+        stood,
+        INFO,
+        ASKED,
+    )
+    stay = next(stay for stay in found.stays if stay.node.name == "n")
+    assert stay.node.taints == ((Taint("k", "", "NoSchedule"),) if counts else ())
+
+
+def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> None:
+    name, taint = series("kube_node_spec_taint", node="n", key="k", effect="NoSchedule")
+    taint["values"] = [[EPOCH + STEP * at, "1"] for at in (5, 30)]
+    allocatable = "kube_node_status_allocatable"
+    found = past_of(
+        tmp_path,
+        series(allocatable, "58", 5, 30, node="n", resource="pods"),
+        series(allocatable, "58", 0, 30, node="other", resource="pods"),
+        (name, taint),
+        INFO,
+        ASKED,
+    )
+    assert not any(stay.node.taints for stay in found.stays)
+
+
 def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
     """A kubelet that starts again has no devices yet; nor does a number that is none count."""
     name, gpus = NODE[3]
