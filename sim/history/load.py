@@ -46,7 +46,9 @@ def played(past: Past, config: Config) -> Played:
 
     Raises: InvalidInputError when no pod is left.
     """
-    asked = [life for life in past.lives if _counts(life, past)]
+    virtual = {stay.node.name for stay in past.stays if stay.node.virtual}
+    every = [life for life in past.lives if _counts(life, past)]
+    asked = [life for life in every if life.pod.node not in virtual]
     freed = [anywhere(life) for life in asked]
     groups = Groups(past, freed, config)
     able = _able(freed, groups.templates.values())
@@ -67,6 +69,7 @@ def played(past: Past, config: Config) -> Played:
     social = sum(bool(life.pod.company.near or life.pod.company.apart) for life in able)
     counted = (
         (groups.left_out, "nodes left out, as of the control plane, virtual or unreadable"),
+        (len(every) - len(asked), "pods left out, as they ran on virtual nodes"),
         (len(freed) - len(able), "pods left out, as no kind of node admits them when empty"),
         (named, "pods that ask for a node by its name, and are played as if one like it would do"),
         (social, "pods that ask to be near or apart from others, which is not played"),

@@ -13,6 +13,7 @@ from core.engine.zones import ZONE_LABEL
 from core.guards.nodes import CONTROL_PLANE_LABELS
 from core.model.constraints import HOST_LABEL, Toleration
 from core.model.node import Taint
+from core.model.virtual import VIRTUAL_LABELS, VIRTUAL_ROLE_LABEL
 
 REQUESTS: Final = "kube_pod_container_resource_requests"
 INFO: Final = "kube_pod_info"
@@ -26,6 +27,8 @@ KNOWN_LABELS: Final = (
     HOST_LABEL,
     "node.kubernetes.io/instance-type",
     *CONTROL_PLANE_LABELS,
+    *(key for key, _ in VIRTUAL_LABELS),
+    VIRTUAL_ROLE_LABEL,
 )
 ASIDE: Final = "exported_"
 """What Prometheus puts before an exporter's labels of which it has one of that name itself."""

@@ -22,6 +22,7 @@ from core.model.constraints import Placing
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.requests import Asking, Container, pod_requests, resources
+from core.model.virtual import is_virtual
 from core.model.workload import DAEMON_SET
 from sim.history.dumps import SETTLES_MS, Tell, listed
 from sim.history.metrics import (
@@ -190,7 +191,13 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
         for first_ms, last_ms in _stood(found.runs, moments):
             taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
             yield Stay(
-                node=Node(name=name, labels=found.labels, taints=taints, allocatable=whole),
+                node=Node(
+                    name=name,
+                    labels=found.labels,
+                    taints=taints,
+                    allocatable=whole,
+                    virtual=is_virtual(found.labels, [(one.key, one.value) for one in taints], ""),
+                ),
                 begins_ms=max(first_ms - half_ms, begins_ms),
                 ends_ms=min(last_ms + half_ms, ends_ms),
             )

@@ -133,6 +133,26 @@ def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> Non
     assert not any(stay.node.taints for stay in found.stays)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        series("kube_node_labels", node="n", label_type="virtual-kubelet"),
+        series("kube_node_labels", node="n", label_eks_amazonaws_com_compute_type="fargate"),
+        series("kube_node_labels", node="n", label_liqo_io_type="virtual-node"),
+        series("kube_node_role", node="n", role="virtual-node"),
+        series("kube_node_spec_taint", node="n", key="virtual-kubelet.io/provider", value="azure"),
+    ],
+)
+def test_a_virtual_node_is_known_by_its_labels_and_taints(
+    tmp_path: Path, told: tuple[str, Json]
+) -> None:
+    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED, told).stays
+    assert stay.node.virtual
+    (tmp_path / f"{told[0]}.json").unlink()
+    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED).stays
+    assert not stay.node.virtual
+
+
 def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
     """A kubelet that starts again has no devices yet; nor does a number that is none count."""
     name, gpus = NODE[3]

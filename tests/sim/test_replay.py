@@ -127,6 +127,22 @@ class TestPods:
             "s: has nothing to play: of 1 pod in its time no kind of node admits any when empty"
         )
 
+    def test_pods_of_virtual_nodes_are_left_out_and_said(self) -> None:
+        """No machine would have had room for them."""
+        stays = stay(node("a")), stay(replace(node("fargate"), virtual=True))
+        lives = (
+            life(pod(f"{where}-{owner}", owner, node=where))
+            for where in ("a", "fargate")
+            for owner in ("Job", "ReplicaSet")
+        )
+        found = played(past(*lives, stays=stays), Config())
+        assert [one.name for one in found.workload.arrivals] == ["n.a-Job"]
+        assert [one.replicas for one in found.workload.deployments] == [((0, 1),)]
+        assert found.notes == (
+            "nodes left out, as of the control plane, virtual or unreadable: 1",
+            "pods left out, as they ran on virtual nodes: 2",
+        )
+
     def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
         asks = pod("p", placing=Placing(affinity=(term,)))
