@@ -1,15 +1,18 @@
 """Ways to shrink, played on one past or trace with several seeds, and what to choose of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sim.processes import Run, Tell, run_each
 from sim.report import BY_MARK, CALIBRATION, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.ways import Way
-from sim.workload import Workload
+from sim.workload import Deployment, Workload
 from sim.world import Result, Sample
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
@@ -84,7 +87,7 @@ def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
 
 
 def part(load: Workload, *, every: int, seed: int) -> Workload:
-    """Return one in so many of the nodes, pods and Deployments; each seed has another part."""
+    """Return one in so many of the nodes, pods and replicas; each seed has another part."""
     if every == 1:
         return load
     own = seed % every
@@ -93,8 +96,35 @@ def part(load: Workload, *, every: int, seed: int) -> Workload:
         load,
         nodes=tuple(nodes[own::every]) or load.nodes[:1],
         arrivals=load.arrivals[own::every],
-        deployments=load.deployments[own::every],
+        deployments=tuple(_parts(load.deployments, every, own)),
     )
+
+
+def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deployment]:
+    """Yield one replica in so many of each, by their numbers; each begins with another one.
+
+    Most sets are small and a few make up most of the load: one set in so many would be any load.
+    """
+    for index, one in enumerate(of):
+        first = (own + index) % every
+        counts = ((at_ms, len(range(first, count, every))) for at_ms, count in one.replicas)
+        replicas = tuple(next(same) for _, same in groupby(counts, key=itemgetter(1)))
+        if any(count for _, count in replicas):
+            yield replace(
+                one,
+                replicas=replicas,
+                restarts=tuple(_restarts(one, every, first)),
+                ages_ms=one.ages_ms[first::every],
+            )
+
+
+def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
+    """Yield the restarts of the part's replicas; they go round all that there are at the time."""
+    for number, at_ms in enumerate(of.restarts):
+        step = bisect_right(of.replicas, at_ms, key=itemgetter(0))
+        _, there = of.replicas[step - 1]
+        if there and number % there % every == first:
+            yield at_ms
 
 
 # What to choose

@@ -1,6 +1,7 @@
 """What is made of a past, which ways are played, and what is chosen of them."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -386,6 +387,61 @@ class TestPart:
         names = sorted(one.name for cut in parts for one in cut.arrivals)
         assert names == sorted(one.name for one in whole.arrivals)
         assert sum(len(cut.nodes) for cut in parts) == len(whole.nodes)
+
+    @given(
+        st.integers(2, 7),
+        st.lists(
+            st.tuples(
+                st.lists(st.integers(0, 40), min_size=1, max_size=4),
+                st.lists(st.integers(1, 5), max_size=8),
+            ),
+            min_size=1,
+            max_size=5,
+        ),
+    )
+    def test_of_each_replica_set_parts_have_their_share_and_are_the_whole(
+        self, every: int, drawn: list[tuple[list[int], list[int]]]
+    ) -> None:
+        whole = self.sets(
+            Deployment(
+                f"s{n}",
+                Resources(1),
+                tuple(enumerate(counts)),
+                restarts=tuple(sorted(restarts)),
+                ages_ms=tuple(range(counts[0], 0, -1)),
+            )
+            for n, (counts, restarts) in enumerate(drawn)
+        )
+        parts = [replay.part(whole, every=every, seed=seed) for seed in range(every)]
+        for one in whole.deployments:
+            shares = [each for cut in parts for each in cut.deployments if each.name == one.name]
+            for at_ms, count in one.replicas:
+                counts = [there_at(each, at_ms) for each in shares] or [0]
+                assert sum(counts) == count
+                assert max(counts) <= -(-count // every)
+            ages = sorted((age for each in shares for age in each.ages_ms), reverse=True)
+            assert ages == list(one.ages_ms)
+            restarts = sorted(at_ms for each in shares for at_ms in each.restarts)
+            assert restarts == [at_ms for at_ms in one.restarts if there_at(one, at_ms)]
+            assert all(there_at(each, at_ms) for each in shares for at_ms in each.restarts)
+
+    def test_a_part_asks_of_its_nodes_what_the_whole_asks_of_all(self) -> None:
+        """Sizes are skewed: four sets have nine pods in ten."""
+        sizes = [400, 200, 100, 50, *[3] * 28]
+        whole = self.sets(
+            Deployment(f"s{n}", Resources(1), ((0, size),)) for n, size in enumerate(sizes)
+        )
+        for seed in range(16):
+            cut = replay.part(whole, every=16, seed=seed)
+            assert abs(sum(one.replicas[0][1] for one in cut.deployments) - sum(sizes) / 16) < 3
+
+    @staticmethod
+    def sets(deployments: Iterable[Deployment]) -> Workload:
+        return replace(load(life(pod("p"))), arrivals=(), deployments=tuple(deployments))
+
+
+def there_at(of: Deployment, at_ms: int) -> int:
+    return [count for begins_ms, count in of.replicas if begins_ms <= at_ms][-1]
 
 
 class TestWays:
