@@ -77,6 +77,8 @@ class ToldOfPod:
     times: dict[str, int] = field(default_factory=dict)
     requests: dict[tuple[bool, str], dict[str, str]] = field(default_factory=dict)
     """By whether it is an init container's, and its name."""
+    sidecars: set[str] = field(default_factory=set)
+    """Names of those init containers that go on running."""
     tolerations: set[Toleration] = field(default_factory=set)
     selector: tuple[tuple[str, str], ...] = ()
 
@@ -201,6 +203,11 @@ def _requests(reading: Reading, run: Run, *, init: bool = False) -> None:
     container.setdefault(resource, run.value)
 
 
+def _init_info(reading: Reading, run: Run) -> None:
+    if run.labels.get("restart_policy") == "Always":
+        reading.pod(run).sidecars.add(run.of("container"))
+
+
 def _time(name: str) -> Callable[[Reading, Run], None]:
     def take(reading: Reading, run: Run) -> None:
         seconds = in_number(run.value)
@@ -240,6 +247,7 @@ TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     "kube_pod_init_container_resource_requests": lambda reading, run: _requests(
         reading, run, init=True
     ),
+    "kube_pod_init_container_info": _init_info,
     "kube_pod_tolerations": _toleration,
     "kube_pod_nodeselectors": _selector,
     TAINT: _taint,

@@ -271,8 +271,11 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
         kind, owner = (found.info.get(name, "") for name in ("created_by_kind", "created_by_name"))
     kind, owner = ("", "") if kind in NONE else (kind, owner)
     parts = {True: [], False: []}  # type: dict[bool, list[Container]]
-    for (init, _), amounts in sorted(found.requests.items()):
-        parts[init].append(Container(read_amounts(amounts, REQUESTS)))
+    for (init, name), amounts in sorted(found.requests.items()):
+        sidecar = init and name in found.sidecars
+        parts[init].append(Container(read_amounts(amounts, REQUESTS), sidecar))
+    # No metric tells their order: sidecars that come first are where a pod asks for most.
+    parts[True].sort(key=lambda one: not one.restartable)
     tolerations = tuple(
         sorted(found.tolerations, key=lambda one: (one.key, one.effect, one.value))
     )

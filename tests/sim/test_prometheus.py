@@ -200,6 +200,38 @@ def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
     assert pod.placing.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
 
 
+@pytest.mark.parametrize(
+    ("policy", "cpu"),
+    [
+        ("Always", 1700),  # the mesh runs beside the migration
+        ("", 1500),
+        ("OnFailure", 1500),
+    ],
+)
+def test_sidecars_run_beside_the_others(tmp_path: Path, policy: str, cpu: int) -> None:
+    asked = "kube_pod_init_container_resource_requests"
+    mesh = {**WHO, "container": "mesh"}
+    found = past_of(
+        tmp_path,
+        *NODE,
+        INFO,
+        ASKED,
+        series(asked, "1.5", **WHO, container="migrate", resource="cpu"),
+        series(asked, "0.2", **mesh, resource="cpu"),
+        series("kube_pod_init_container_info", **mesh, image="i", restart_policy=policy),
+    )
+    (life,) = found.lives
+    assert life.pod.requests.cpu_millis == cpu
+
+
+def test_a_sidecar_is_asked_for_as_long_as_the_pod_runs(tmp_path: Path) -> None:
+    mesh = {**WHO, "container": "mesh"}
+    told = series("kube_pod_init_container_resource_requests", "0.2", **mesh, resource="cpu")
+    of = series("kube_pod_init_container_info", **mesh, restart_policy="Always")
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, told, of).lives
+    assert life.pod.requests.cpu_millis == 450
+
+
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
 def test_what_goes_with_its_node_is_told_by_its_owner(tmp_path: Path, kind: str) -> None:
     other = {"namespace": "shop", "pod": "d", "uid": "d"}
