@@ -128,11 +128,23 @@ def _changed(document: Document, told: Mapping[str, Any]) -> Document:
     """Return the document with these values by path, and without what follows the ones before."""
     for leading, following in FOLLOWING.items():
         own = (path for path in told if f"{path}.".startswith(f"{leading}."))
-        if any(_at(document, path) != told[path] for path in own):
-            document = _without(document, following.split("."))
+        if changed := [path for path in own if _at(document, path) != told[path]]:
+            document = _unled(document, changed, following.split("."))
     for path, value in told.items():
         document = _with(document, path.split("."), value)
     return document
+
+
+def _unled(document: Document, changed: Sequence[str], following: Sequence[str]) -> Document:
+    """Return it without what follows these settings, nor in pools that do not say them all."""
+    document = _without(document, following)
+    if not document.get("pools"):
+        return document
+    pools = [
+        pool if all(_at(pool, path) is not None for path in changed) else _without(pool, following)
+        for pool in document["pools"]
+    ]
+    return {**document, "pools": pools}
 
 
 def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything

@@ -76,7 +76,16 @@ def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> C
     thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
     if thresholds == own:
         return config
-    return replace(config, thresholds=thresholds, leave_thresholds=None)
+    budgets = config.budgets
+    pools = tuple(
+        pool if pool.thresholds else replace(pool, leave_thresholds=None) for pool in budgets.pools
+    )
+    return replace(
+        config,
+        thresholds=thresholds,
+        leave_thresholds=None,
+        budgets=replace(budgets, pools=pools),
+    )
 
 
 def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:

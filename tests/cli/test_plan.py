@@ -179,6 +179,29 @@ class TestTable:
         assert main(["plan", "--from-file", path, "--max-cpu", "1%"]) == 0
         assert "No node can go." in capsys.readouterr().out
 
+    @pytest.mark.parametrize(
+        ("limits", "stays_marked"),
+        [
+            ("", True),
+            ("  thresholds: {cpu: 80%, memory: 80%}\n", False),  # the pool has its own
+        ],
+    )
+    def test_limits_for_leaving_follow_those_of_the_command_line(
+        self, limits: str, stays_marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        marked = node(A)
+        marked["metadata"]["labels"] = {MARK_LABEL: "soft", "size": "small"}
+        dumped, config = tmp_path / "dump.json", tmp_path / "ebb.yaml"
+        dumped.write_bytes(dump(marked, node(B), pod("a", A, "80m"), pod("b", B, "3800m")))
+        config.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+            "usability: none\nheadroom: 0\npools:\n"
+            "- name: small\n  nodeSelector: {size: small}\n"
+            f"  leaveThresholds: {{cpu: 85%, memory: 85%}}\n{limits}"
+        )
+        told = ("--from-file", str(dumped), "--config", str(config), "--max-cpu", "95%")
+        assert plan_of(capsys, *told)["markedInfeasible"] == ([] if stays_marked else [A])
+
     def test_what_is_out_of_the_ordinary_is_said(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -505,6 +505,27 @@ class TestWays:
         assert found.document is not None
         assert found.document.get("leaveThresholds") == left
 
+    @pytest.mark.parametrize(
+        ("asked", "own", "left"),
+        [
+            ("thresholds=97%", None, None),
+            ("thresholds=97%", {"cpu": "70%"}, None),
+            ("thresholds=97%", {"cpu": "70%", "memory": "70%"}, {"cpu": "85%", "memory": "85%"}),
+            ("thresholds.cpu=97%", {"cpu": "70%"}, {"cpu": "85%", "memory": "85%"}),
+            ("thresholds.memory=97%", {"cpu": "70%"}, None),
+            ("headroom=2", None, {"cpu": "85%", "memory": "85%"}),
+        ],
+    )
+    def test_those_of_pools_follow_where_a_pool_has_the_clusters(
+        self, asked: str, own: object, left: object
+    ) -> None:
+        leave = {"cpu": "85%", "memory": "85%"}
+        pool = {"name": "a", "nodeSelector": {"size": "small"}, "leaveThresholds": leave}
+        document = {**EMPTY, "pools": [{**pool, "thresholds": own} if own else pool]}
+        (found,) = ways.points(ways.asked_for([asked]), document, "x")
+        assert found.document is not None
+        assert found.document["pools"][0].get("leaveThresholds") == left
+
     def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
         own = {"utilization": "40%", "leave": "60%"}
         asked = ways.asked_for(["nodeUtilization.utilization=40%,70%"])
