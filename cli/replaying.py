@@ -9,7 +9,6 @@ from textwrap import wrap
 from typing import Final
 
 import click
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -254,7 +253,7 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
     ]
     folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
     comment = "".join(f"# {line}\n" for line in folded)
-    document = yaml.safe_dump(dict(chosen.way.document or EMPTY), sort_keys=False)
+    document = files.as_yaml(chosen.way.document or EMPTY)
     return Recommended(name=chosen.way.name, why=choice.why, file=comment + document)
 
 

@@ -150,7 +150,7 @@ def number(*, positive: bool) -> Form:
     least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
     allowed = f"a decimal number {'above' if positive else 'of at least'} 0"
     schema = texts(pattern, title=allowed) | least | {"type": ["string", "number"]}
-    return Form(lambda value: Fraction(matched(pattern, _written(value))[0]), _decimal, schema)
+    return Form(lambda value: Fraction(matched(pattern, _plain(value))[0]), _decimal, schema)
 
 
 def quantity(whole: Callable[[str | float], int], unit: str = "") -> Form:
@@ -173,6 +173,16 @@ def _written(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError  # noqa: TRY004 what pydantic takes for a fault of the value
     return str(value)
+
+
+def _plain(value: object) -> str:
+    """Return a number as it is written without an exponent. Raises: ValueError as `_written`."""
+    return without_exponent(value) if isinstance(value, float) else _written(value)
+
+
+def without_exponent(value: float) -> str:
+    """Write it in digits alone; Python has 5e-05 for what stands in a file as 0.00005."""
+    return format(Decimal(str(value)), "f")
 
 
 def _decimal(value: Fraction) -> str:

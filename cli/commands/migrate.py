@@ -1,7 +1,6 @@
 """`ebb migrate`: another tool's settings as an EbbConfiguration."""
 
 import click
-import yaml
 
 from cli.look import source
 from cli.migrate.tool import Migrated
@@ -30,4 +29,4 @@ def _text(name: str, made: Migrated) -> str:
     notes = [f"Made of the settings of {name}. What is not, or not quite, the same:"]
     notes += [f"- {note}" for note in made.notes]
     lines = "".join(f"# {note}\n" for note in notes)
-    return lines + yaml.safe_dump(made.document, sort_keys=False, width=files.CONFIG_BYTES_MAX)
+    return lines + files.as_yaml(made.document)

@@ -5,7 +5,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -14,6 +14,7 @@ import yaml
 from core.config.document import built_in, parse
 from core.config.settings import Config
 from core.errors import ConfigError, InvalidInputError
+from core.forms import without_exponent
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DUMP_BYTES_MAX: Final = 4 * 1024**3
@@ -68,6 +69,11 @@ def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
         raise ConfigError(source, [f"{line}{told}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise ConfigError(source, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Write a document as `parse_yaml` reads it."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=CONFIG_BYTES_MAX)
 
 
 def named(path: str) -> str:
@@ -185,3 +191,16 @@ for _tag, _form in (("int", r"-?(?:0|[1-9]\d*)\Z"), ("float", r"-?(?:0|[1-9]\d*)
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(f"(?a){_form}"), list("-0123456789")
     )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no number with an exponent: to `_Loader` that would be a text."""
+
+    def represent_float(self, value: float) -> yaml.ScalarNode:
+        """Write it with a point, as no whole number is."""
+        written = without_exponent(value)
+        written += "" if "." in written else ".0"
+        return self.represent_scalar("tag:yaml.org,2002:float", written)
+
+
+_Dumper.add_representer(float, _Dumper.represent_float)

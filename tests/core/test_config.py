@@ -73,6 +73,35 @@ def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:
     assert config.price_of({}) == 0
 
 
+def priced(written: str) -> Any:
+    """Return a document as the loader hands it over, with a price as it is written there."""
+    told = f"{files.as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
+    (document,) = files.parse_yaml(told.encode(), "x", single=True)
+    return document
+
+
+@pytest.mark.parametrize("written", ["0.00005", "0.000123", "0.000000000001", "'0.00005'", "7.0"])
+def test_small_numbers_are_exact_and_can_be_written_and_read_again(written: str) -> None:
+    """To Python 0.00005 is 5e-05."""
+    found = parse(priced(written), "x")
+    assert found.price_of({"a": "b"}) == Fraction(written.strip("'"))
+    (again,) = files.parse_yaml(files.as_yaml(priced(written)).encode(), "x", single=True)
+    assert again == priced(written)
+
+
+@pytest.mark.parametrize("value", [5e-05, 1e20, 1e22, 0.1, 3.0, -1.5e-7])
+def test_a_number_is_written_as_it_is_read(value: float) -> None:
+    (again,) = files.parse_yaml(files.as_yaml({"a": value}).encode(), "x", single=True)
+    assert again == {"a": value}
+    assert isinstance(again["a"], float)
+
+
+@pytest.mark.parametrize("written", ["0.0000000000001", "1" * 16 + ".0", "'5e-05'", "-0.00005"])
+def test_numbers_beyond_their_bounds_are_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="allowed: a decimal number of at least 0"):
+        parse(priced(written), "x")
+
+
 def test_percentages_are_exact() -> None:
     config = parse({**HEAD, "thresholds": {"cpu": "62.5%"}}, "x")
     assert config.thresholds.cpu == Fraction(5, 8)
