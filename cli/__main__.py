@@ -1,9 +1,11 @@
 """`ebb`: reads the command line, runs one command, turns faults into one line and exit code 2."""
 
+import codecs
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Final
 
 import click
@@ -26,6 +28,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 COMPLETE: Final = "_EBB_COMPLETE"
 """The variable by which a shell asks for its completion, by click's rules."""
 FAULT: Final = 2
+ESCAPED: Final = "ebb-escaped"
+"""How standard output writes characters that its encoding does not have."""
 INTERRUPTED: Final = 130
 """What a shell reports of a command that Ctrl-C has ended."""
 
@@ -80,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 as long as the command runs
     if sys.stdout is None:
         return _fault("standard output: it is closed")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors=ESCAPED)
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv), os.environ)
         sys.stdout.flush()
@@ -91,6 +97,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         enough = isinstance(fault, BrokenPipeError)  # whoever read it has seen enough
         return 0 if enough else _fault(f"standard output: {fault.strerror or fault}")
     return status
+
+
+def _escaped(fault: UnicodeError) -> tuple[str, int]:
+    """Escape as JSON does, so that what is JSON stays so."""
+    from json import dumps  # noqa: PLC0415 seldom needed
+
+    if not isinstance(fault, UnicodeEncodeError):
+        raise fault
+    return dumps(fault.object[fault.start : fault.end])[1:-1], fault.end
+
+
+codecs.register_error(ESCAPED, _escaped)
 
 
 def _run(arguments: list[str], environment: Mapping[str, str]) -> int:

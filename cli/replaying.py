@@ -193,7 +193,7 @@ def _answer(loaded: _Loaded, outcomes: Sequence[Outcome], asked: Asked, told: st
     best = {one.way.name for one in replay.front(outcomes)}
     choice = replay.choose(outcomes)
     return Replayed(
-        source=loaded.source,
+        source=printable(loaded.source),
         told=told,
         notes=loaded.notes,
         ways=[_played(one, best=one.way.name in best) for one in outcomes],

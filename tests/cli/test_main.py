@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import orjson
 import pytest
 
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb
@@ -138,6 +139,28 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _ebb_completion ebb
 printf '%s\\n' "${COMPREPLY[@]}"
 """
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "utf-8"])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_names_that_standard_output_has_no_letters_for_are_escaped(
+    encoding: str, form: str, tmp_path: Path
+) -> None:
+    """A byte that is no UTF-8, and letters that the encoding has not."""
+    file = tmp_path / "\udcff \u00fc \u6f22 \U0001f600.json"
+    file.write_bytes(dump(*ITEMS))
+    config = tmp_path / "\udcff.yaml"
+    config.write_text("apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n")
+    told = ("--from-file", str(file), "--config", str(config), "-o", form)
+    done = ebb("status", *told, PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode(encoding)
+    if form == "json":
+        found = orjson.loads(text)
+        assert found["source"].endswith("\\udcff \u00fc \u6f22 \U0001f600.json")
+        assert found["configuration"].endswith("\\udcff.yaml")
+    else:
+        assert "\\udcff" in text
 
 
 class TestCompletion:

@@ -33,7 +33,7 @@ def dated(one: Json, hours: int) -> Json:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a cluster of four nodes: its owner's names are as bad as names can be."""
-    here = tmp_path_factory.mktemp("dumps <b>$x^2$")
+    here = tmp_path_factory.mktemp("dumps <b>$x^2$ \udcff")  # a byte that is no UTF-8
     names = [f"n{number}" for number in range(4)]
     nodes = [node(name, metadata={"name": name, "labels": {"size": "small"}}) for name in names]
     for hours in range(HOURS + 1):

@@ -16,8 +16,8 @@ def document(status: Status) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "Status",
-        "source": found.where,
-        "configuration": found.config_from,
+        "source": printable(found.where),
+        "configuration": found.config_from and printable(found.config_from),
         "leader": _leader(found.leader) if found.leader else None,
         "counts": {_camel(name): count for name, count in status.counts},
         "before": plan_json.totals(plan.before),
