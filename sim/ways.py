@@ -21,8 +21,17 @@ BOTH: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("thresholds.cpu", "thresholds.memory")
 }
 """What stands for two settings that get one value."""
-NOT_PLAYED: Final = ("eviction", "drain")
-"""Sections and settings that are about evictions of Ebb."""
+EVICTIONS: Final = "evictions of Ebb are not played"
+NOT_PLAYED: Final[Mapping[str, str]] = {
+    "eviction": EVICTIONS,
+    "drain": EVICTIONS,
+    "mode": "what is played is enforce",
+    "webhook": "is not played; --interval says how often the engine looks",
+    "extender": "of its settings score and answers alone are played",
+}
+"""Sections and settings under which all values would be one way, and why."""
+PLAYED: Final = ("extender.score", "extender.answers")
+"""What is played of these."""
 FOLLOWING: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
@@ -92,8 +101,9 @@ def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
                 "allowed: a setting's path once, '=', and values between commas, "
                 "such as reserve.length=2m,5m",
             )
-        if path.strip().partition(".")[0] in NOT_PLAYED:
-            raise InvalidInputError(f"--sweep {path:.80}", "evictions of Ebb are not played")
+        section = path.strip().partition(".")[0]
+        if section in NOT_PLAYED and path.strip() not in PLAYED:
+            raise InvalidInputError(f"--sweep {path:.80}", NOT_PLAYED[section])
         if len(split) > VALUES_MAX:
             told = f"{len(split)} values; allowed: up to {VALUES_MAX}"
             raise InvalidInputError(f"--sweep {path:.80}", told)

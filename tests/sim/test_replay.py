@@ -551,6 +551,8 @@ class TestWays:
             ("headroom=0,2", [0, 2]),
             ("taintKey=own.example/010", ["own.example/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
+            ("extender.score=marks,lifetime", ["marks", "lifetime"]),
+            ("extender.answers=full", ["full"]),
         ],
     )
     def test_a_swept_value_means_what_it_means_in_the_file(
@@ -579,6 +581,11 @@ class TestWays:
             ("extender.score=best", "extender.score: 'best'; allowed"),
             ("eviction=enabled", "--sweep eviction: evictions of Ebb are not played"),
             ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions of Ebb are not played"),
+            ("webhook.interval=5s,1m", "--sweep webhook.interval: is not played; --interval says"),
+            ("webhook={interval: 5s}", "--sweep webhook: is not played; --interval says"),
+            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score and"),
+            ("extender={score: marks}", "--sweep extender: of its settings score and answers"),
+            ("mode=observe,enforce", "--sweep mode: what is played is enforce"),
         ],
     )
     def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
