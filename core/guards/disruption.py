@@ -161,8 +161,11 @@ def _expendable(pod: Pod, _: int | None) -> str | None:
     return f"priority {pod.priority} is expendable" if pod.expendable else None
 
 
-def _do_not_disrupt(pod: Pod, now: int | None) -> str | None:
-    """Honour "true", and a duration from the pod's start on; anything else says nothing."""
+def do_not_disrupt(pod: Pod, now: int | None) -> str | None:
+    """Say why Karpenter would not disturb the pod at a unix time, or None.
+
+    Honour "true", and a duration from the pod's start on; anything else says nothing.
+    """
     note = _note(pod, DO_NOT_DISRUPT)
     if note is None:
         return None
@@ -231,7 +234,7 @@ RULES: Final = (
         _noted(SAFE_TO_EVICT, "on-completion", ": its end is waited for"),
         Verdict.LAST,
     ),
-    Rule(NOT_TO_DISRUPT, _do_not_disrupt, Verdict.STICKY),
+    Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.STICKY),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.TOLD),
     Rule(SAFE, _noted(SAFE_TO_EVICT, "true", ""), Verdict.TOLD),
     Rule(BARE, _bare, Verdict.STICKY),

@@ -2,14 +2,16 @@
 
 Source: Cluster Autoscaler's drainability rules; Karpenter's IsReschedulable, which knows neither
 expendable priorities nor the annotation that makes a pod a DaemonSet's, and its
-ValidatePodsDisruptable, by which any pod that asks not to be disrupted holds its node.
+ValidatePodsDisruptable, by which any pod that asks not to be disrupted holds its node, for good
+or, since 1.12, for a time.
 """
 
 from collections import Counter
 from collections.abc import Container, Iterator
 from fractions import Fraction
 
-from core.marks.keys import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL
+from core.guards.disruption import do_not_disrupt
+from core.marks.keys import KARPENTER_LABEL
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
@@ -29,7 +31,7 @@ def occupying(
         name = pod.node
         if name is None or (asked is not None and name not in asked) or pod.overdue(now_seconds):
             continue
-        if pod.occupies or (name in karpenters and _holds_karpenter(pod)):
+        if pod.occupies or (name in karpenters and _holds_karpenter(pod, now_seconds)):
             yield name, pod
 
 
@@ -40,9 +42,9 @@ def occupants(
     return Counter(name for name, _ in occupying(cluster, now_seconds, asked))
 
 
-def _holds_karpenter(pod: Pod) -> bool:
+def _holds_karpenter(pod: Pod, now: int | None) -> bool:
     goes_along = pod.mirror or pod.owner_kind == DAEMON_SET
-    return not goes_along or dict(pod.ties.notes).get(KARPENTER_KEEP_ANNOTATION) == "true"
+    return not goes_along or do_not_disrupt(pod, now) is not None
 
 
 def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:

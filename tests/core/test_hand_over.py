@@ -372,6 +372,19 @@ def test_where_karpenter_is_the_guard_is_its_own_word(
         )
 
 
+def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_over() -> None:
+    """Not earlier, and not a pass later: those before are skipped."""
+    told = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
+    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=told)
+    there = Cluster.of([on_karpenter(marked(node("n"), **KARPENTERS)), OTHER], [keeps, THERE])
+    last = looked(CONFIG, list(there.nodes), *there.pods)
+    for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
+        last = step(there, CONFIG, last.memory, now, last=last)
+        assert last.skipped is skipped
+        kinds = [write.kind for write in written(CONFIG, last) if write.key == "n"]
+        assert (WriteKind.UNGUARD in kinds) is (now == NOW + 90)
+
+
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
 @pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
 def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Scope) -> None:

@@ -221,7 +221,11 @@ def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool)
         (like(daemon=True), True),  # by Cluster Autoscaler's annotation
         (like(daemon=True, owner_kind="DaemonSet"), False),
         (replace(noted(disrupt="true"), daemon=True, owner_kind="DaemonSet"), True),
-        (replace(noted(disrupt="1h"), daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(disrupt="1h"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(9 * HOUR + 1, disrupt="1h"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(9 * HOUR, disrupt="1h"), daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(disrupt="yes"), daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(9 * HOUR + 1, disrupt="1h"), mirror=True, owner_kind="Node"), True),
         (like(mirror=True), False),
         (terminating(NOW), True),
         (terminating(NOW - 1), False),
