@@ -51,7 +51,7 @@ class Standing:
     overdue: bool
     """Marked for longer than its deadline allows."""
     pods_left: int
-    """Pods that keep it from being empty, as Cluster Autoscaler counts."""
+    """Pods that keep it from being empty, as its autoscaler counts."""
     guard: Guard
     reserved: bool
     """Whether the engine has said on it that it is kept for pods to be expected."""

@@ -111,7 +111,7 @@ class Ground:
 
     def why_never(self, name: str) -> Blocker | None:
         """Return the first pod that keeps the node from ever being drained."""
-        found = (self._never(pod) for pod in self.on[name] if not pod.terminating)
+        found = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
         return next((why for why in found if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:

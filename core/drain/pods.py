@@ -13,6 +13,7 @@ NEVER: Final = frozenset(
     {
         disruption.MIRROR,
         disruption.DAEMON,
+        disruption.LONG_TERMINATING,
         disruption.EXPENDABLE,
         disruption.NOT_TO_DISRUPT,
         disruption.PREFERS_NO_EVICTION,

@@ -70,7 +70,8 @@ DAEMON: Final = Reason(
 )
 LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
-    "The pod should have ended long ago, so it counts for nothing.",
+    "The pod should have ended long ago, so it counts for nothing; on a node of Karpenter's "
+    "that of a StatefulSet counts until it is gone.",
     "see what holds it: kubectl -n {namespace} get pod {name} -o yaml (finalizers)",
     "the pod is gone",
 )

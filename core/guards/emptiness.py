@@ -1,9 +1,12 @@
 """Which nodes are empty, and which are used enough, as their autoscalers count; pure.
 
 Source: Cluster Autoscaler's drainability rules; Karpenter's IsReschedulable, which knows neither
-expendable priorities nor the annotation that makes a pod a DaemonSet's, and its
-ValidatePodsDisruptable, by which any pod that asks not to be disrupted holds its node, for good
-or, since 1.12, for a time.
+expendable priorities nor the annotation that makes a pod a DaemonSet's, and counts a StatefulSet's
+pod until it is gone; its ValidatePodsDisruptable, by which any pod that asks not to be disrupted
+holds its node, for good or, since 1.12, for a time.
+
+Karpenter counts no other pod that is being deleted; here those count until they should have ended,
+so that a node keeps its guard while they end.
 """
 
 from collections import Counter
@@ -16,7 +19,7 @@ from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
 from core.model.pod import Pod
-from core.model.workload import DAEMON_SET
+from core.model.workload import DAEMON_SET, STATEFUL_SET
 
 
 def occupying(
@@ -29,9 +32,10 @@ def occupying(
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
         name = pod.node
-        if name is None or (asked is not None and name not in asked) or pod.overdue(now_seconds):
+        if name is None or (asked is not None and name not in asked):
             continue
-        if pod.occupies or (name in karpenters and _holds_karpenter(pod, now_seconds)):
+        holds = _holds_karpenter if name in karpenters else _holds_cluster_autoscaler
+        if holds(pod, now_seconds):
             yield name, pod
 
 
@@ -42,7 +46,13 @@ def occupants(
     return Counter(name for name, _ in occupying(cluster, now_seconds, asked))
 
 
+def _holds_cluster_autoscaler(pod: Pod, now: int | None) -> bool:
+    return pod.occupies and not pod.overdue(now)
+
+
 def _holds_karpenter(pod: Pod, now: int | None) -> bool:
+    if pod.overdue(now):
+        return pod.owner_kind == STATEFUL_SET
     goes_along = pod.mirror or pod.owner_kind == DAEMON_SET
     return not goes_along or do_not_disrupt(pod, now) is not None
 

@@ -208,6 +208,7 @@ def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
     [
         {"daemon": True, "owner_kind": "DaemonSet", "ties": noted(DO_NOT_DISRUPT, "true")},
         {"priority": -11},
+        {"owner_kind": "StatefulSet", "terminating": True, "ties": Ties(overdue_seconds=NOW - 1)},
     ],
 )
 def test_where_karpenter_never_calls_the_node_empty_nobody_is_evicted(
@@ -216,7 +217,20 @@ def test_where_karpenter_never_calls_the_node_empty_nobody_is_evicted(
     beside = replace(a_pod("b", of="other"), **changes)
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     for where, evicted in ((M, ["a"]), (theirs, [])):
-        assert gone(look(scene(a_pod("a"), beside, nodes=(where, OPEN)), Memory())) == evicted
+        found = look(scene(a_pod("a"), beside, nodes=(where, OPEN)), Memory())
+        assert gone(found) == evicted
+        assert bool(failed(found)) is not bool(evicted)
+
+
+def test_a_pod_that_is_stuck_on_a_node_of_karpenters_fails_the_drain() -> None:
+    """When it should have ended; until then it is waited for."""
+    theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
+    ends = replace(A, owner_kind="StatefulSet", terminating=True, ties=Ties(overdue_seconds=NOW))
+    asked = scene(ends, nodes=(theirs, OPEN))
+    memory = Memory(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
+    assert failed(look(asked, memory)) == {}
+    late = look(replace(asked, now_seconds=NOW + 1), memory)
+    assert failed(late) == {"m": "pod-long-terminating"}
 
 
 @pytest.mark.parametrize(

@@ -385,6 +385,21 @@ def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_
         assert (WriteKind.UNGUARD in kinds) is (now == NOW + 90)
 
 
+@pytest.mark.parametrize(("kind", "empty"), [("StatefulSet", False), ("ReplicaSet", True)])
+def test_a_stuck_pod_that_karpenter_waits_for_keeps_the_guard_and_ends_the_mark(
+    kind: str, *, empty: bool
+) -> None:
+    """At the deadline, since the node has not emptied."""
+    one = on_karpenter(marked(node("n"), **KARPENTERS))
+    stuck = replace(ending(NOW - DAY), owner_kind=kind)
+    for now, kinds in (
+        (NOW, [WriteKind.UNGUARD] if empty else []),
+        (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.RELEASE]),
+    ):
+        writes = written(CONFIG, looked(CONFIG, [one, OTHER], stuck, THERE, now=now))
+        assert [write.kind for write in writes if write.key == "n"] == kinds
+
+
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
 @pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
 def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Scope) -> None:

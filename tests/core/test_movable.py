@@ -26,7 +26,7 @@ from core.model.constraints import Ties
 from core.model.pod import Pod
 from tests.support.builders import node, pod, thesis_config
 
-HOUR = 3600
+HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
 LAST, STICKY, TOLD = Verdict.LAST, Verdict.STICKY, Verdict.TOLD
@@ -229,6 +229,7 @@ def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool)
         (like(mirror=True), False),
         (terminating(NOW), True),
         (terminating(NOW - 1), False),
+        (replace(terminating(NOW - DAY), owner_kind="StatefulSet"), True),
     ],
 )
 def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bool) -> None:
