@@ -11,6 +11,7 @@ so that a node keeps its guard while they end.
 
 from collections import Counter
 from collections.abc import Container, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from core.guards.disruption import do_not_disrupt
@@ -57,15 +58,19 @@ def _holds_karpenter(pod: Pod, now: int | None) -> bool:
     return not goes_along or do_not_disrupt(pod, now) is not None
 
 
-def busy(cluster: Cluster, share: Fraction) -> frozenset[str]:
+def busy(cluster: Cluster, share: Fraction, now_seconds: int) -> frozenset[str]:
     """Return the released nodes that their autoscaler would not take for underutilized.
+
+    Source: Cluster Autoscaler's CalculateUtilizationOfResource, which leaves out pods that should
+    have ended long ago.
 
     Of none with GPUs can that be said: it judges them by GPUs alone, and by another threshold.
     """
     released = [node for node in cluster.nodes if mark_of(node.labels) is None and guard_of(node)]
     if not released:
         return frozenset()
-    used = cluster.used()
+    lasting = tuple(pod for pod in cluster.pods if not pod.overdue(now_seconds))
+    used = replace(cluster, pods=lasting).used()
     return frozenset(
         node.name
         for node in released

@@ -143,7 +143,7 @@ class _Maker:
         self._held = plan.held
         marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         self.occupied = occupants(cluster, self._now, marked | plan.held)
-        self._busy = busy(cluster, config.hand_over.utilization)
+        self._busy = busy(cluster, config.hand_over.utilization, self._now)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for one Node: of each event that of the first state it concerns."""

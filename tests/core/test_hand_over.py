@@ -418,6 +418,29 @@ def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Sc
     assert ended == begun
 
 
+RELEASED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 800)}
+MOST = pod("p", "n", 3000, 1)
+"""Of the node's 4 cores."""
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "lifted"),
+    [
+        (node("n", annotations=RELEASED), (MOST,), True),
+        (node("n", annotations=RELEASED), (replace(MOST, requests=MOVING.requests),), False),
+        (node("n", annotations=RELEASED), (replace(ending(NOW), requests=MOST.requests),), True),
+        (node("n", annotations=RELEASED), (replace(ending(NOW - 1), requests=MOST.requests),),
+         False),
+    ],
+)  # fmt: skip
+def test_the_guard_of_a_released_node_is_lifted_where_no_autoscaler_would_drain_it(
+    one: Node, pods: tuple[Pod, ...], *, lifted: bool
+) -> None:
+    config = asked(Scope.MARKED)
+    writes = written(config, looked(config, [one, OTHER], *pods))
+    assert [write.kind for write in writes] == [WriteKind.UNGUARD] * lifted
+
+
 def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
     """And marks come after all of them."""
     many = HOLDS_A_PASS_MAX + 1

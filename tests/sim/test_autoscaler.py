@@ -413,9 +413,9 @@ def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
     one = Node(name="n", annotations=released, allocatable=there)
     cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
     taken = considered(one, asked, share)
-    assert not (busy(cluster, share) and taken)
+    assert not (busy(cluster, share, 0) and taken)
     if not gpus(there):
-        assert busy(cluster, share) or taken
+        assert busy(cluster, share, 0) or taken
 
 
 def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:
