@@ -19,7 +19,7 @@ from core.marks.keys import KARPENTER_LABEL
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
-from core.model.pod import Pod
+from core.model.pod import DEVICES_FIELD, Pod
 from core.model.workload import DAEMON_SET, STATEFUL_SET
 
 
@@ -64,17 +64,24 @@ def busy(cluster: Cluster, share: Fraction, now_seconds: int) -> frozenset[str]:
     Source: Cluster Autoscaler's CalculateUtilizationOfResource, which leaves out pods that should
     have ended long ago.
 
-    Of none with GPUs can that be said: it judges them by GPUs alone, and by another threshold.
+    Of none with devices can that be said: it judges those by GPUs, or by what is claimed of them,
+    alone. Nor of Karpenter's, which knows no threshold.
     """
-    released = [node for node in cluster.nodes if mark_of(node.labels) is None and guard_of(node)]
+    released = [
+        node
+        for node in cluster.nodes
+        if mark_of(node.labels) is None and guard_of(node) and KARPENTER_LABEL not in node.labels
+        if not gpus(node.allocatable)
+    ]
     if not released:
         return frozenset()
+    claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
     lasting = tuple(pod for pod in cluster.pods if not pod.overdue(now_seconds))
     used = replace(cluster, pods=lasting).used()
     return frozenset(
         node.name
         for node in released
-        if not gpus(node.allocatable)
+        if node.name not in claiming
         for have, whole in (
             (used[node.name].cpu_millis, node.allocatable.cpu_millis),
             (used[node.name].memory_bytes, node.allocatable.memory_bytes),

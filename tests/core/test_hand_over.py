@@ -35,7 +35,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import DEVICES_FIELD, Pod
 from core.writes.cleanup import cleanup
 from core.writes.nodes import HOLDS_A_PASS_MAX, Watch, decide
 from core.writes.write import Write, WriteKind, applied
@@ -419,6 +419,17 @@ def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Sc
 
 
 RELEASED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 800)}
+KARPENTER_RELEASED = {
+    KARPENTER_KEEP_ANNOTATION: "true",
+    GUARD_OURS_ANNOTATION: f"{NOW + 800} {KARPENTER_KEEP_ANNOTATION}",
+}
+
+
+def claiming(one: Pod) -> Pod:
+    """Return a pod that holds devices by claims."""
+    return replace(one, unsupported=(DEVICES_FIELD,))
+
+
 MOST = pod("p", "n", 3000, 1)
 """Of the node's 4 cores."""
 
@@ -431,6 +442,9 @@ MOST = pod("p", "n", 3000, 1)
         (node("n", annotations=RELEASED), (replace(ending(NOW), requests=MOST.requests),), True),
         (node("n", annotations=RELEASED), (replace(ending(NOW - 1), requests=MOST.requests),),
          False),
+        (on_karpenter(node("n", annotations=KARPENTER_RELEASED)), (MOST,), False),
+        (node("n", annotations=RELEASED), (MOST, claiming(THERE)), True),
+        (node("n", annotations=RELEASED), (claiming(MOST),), False),
     ],
 )  # fmt: skip
 def test_the_guard_of_a_released_node_is_lifted_where_no_autoscaler_would_drain_it(
