@@ -10,7 +10,7 @@ asks for a node by its name: no other comes there in its place.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -418,16 +418,14 @@ def _sliding(slots: Slots, many: int) -> Iterable[Counter[Kind]]:
     It is the same counter each time: who keeps what it says copies it.
     """
     total: Counter[Kind] = Counter()
-    behind = iter(slots)
-    oldest = next(behind, 0)
+    behind = deque(slots)
     for last, counts in slots.items():
         total.update(counts)
-        while oldest <= last - many:
-            for kind, gone in slots[oldest].items():
+        while behind[0] <= last - many:
+            for kind, gone in slots[behind.popleft()].items():
                 total[kind] -= gone
                 if not total[kind]:
                     del total[kind]
-            oldest = next(behind)
         yield total
 
 

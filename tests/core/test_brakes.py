@@ -600,14 +600,11 @@ def test_of_a_marked_node_all_that_stand_are_counted_and_told() -> None:
 def test_a_node_that_takes_no_pods_is_one_without_a_taint_for_its_own_mark_alone() -> None:
     closed = replace(node("n0"), ready=False)
     asked = config(cluster=Budget(min_untainted_nodes=2))
-    for one, others, told in (
-        (marked(closed, Mark.SOFT, 1), 1, ["the cluster would have 1 node without a taint, "
-                                           "fewer than minUntaintedNodes: 2"]),
-        (closed, 2, []),
-    ):  # fmt: skip
+    told = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
+    for one, others, why in ((marked(closed, Mark.SOFT, 1), 1, [told]), (closed, 2, [])):
         cluster = Cluster.of([one, *empties(3)[1 : 1 + others]], [])
         found = Brakes(Survey(cluster, asked), None).refusals(one)
-        assert [why.message for why in found] == told
+        assert [blocker.message for blocker in found] == why
 
 
 def test_back_off_grows_to_its_maximum() -> None:
