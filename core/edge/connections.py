@@ -3,7 +3,8 @@
 Whoever reaches the port may open connections, send half a request, and not read the answer.
 aiohttp bounds what it parses and how long a connection is idle; here are the rest: the time for
 a handshake, a request and an answer, the number of connections, the bytes of bodies and answers
-that are held at once. What has to go to make room is what has waited longest for its peer.
+that are held at once. What has to go to make room is what has waited longest for its peer, of the
+address that has too many connections if there is one.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import io
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
@@ -44,9 +46,20 @@ class TooMuchError(Exception):
 class Line(web.RequestHandler):
     """One connection: since when it waits for its peer, until when it may, what it holds."""
 
-    __slots__ = ("_asked", "_door", "_limits", "_now", "_wire", "held_bytes", "since", "until")
+    __slots__ = (
+        "_asked",
+        "_door",
+        "_limits",
+        "_now",
+        "_wire",
+        "address",
+        "held_bytes",
+        "since",
+        "until",
+    )
 
-    def __init__(self, door: "Door", server: web.Server) -> None:
+    def __init__(self, door: "Door", server: web.Server, address: str) -> None:
+        """*address*: its peer's, without the port."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -58,6 +71,7 @@ class Line(web.RequestHandler):
         self._door, self._limits, self._now = door, door.limits, door.now
         self._wire: asyncio.Transport | asyncio.Task[None] | None = None
         self._asked = False
+        self.address = address
         self.held_bytes = 0
         self.since = self.until = 0.0
 
@@ -244,7 +258,7 @@ class Door:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                plain, _ = await loop.sock_accept(listener)
+                plain, peer = await loop.sock_accept(listener)
             except OSError as fault:  # no file descriptor left, or the peer has gone already
                 log.warning("no connection accepted: %s", fault)
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -254,7 +268,7 @@ class Door:
             except asyncio.CancelledError:
                 plain.close()
                 raise
-            line = Line(self, self._server)
+            line = Line(self, self._server, peer[0])
             self._lines[line] = None
             line.entering(self._start(self._enter(plain, line)))
             line.wait(self.limits.handshake_seconds)
@@ -262,14 +276,22 @@ class Door:
     async def _room(self) -> None:
         """Wait until a connection may come in; the one that waits longest may have to go."""
         while len(self._lines) >= self.limits.connections:
-            oldest = min(self._lines, key=_since)
+            crowd = self._crowd()
+            oldest = min(crowd or self._lines, key=_since)
             left = self.limits.grace_seconds - self._age(oldest)
-            if left <= 0:
+            if crowd or left <= 0:
                 oldest.abort()
                 return
             self._left.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), left)
+
+    def _crowd(self) -> list[Line]:
+        """Return the lines of the address that has most, if these are too many for one."""
+        address, many = Counter(line.address for line in self._lines).most_common(1)[0]
+        if many <= self.limits.crowd:
+            return []
+        return [line for line in self._lines if line.address == address]
 
     async def _enter(self, plain: socket.socket, line: Line) -> None:
         times = {} if self._tls is None else {

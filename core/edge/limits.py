@@ -10,6 +10,8 @@ class Limits:
 
     connections: int = 128
     """An API server keeps 25 idle ones, a scheduler one or two; of TLS each takes 0.4 MB."""
+    crowd: int = 32
+    """Connections of one address; one with more makes room at once, as it can keep all young."""
     held_bytes: int = 96 * 1024**2
     """Of bodies and answers at once: the largest body there is, and half as much again."""
     grace_seconds: float = 1.0

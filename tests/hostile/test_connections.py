@@ -89,14 +89,16 @@ class Port:
         assert self._server._door is not None
         return len(self._server._door._lines)
 
-    async def connect(self, *, secure: bool | None = None) -> Peer:
+    async def connect(self, *, secure: bool | None = None, at: str = "127.0.0.1") -> Peer:
+        """Come from an address."""
         context: ssl.SSLContext | None = None
         if self.secure if secure is None else secure:
             context = serving.trusting(PAIR.ca)
         host = "localhost" if context else None
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self._port, ssl=context, server_hostname=host
-        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self._port, ssl=context, server_hostname=host, local_addr=(at, 0)
+            )
         self._stack.callback(_abort, writer)
         return reader, writer
 
@@ -235,6 +237,22 @@ async def test_what_is_young_is_waited_for_until_it_has_gone(port: Port) -> None
     second[1].close()
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await answered(await third, GET) == (200, b"ok")
+
+
+async def test_an_address_that_keeps_a_port_full_keeps_nobody_else_out(port: Port) -> None:
+    """With a small request a second on each connection, none was ever old enough to go."""
+    await port.listen(replace(LONG, grace_seconds=NEVER, crowd=4))
+    idle = await port.connect(at="127.0.0.2")
+    assert await answered(idle, GET) == (200, b"ok")
+    crowd = [await port.connect() for _ in range(LONG.connections - 1)]
+    for peer in crowd:
+        assert await answered(peer, GET) == (200, b"ok")
+    assert await answered(await port.connect(at="127.0.0.3"), GET) == (200, b"ok")
+    assert await closed(crowd[0]) == b""
+    assert await answered(crowd[1], GET) == (200, b"ok")
+    await port.connect()
+    assert await closed(crowd[2]) == b"", "nor does it wait itself, with others behind it"
+    assert await answered(idle, GET) == (200, b"ok"), "although it has waited longest of all"
 
 
 async def test_bodies_that_are_held_make_room_for_one_that_comes(port: Port) -> None:
