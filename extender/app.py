@@ -53,7 +53,7 @@ def make_app(
     kubelets, which ask for health, have none.
     """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
-    app = make_bones(health, metrics)
+    app = make_bones(health, clock, metrics)
     turns = Turns(clock)
 
     async def answered(request: web.Request) -> tuple[bytes, bool]:

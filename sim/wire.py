@@ -48,7 +48,7 @@ class OverTheWire:
             extender_app(view, VirtualClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
-            webhook_app(WebhookMetrics(), bones.Health(), config.taint_key),
+            webhook_app(WebhookMetrics(), bones.Health(), VirtualClock(), config.taint_key),
             ANY_PORT,
             serving(pair),
         )

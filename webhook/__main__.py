@@ -131,11 +131,11 @@ class _Webhook:
             now = self._clock.unix_seconds()
             self._serving.load_files(config.cert_file, config.key_file, now)
         plain = http.Server(
-            http.make_app(self._health, self._metrics),
+            http.make_app(self._health, self._clock, self._metrics),
             config.metrics_listen,
             setting="webhook.metricsListen",
         )
-        app = make_app(self._metrics, self._health, self._config.taint_key)
+        app = make_app(self._metrics, self._health, self._clock, self._config.taint_key)
         tls = self._serving.context
         failed = Handshakes(self._metrics, self._clock).failed
         admission = http.Server(app, config.listen, tls, setting="webhook.listen", failed=failed)

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, cast
 
 import orjson
@@ -28,6 +28,9 @@ DRAIN_SECONDS: Final = 5.0
 """After SIGTERM: time for endpoints to notice that the program is not ready any more."""
 SHUTDOWN_SECONDS: Final = 10.0
 """Then, for requests that are under way."""
+SCRAPE_SECONDS: Final = 0.25
+"""For so long the text of metrics is kept: it takes a millisecond or more of the loop that answers
+calls and reviews."""
 
 log = logging.getLogger("ebb.http")
 
@@ -53,7 +56,21 @@ class Health:
         return ready, "\n".join([*lines, "ready" if ready else "not ready", ""])
 
 
-def make_app(health: Health, metrics: Metrics | None = None) -> web.Application:
+class _Series:
+    """The text of metrics, which is made at most once in SCRAPE_SECONDS, however many ask."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
+        self._made, self._text = -math.inf, b""
+
+    async def answer(self, _: web.Request) -> web.Response:
+        now = self._clock.monotonic_seconds()
+        if now - self._made >= SCRAPE_SECONDS:
+            self._made, self._text = now, self._metrics.text()
+        return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
+
+
+def make_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
     """Return an application with health, and *metrics* if any; the program adds its own routes."""
     app = web.Application(middlewares=[_faults])
 
@@ -69,12 +86,8 @@ def make_app(health: Health, metrics: Metrics | None = None) -> web.Application:
     app.router.add_get("/readyz", ready)
     app.router.add_get("/healthz", ready)
     if metrics is not None:
-        app.router.add_get("/metrics", partial(_series, metrics))
+        app.router.add_get("/metrics", _Series(metrics, clock).answer)
     return app
-
-
-async def _series(metrics: Metrics, _: web.Request) -> web.Response:
-    return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:

@@ -21,6 +21,7 @@ from core.edge.serving import trusting
 from core.marks.keys import TAINT_KEY
 from tests.bench import serving
 from tests.bench.machine import factor, show
+from tests.support.clock import FakeClock
 from webhook.admission.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
 
@@ -48,7 +49,7 @@ def a_review(node_bytes: int) -> bytes:
 
 
 def ebb() -> web.Application:
-    return make_app(Metrics(), http.Health(), TAINT_KEY)
+    return make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY)
 
 
 def answered(body: bytes) -> Any:

@@ -25,7 +25,7 @@ class Bench:
         self.metrics, self.clock = Metrics(), FakeClock()
         self.heard: asyncio.Queue[OSError] = asyncio.Queue()
         self._handshakes = Handshakes(self.metrics, self.clock)
-        app = http.make_app(http.Health())
+        app = http.make_app(http.Health(), self.clock)
         context = serving.serving(PAIR)
         self.server = http.Server(app, "127.0.0.1:0", context, failed=self._failed)
 

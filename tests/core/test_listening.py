@@ -9,6 +9,7 @@ from core.config.programs import ExtenderConfig, WebhookConfig
 from core.edge import http
 from core.edge.connections import everywhere
 from core.errors import InvalidInputError
+from tests.support.clock import FakeClock
 
 DEFAULTS = (ExtenderConfig().listen, WebhookConfig().listen, WebhookConfig().metrics_listen)
 
@@ -34,7 +35,7 @@ async def test_by_default_a_program_is_reached_at_every_address_of_both_families
     listen: str,
 ) -> None:
     host, _, _ = listen.rpartition(":")
-    server = http.Server(http.make_app(http.Health()), f"{host}:0")
+    server = http.Server(http.make_app(http.Health(), FakeClock()), f"{host}:0")
     await server.start()
     for address in LOOPBACKS:
         reader, writer = await asyncio.open_connection(address, server.port)
@@ -55,7 +56,7 @@ def test_a_system_without_ipv6_is_listened_at_by_ipv4() -> None:
 async def test_a_port_that_one_address_has_taken_is_not_free(address: str) -> None:
     with socket.create_server((address, 0), family=family_of(address)) as taken:
         listen = f"[::]:{taken.getsockname()[1]}"
-        server = http.Server(http.make_app(http.Health()), listen)
+        server = http.Server(http.make_app(http.Health(), FakeClock()), listen)
         with pytest.raises(InvalidInputError, match="address already in use"):
             await server.start()
         await server.stop()

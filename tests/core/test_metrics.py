@@ -1,11 +1,13 @@
 """Each program's own series, and gauges that are told together."""
 
+import aiohttp
 from prometheus_client import CollectorRegistry, generate_latest
 
 import extender.metrics
 import webhook.metrics
-from core.edge import metrics
+from core.edge import http, metrics
 from core.edge.metrics import Samples, Together, Told
+from tests.support.clock import FakeClock
 
 
 def families(of: metrics.Metrics) -> set[str]:
@@ -62,3 +64,23 @@ def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
     assert b'ebb_b{of="y"} 5.0' in after
     assert b'of="x"' not in after
     assert b"ebb_c 3.0" not in after
+
+
+async def test_however_many_ask_the_text_is_made_once_in_a_moment() -> None:
+    """By the loop that answers calls and reviews: one who asked without end kept it busy."""
+    clock, told = FakeClock(), metrics.Metrics()
+    server = http.Server(http.make_app(http.Health(), clock, told), "127.0.0.1:0")
+    await server.start()
+    lost = told.watch_restarts.labels("nodes", "error")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+
+        async def scraped() -> str:
+            async with session.get("/metrics") as response:
+                return await response.text()
+
+        first = await scraped()
+        lost.inc()
+        assert await scraped() == first
+        clock.seconds += http.SCRAPE_SECONDS
+        assert 'ebb_watch_restarts_total{reason="error",resource="nodes"} 1.0' in await scraped()
+    await server.stop()

@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
+from core.edge.http import SCRAPE_SECONDS
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
 from tests.e2e.pki import Authority, Signed, write_kubeconfig
@@ -345,6 +346,8 @@ class Ebb:
         self._plane, self.program, self._health = plane, program, health
         self.settings, self._path = settings, path
         self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
+        self._told_anew = 0.0
+        """From when on the program does not answer with what it told last."""
 
     def get(self, path: str) -> tuple[int, str]:
         """GET from the program's plain port."""
@@ -370,8 +373,11 @@ class Ebb:
         return self
 
     def metric(self, series: str) -> float:
-        """Return the value of one series; 0 for one that is not there."""
-        for line in self.get("/metrics")[1].splitlines():
+        """Return the value of one series now; 0 for one that is not there."""
+        time.sleep(max(0.0, self._told_anew - time.monotonic()))
+        text = self.get("/metrics")[1]
+        self._told_anew = time.monotonic() + SCRAPE_SECONDS
+        for line in text.splitlines():
             name, _, value = line.rpartition(" ")
             if name == series:
                 return float(value)

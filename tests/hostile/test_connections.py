@@ -13,6 +13,7 @@ from aiohttp import web
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
 from core.edge.limits import Limits
+from tests.support.clock import FakeClock
 from webhook.metrics import Metrics
 
 PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
@@ -56,7 +57,7 @@ class Port:
         await self._stack.aclose()
 
     async def listen(self, limits: Limits) -> None:
-        app = http.make_app(http.Health(), Metrics())
+        app = http.make_app(http.Health(), FakeClock(), Metrics())
 
         async def length(request: web.Request) -> web.Response:
             body = await http.read_body(request, BODY_BYTES_MAX)

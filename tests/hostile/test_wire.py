@@ -112,7 +112,8 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def webhook() -> Iterator[Front]:
-    with Front(make_webhook(Metrics(), bones.Health(), TAINT_KEY), MUTATE_PATH) as front:
+    app = make_webhook(Metrics(), bones.Health(), FakeClock(), TAINT_KEY)
+    with Front(app, MUTATE_PATH) as front:
         yield front
 
 

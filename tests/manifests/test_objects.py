@@ -183,9 +183,8 @@ def test_the_webhooks_ports_paths_and_environment() -> None:
     assert (port["port"], port["targetPort"]) == (443, "https")
     probes = [container[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
     assert probes == [{"path": path, "port": "metrics"} for path in ("/readyz", "/livez")]
-    assert {"/readyz", "/livez"} <= {
-        resource.canonical for resource in make_bones(Health(), Metrics()).router.resources()
-    }
+    routes = make_bones(Health(), SystemClock(), Metrics()).router.resources()
+    assert {"/readyz", "/livez"} <= {resource.canonical for resource in routes}
     source = (ROOT / "webhook" / "__main__.py").read_text("utf-8")
     for variable in container["env"]:
         assert f'"{variable["name"]}"' in source

@@ -30,8 +30,8 @@ Written by `make fix` from the programs themselves.
 HTTP, `{EXTENDER}` on the port `prioritize` (8888, `extender.listen`), over TLS where
 `extender.certFile` is set; `extender.clientCAFile` asks nobody for a certificate who scrapes.
 Scrape every pod, not a Service: each replica tells of itself, and what a pass of the engine
-tells stands on the replica that leads. The NetworkPolicies of the manifests let pods reach both
-ports. For Prometheus without an operator:
+tells stands on the replica that leads. What a scrape tells is at most a quarter of a second old.
+The NetworkPolicies of the manifests let pods reach both ports. For Prometheus without an operator:
 
 ```yaml
 scrape_configs:

@@ -13,6 +13,7 @@ from core.edge.serving import Serving, serving, trusting
 from core.errors import InvalidInputError
 from core.marks.keys import TAINT_KEY
 from tests.support.admission import patch_of
+from tests.support.clock import FakeClock
 from webhook.admission.app import make_app
 from webhook.metrics import Metrics
 
@@ -31,7 +32,7 @@ class Served:
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     metrics = Metrics()
-    app = make_app(metrics, http.Health(), TAINT_KEY)
+    app = make_app(metrics, http.Health(), FakeClock(), TAINT_KEY)
     server = http.Server(app, "127.0.0.1:0", serving(PAIR))
     await server.start()
     connector = aiohttp.TCPConnector(ssl=trusting(PAIR.ca))
@@ -89,7 +90,7 @@ async def test_another_authority_is_not_trusted(served: Served) -> None:
 async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
     pair = tls.make_pair(["elsewhere.example"], SystemClock().unix_seconds())
     server = http.Server(
-        make_app(Metrics(), http.Health(), TAINT_KEY), "127.0.0.1:0", serving(pair)
+        make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY), "127.0.0.1:0", serving(pair)
     )
     await server.start()
     async with aiohttp.ClientSession() as session:
@@ -105,7 +106,7 @@ async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
     found = Serving()
     found.load_files(str(cert), str(key), NOW)
     server = http.Server(
-        make_app(Metrics(), http.Health(), TAINT_KEY), "127.0.0.1:0", found.context
+        make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY), "127.0.0.1:0", found.context
     )
     await server.start()
     async with aiohttp.ClientSession() as session:

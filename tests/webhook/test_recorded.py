@@ -11,6 +11,7 @@ import pytest
 from core.edge import http
 from core.marks.keys import TAINT_KEY
 from tests.support.admission import apply_json_patch, patch_of
+from tests.support.clock import FakeClock
 from webhook.admission.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
 
@@ -40,7 +41,8 @@ TAINTS: dict[str, list[dict[str, Any]] | None] = {
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    server = http.Server(make_app(Metrics(), http.Health(), TAINT_KEY), "127.0.0.1:0")
+    app = make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY)
+    server = http.Server(app, "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}{MUTATE_PATH}"
     await server.stop()

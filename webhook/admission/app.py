@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
 from core.errors import InvalidInputError
@@ -19,12 +20,12 @@ half of this, the engine sets the taint.
 """
 
 
-def make_app(metrics: Metrics, health: Health, taint_key: str) -> web.Application:
+def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> web.Application:
     """Return the application: POST /mutate-node, and health.
 
     Anybody may reach it: what *metrics* tell of the cluster is served elsewhere.
     """
-    app = make_bones(health)
+    app = make_bones(health, clock)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)
