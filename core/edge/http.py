@@ -17,7 +17,7 @@ from core.edge.changes import on_change
 from core.edge.clock import Clock
 from core.edge.connections import Door, Line, TooMuchError
 from core.edge.limits import LIMITS, Limits
-from core.edge.logs import fields
+from core.edge.logs import Seldom, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving
 from core.errors import InvalidInputError
@@ -72,7 +72,7 @@ class _Series:
 
 def make_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
     """Return an application with health, and *metrics* if any; the program adds its own routes."""
-    app = web.Application(middlewares=[_faults])
+    app = web.Application(middlewares=[_Faults(clock).told])
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -91,7 +91,7 @@ def make_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
-    """Return a request's body; what has none, or too much, is refused in `_faults`."""
+    """Return a request's body; what has none, or too much, is refused in `_Faults`."""
     line = request.protocol
     if not isinstance(line, Line):
         raise TypeError("served by something else than Server")
@@ -103,17 +103,23 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-@web.middleware
-async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what a caller did wrong into 400 with the reason, and what is too much into 503."""
-    try:
-        return await handler(request)
-    except InvalidInputError as fault:
-        reason = str(fault)[:REASON_CHARACTERS_MAX]
-        log.warning("refused a request", extra=fields(path=request.path, reason=reason))
-        return json_response(orjson.dumps({"error": reason}), status=400)
-    except TooMuchError as fault:
-        raise web.HTTPServiceUnavailable(text=str(fault)) from fault
+class _Faults:
+    """What a caller did wrong, told to it at once and in the log now and then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._seldom = Seldom(log, "refused a request", clock.monotonic_seconds)
+
+    @web.middleware
+    async def told(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn what a caller did wrong into 400 with the reason, and what is too much into 503."""
+        try:
+            return await handler(request)
+        except InvalidInputError as fault:
+            reason = str(fault)[:REASON_CHARACTERS_MAX]
+            self._seldom.warn(path=request.path, reason=reason)
+            return json_response(orjson.dumps({"error": reason}), status=400)
+        except TooMuchError as fault:
+            raise web.HTTPServiceUnavailable(text=str(fault)) from fault
 
 
 class Server:

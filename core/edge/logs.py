@@ -4,17 +4,39 @@ Messages are constant; what varies stands in fields: `log.info("marked", extra=f
 """
 
 import logging
+import math
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import orjson
 
 _FIELDS = "ebb_fields"
+SELDOM_SECONDS: Final = 60.0
+"""From one line to the next of what others can cause as often as they like."""
 
 
 def fields(**values: object) -> dict[str, Any]:
     """Wrap the varying parts of a message for logging's `extra`."""
     return {_FIELDS: values}
+
+
+class Seldom:
+    """A warning of what whoever reaches a port can cause: one line now and then tells of all."""
+
+    def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:
+        """*now*: returns monotonic seconds."""
+        self._log, self._message, self._now = log, message, now
+        self._told = -math.inf
+        self._untold = 0
+
+    def warn(self, **values: object) -> None:
+        """Hear of one more; a line has the fields of the last, and how many there were."""
+        now = self._now()
+        self._untold += 1
+        if now - self._told >= SELDOM_SECONDS:
+            self._log.warning(self._message, extra=fields(**values, since_last=self._untold))
+            self._told, self._untold = now, 0
 
 
 def start() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
-from core.edge.handshakes import LOG_SECONDS, Handshakes, Why, why
+from core.edge.handshakes import Handshakes, Why, why
+from core.edge.logs import SELDOM_SECONDS
 from core.edge.metrics import Metrics
 from tests.support.clock import FakeClock
 
@@ -116,7 +117,7 @@ def test_however_many_fail_one_line_a_minute_tells_of_them(
     metrics, clock = Metrics(), FakeClock()
     handshakes = Handshakes(metrics, clock)
     with caplog.at_level(logging.WARNING, "ebb.http"):
-        for seconds in (0, 0, LOG_SECONDS - 1, 1, LOG_SECONDS):
+        for seconds in (0, 0, SELDOM_SECONDS - 1, 1, SELDOM_SECONDS):
             clock.seconds += seconds
             handshakes.failed(ConnectionResetError("it went"))
     told = [record.__dict__["ebb_fields"]["since_last"] for record in caplog.records]

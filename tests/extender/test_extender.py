@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
+from core.edge.logs import SELDOM_SECONDS
 from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
@@ -337,6 +339,23 @@ async def test_every_call_that_gets_no_scores_is_counted(
         async with session.get(f"{url}/metrics") as response:
             told = await response.text()
     assert 'ebb_extender_prioritize_requests_total{outcome="refused"} 3.0' in told
+
+
+async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
+    running: tuple[str, View, FakeClock], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, _, clock = running
+    with caplog.at_level(logging.WARNING, "ebb.http"):
+        async with aiohttp.ClientSession() as session:
+            for seconds in (0, 0, SELDOM_SECONDS - 1, 1):
+                clock.seconds += seconds
+                async with session.post(f"{url}/prioritize", data=b"[") as response:
+                    assert response.status == 400
+    told = [record.__dict__["ebb_fields"] for record in caplog.records]
+    assert [(one["path"], one["since_last"]) for one in told] == [
+        ("/prioritize", 1),
+        ("/prioritize", 3),
+    ]
 
 
 async def test_a_body_of_five_thousand_full_nodes_is_taken(

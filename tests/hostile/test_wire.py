@@ -8,7 +8,6 @@ import asyncio
 import base64
 import http.client
 import json
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -98,16 +97,6 @@ class Front:
         self._connection.request("POST", self._path, body)
         with self._connection.getresponse() as response:
             return response.status, response.read()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """A line a refused request is right, and ten thousand of them are too many."""
-    logger = logging.getLogger("ebb.http")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)
 
 
 @pytest.fixture(scope="module")
