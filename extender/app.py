@@ -60,8 +60,8 @@ def make_app(
         if certificate_asked and not request.get_extra_info("peercert"):
             raise web.HTTPForbidden(text="a client certificate is asked for")
         body = await read_body(request, wire.BODY_BYTES_MAX)
-        async with turns.of(request.remote):
-            with metrics.prioritize_seconds.time():
+        with metrics.prioritize_seconds.time():
+            async with turns.of(request.remote):
                 return view.answer(body, clock.monotonic_seconds())
 
     async def prioritize(request: web.Request) -> web.Response:

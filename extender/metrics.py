@@ -20,7 +20,7 @@ class Metrics(metrics.Metrics):
             self.prioritize.labels(outcome)
         self.prioritize_seconds = Histogram(
             "ebb_extender_prioritize_duration_seconds",
-            "Time from a prioritize call's body to its answer.",
+            "Time from a prioritize call's body to its answer, with the wait for its turn.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )

@@ -440,6 +440,8 @@ async def test_calls_of_one_peer_keep_nobody_else_waiting() -> None:
         for outcome in ("scored", "neutral", "refused")
     )
     assert sum(filter(None, outcomes)) == 3, "who has given up is counted"
+    timed = metrics.registry.get_sample_value("ebb_extender_prioritize_duration_seconds_count")
+    assert timed == 3, "and so is how long it waited"
 
 
 async def answered(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
