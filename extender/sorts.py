@@ -26,10 +26,10 @@ class Sorts:
     def listed(self, pods: Mapping[str, Pod]) -> None:
         """Take a whole list."""
         self._on = {}
-        for key, pod in pods.items():
-            self.became(key, None, pod)
+        for pod in pods.values():
+            self.became(None, pod)
 
-    def became(self, key: str, before: Pod | None, after: Pod | None) -> None:  # noqa: ARG002 as Times has it
+    def became(self, before: Pod | None, after: Pod | None) -> None:
         """Take one change; None: not there."""
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None and pod.node is not None and pod.occupies:

@@ -1,9 +1,11 @@
 """When pods and nodes are expected to go, for the score `lifetime`.
 
-A pod's event changes its own node's time at once; what passing time and new ends change is worked
-out from time to time, in small steps between which calls are answered.
+A pod's event changes its own node's time at once, and costs the same however many are there. What
+passing time and new ends change is worked out from time to time, in small steps between which
+calls are answered.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -25,6 +27,45 @@ CURVES_A_STEP: Final = 10
 """Each takes one to two milliseconds."""
 
 
+class Stay:
+    """How long a node is kept from being empty, by each of the pods that do."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[Pod, int]] = {}
+        """By key, each with the span that it was counted with."""
+        self._spans = Counter[int]()
+        """How many pods have which: of doublings there are few."""
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    @property
+    def pods(self) -> Iterator[Pod]:
+        """Return those pods."""
+        return (pod for pod, _ in self._pods.values())
+
+    @property
+    def span(self) -> int:
+        """Return that of the last one to end."""
+        return max(self._spans, default=EMPTY)
+
+    def put(self, pod: Pod, span: int) -> None:
+        """Count a pod, anew where it is there."""
+        self.drop(pod.key)
+        self._pods[pod.key] = pod, span
+        self._spans[span] += 1
+
+    def drop(self, key: str) -> None:
+        """Forget a pod, if it is there."""
+        found = self._pods.pop(key, None)
+        if found is None:
+            return
+        _, span = found
+        self._spans[span] -= 1
+        if not self._spans[span]:
+            del self._spans[span]
+
+
 class Times:
     """What has been seen of pods' lives, and what is expected of those that are there."""
 
@@ -34,49 +75,36 @@ class Times:
         self._learned = 0
         """When curves were worked out last, or seeing began."""
         self._curves = Curves({})
-        self._on: dict[str, dict[str, Pod]] = {}
-        """By node, the pods that keep it from being empty, by key."""
-        self._spans: dict[str, int] = {}
-        """Those that have been worked out since the last pod came or went."""
+        self._on: dict[str, Stay] = {}
+        """By node, of those that have pods."""
 
     def listed(self, pods: Mapping[str, Pod]) -> None:
         """Take a whole list; who is not in it any more has ended since, it is not known when."""
-        before = [pod for ours in self._on.values() for pod in ours.values()]
-        self._on = {}
-        for key, pod in pods.items():
-            if counts(pod) and pod.node is not None:
-                self._on.setdefault(pod.node, {})[key] = pod
+        before = [pod for stay in self._on.values() for pod in stay.pods]
+        self._on, now = {}, self._now()
+        for pod in pods.values():
+            self._comes(pod, now)
         if self._seen is None:
-            self._learned = self._now()
-            self._seen = Seen(self._learned)
+            self._learned = now
+            self._seen = Seen(now)
         for pod in before:
             if not _same(pod, pods.get(pod.key)):
-                self._seen.ended(pod, self._now())
-        self._spans = {name: self._span(name) for name in self._on}
+                self._seen.ended(pod, now)
 
-    def became(self, key: str, before: Pod | None, after: Pod | None) -> None:
+    def became(self, before: Pod | None, after: Pod | None) -> None:
         """Take one change; None: not there."""
-        for pod in (before, after):
-            if pod is not None and pod.node is not None and counts(pod):
-                ours = self._on.setdefault(pod.node, {})
-                if pod is after:
-                    ours[key] = pod
-                else:
-                    ours.pop(key, None)
-                    if not _same(pod, after) and self._seen is not None:
-                        self._seen.ended(pod, self._now())
-        for name in {pod.node for pod in (before, after) if pod and pod.node}:
-            self._spans.pop(name, None)  # who asks works it out; nobody asks of what is no node
-            if not self._on.get(name):
-                self._on.pop(name, None)
+        now = self._now()
+        if before is not None:
+            self._goes(before)
+            if not _same(before, after) and self._seen is not None:
+                self._seen.ended(before, now)
+        if after is not None:
+            self._comes(after, now)
 
     def score(self, ends: int, name: str | None) -> int:
         """Score a node for a pod that is expected to end so; None: one that is not known."""
-        if name is None or name not in self._on:
-            return self._score(ends, EMPTY)
-        if name not in self._spans:
-            self._spans[name] = self._span(name)
-        return self._score(ends, self._spans[name])
+        stay = self._on.get(name) if name is not None else None
+        return self._score(ends, stay.span if stay else EMPTY)
 
     def of_pod(self, new: New) -> int | None:
         """Return when a pod is expected to end that begins now; None: nobody knows."""
@@ -106,19 +134,24 @@ class Times:
 
     def again(self, name: str) -> None:
         """Work out anew when a node is expected to be empty."""
-        if name in self._on:
-            self._spans[name] = self._span(name)
+        stay, now = self._on.pop(name, None), self._now()
+        for pod in stay.pods if stay else ():
+            self._comes(pod, now)
 
-    def _span(self, name: str) -> int:
-        now = self._now()
-        return max(
-            (
-                FAR if pod.created_seconds is None
-                else self._curves.span(pod, age(pod.created_seconds, now))
-                for pod in self._on.get(name, {}).values()
-            ),
-            default=EMPTY,
-        )  # fmt: skip
+    def _comes(self, pod: Pod, now: int) -> None:
+        if pod.node is not None and counts(pod):
+            self._on.setdefault(pod.node, Stay()).put(pod, self._span(pod, now))
+
+    def _goes(self, pod: Pod) -> None:
+        if pod.node is not None and (stay := self._on.get(pod.node)):
+            stay.drop(pod.key)
+            if not stay:
+                del self._on[pod.node]
+
+    def _span(self, pod: Pod, now: int) -> int:
+        if pod.created_seconds is None:
+            return FAR
+        return self._curves.span(pod, age(pod.created_seconds, now))
 
 
 def _same(pod: Pod, now: Pod | None) -> bool:

@@ -144,7 +144,7 @@ class View(Inventory):
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
             if self._by_pod:
-                self._by_pod.became(key, before, after)
+                self._by_pod.became(before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
                     self._requests.add(pod, sign)

@@ -1,7 +1,10 @@
 """The score `lifetime` by the wire: of a new program, and of one that has seen pods end."""
 
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -178,29 +181,64 @@ def test_what_was_seen_by_a_clock_that_had_not_been_set_counts_no_more(years: in
     assert program.ask("short") != by_fullness(packing)
 
 
-class Read(FakeClock):
-    """Counts how often it is read."""
+def calls(act: Callable[[], object]) -> int:
+    """Return how many functions are called meanwhile."""
+    found = 0
 
-    reads = 0
+    def look(_: object, event: str, __: Any) -> None:
+        nonlocal found
+        found += event == "call"
 
-    def unix_seconds(self) -> int:
-        self.reads += 1
-        return super().unix_seconds()
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return found
 
 
-def test_pods_on_a_name_that_is_no_node_cost_nothing() -> None:
-    """Who creates pods may bind any number to it; for each, all others there were looked at."""
-    clock = Read(NOW)
-    view = View(ExtenderConfig(score="lifetime"), TAINT_KEY, clock)
-    view.replaced(NODES, [])
-    view.replaced(PODS, [])
-    before = clock.reads
-    for number in range(9):
-        view.changed(PODS, job(f"p{number}", "x", NOW, "none"))
-    assert clock.reads == before
-    for number in range(9):
-        view.deleted(PODS, f"d/p{number}")
-    assert clock.reads == before + 9, "each end is taken with its time"
+@pytest.mark.parametrize("on", ["n0", "none"])
+def test_a_pods_event_costs_the_same_however_many_are_on_its_node(on: str) -> None:
+    """A virtual node has thousands, and who creates pods may bind any number to any name."""
+
+    def coming_and_going(there: int) -> int:
+        program = Program()
+        program.lived("short", 300)
+        program.ask("short")
+        now = int(program.clock.seconds)
+        for number in range(there):
+            program.view.changed(PODS, job(f"p{number}", "short", now, on))
+        one = job("one", "short", now, on)
+        come = calls(lambda: program.view.changed(PODS, one))
+        return come + calls(lambda: program.view.deleted(PODS, one.key))
+
+    assert coming_and_going(500) < 2 * coming_and_going(5)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_after_any_events_of_a_moment_it_is_what_a_new_list_says(seed: int) -> None:
+    chance, program, living = random.Random(seed), Program(), dict[str, Pod]()
+    for owner, seconds in (("short", 300), ("hour", HOUR), ("day", 24 * HOUR)):
+        program.lived(owner, seconds)
+    owners, now = ("short", "hour", "day", "never-seen"), int(program.clock.seconds)
+    for owner in owners:
+        program.ask(owner)  # the answers of each kind are kept from here on
+    for number in range(100):
+        happens, key = chance.choice(("comes", "goes", "again")), chance.choice([*living, ""])
+        if not key or happens == "comes":
+            on, created = chance.choice(NAMES[:3]), now - chance.choice((0, 600, 9 * HOUR))
+            one = job(f"p{number}", chance.choice(owners), created, on)
+        elif happens == "again":
+            one = replace(living[key], node=chance.choice(NAMES), uid=str(number))
+        else:
+            program.view.deleted(PODS, living.pop(key).key)
+            continue
+        living[one.key] = one
+        program.view.changed(PODS, one)
+    found = [program.ask(owner) for owner in owners]
+    program.view.replaced(PODS, living.values())
+    assert [program.ask(owner) for owner in owners] == found
 
 
 def test_a_node_that_is_not_known_is_scored_as_an_empty_one() -> None:
