@@ -16,6 +16,8 @@ EXPECTED: Final = Fraction(1, 2)
 """It is as likely to take longer as not."""
 EARLY, LATE = Fraction(1, 10), Fraction(9, 10)
 """The range: it should hold four times out of five."""
+FINE: Final = 1 << 256
+"""Certain, in the unit of a product of chances: an exact one has 128 bits more with each pod."""
 
 
 class Aged(NamedTuple):
@@ -45,11 +47,13 @@ def within(pods: Sequence[Aged], share: Fraction) -> int | None:
 
 def _gone(have: Iterable[tuple[Curve, int, int]], after: int, share: Fraction) -> bool:
     """Say whether all are gone after so many seconds with at least that chance."""
-    gone, all_of = 1, 1
+    gone, least = FINE, share.numerator * FINE
     for curve, age, now in have:
-        gone *= now - curve.at(min(age + after, AGE_SECONDS_MAX))
-        all_of *= now
-    return gone * share.denominator >= share.numerator * all_of
+        one = now - curve.at(min(age + after, AGE_SECONDS_MAX))
+        gone = -(-gone * one // now)  # up, so that exactly that chance is enough
+        if gone * share.denominator < least:  # with each pod more the chance only falls
+            return False
+    return True
 
 
 def left(pods: Iterable[Aged]) -> Left:

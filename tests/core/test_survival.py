@@ -212,6 +212,20 @@ def test_a_range_is_in_order(pods: list[Aged]) -> None:
     assert found == sorted(found)
 
 
+@pytest.mark.parametrize("many", [1, 2, 50, 10_000])
+def test_of_pods_alike_it_is_when_the_power_of_one_chance_is_enough(many: int) -> None:
+    """Were it quadratic in the pods, this would not end: a virtual node has thousands."""
+    curve = of(*range(600, 900, 10), many=3000)
+    for share in (EARLY, EXPECTED):
+        seconds = within([Aged(curve, 0)] * many, share)
+        assert seconds is not None
+        enough = [
+            (WHOLE - curve.at(one)) ** many * share.denominator >= WHOLE**many * share.numerator
+            for one in (seconds - 1, seconds)
+        ]
+        assert enough == [False, True]
+
+
 # What has been seen
 
 
