@@ -22,6 +22,9 @@ from extender.asked import NOTHING, OnNodes
 from extender.sorts import Sorts
 from extender.times import NODES_A_STEP, Times
 
+Marked = tuple[Mark, tuple[int, int]]
+"""A mark, and where it stands in the order in which marks are judged."""
+
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
 COMPACT_OFFSET: Final = SCORE_MAX
@@ -44,11 +47,13 @@ class View(Inventory):
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
         self._requests = OnNodes()
-        self._marks: dict[str, tuple[Mark, tuple[int, int]]] = {}
-        """By node, each with where it stands in the order in which marks are judged."""
+        self._marks: dict[str, Marked] = {}
+        """By node."""
         self._mark_scores: dict[str, int] = {}
         """Of marked nodes, as they stand in the fragments."""
         self._unknown = self._how.unmarked(NOTHING, Resources())
+        # Where marked nodes alone are watched, one that cannot be read is one of them.
+        self._unread: Marked | None = None if self._how.of else (Mark.SOFT, (0, 0))
         self._fragments = self._fresh(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
@@ -128,9 +133,9 @@ class View(Inventory):
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
         if kind is NODES:
-            self._marks, self._mark_scores = {}, {}
+            before, self._marks, self._mark_scores = self._marks, {}, {}
             for node in self.nodes.values():
-                self._note_mark(node)
+                self._note_mark(node, before.get(node.name))
             self._fragments = self._fresh(self._unknown)
             self._of_kind = {}
             self._score_marks()
@@ -158,15 +163,18 @@ class View(Inventory):
             for fragments in (self._fragments, *self._of_kind.values()):
                 fragments.pop(name, None)
         else:
-            self._note_mark(node)
+            self._note_mark(node, before)
             self._score((name,))
         if self._marks.get(name) != before:
             self._score_marks()
 
-    def _note_mark(self, node: Node) -> None:
+    def _note_mark(self, node: Node, before: Marked | None) -> None:
         mark = mark_of(node.labels)
-        if mark is not None:
-            self._marks[node.name] = (mark, mark_order(node, self._taint_key))
+        found = (mark, mark_order(node, self._taint_key)) if mark is not None else None
+        if node.unreadable and not node.labels:  # what stands for it does not say
+            found = before or self._unread
+        if found is not None:
+            self._marks[node.name] = found
 
     def _score(self, names: Iterable[str | None]) -> None:
         """Make the fragments of unmarked nodes anew."""

@@ -24,6 +24,7 @@ from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
 from core.model.node import Node
+from core.model.resources import Resources
 from core.scores import SCORES
 from extender import wire
 from extender.app import Turns, make_app
@@ -180,6 +181,30 @@ def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() 
     assert ask(asked, ["a", "b"]) == {"a": 1, "b": 0}
     asked.changed(NODES, marked("b", since=5, order=3))
     assert ask(asked, ["a", "b"]) == {"a": 0, "b": 1}
+
+
+UNREAD = Node(name="n", allocatable=Resources(), unreadable="is nested too deeply")
+"""What stands for a Node of which nobody knows whether it is marked: anybody who may write its
+managedFields can have it so."""
+
+
+@pytest.mark.parametrize("score", list(SCORES))
+@pytest.mark.parametrize("mark", ["soft", "hard"])
+def test_a_marked_node_that_cannot_be_read_any_more_keeps_its_score(score: str, mark: str) -> None:
+    asked = view(score)
+    asked.replaced(PODS, [])
+    asked.replaced(NODES, [marked("old", since=1), marked("n", mark, since=2)])
+    before = ask(asked, ["old", "n"])
+    asked.changed(NODES, UNREAD)
+    assert ask(asked, ["old", "n"]) == before
+    asked.replaced(NODES, [marked("old", since=1), UNREAD])
+    assert ask(asked, ["old", "n"]) == before
+    asked.changed(NODES, node("n"))
+    assert ask(asked, ["n"])["n"] > 1, "it says that it is unmarked"
+    asked.changed(NODES, marked("n"))
+    asked.deleted(NODES, "n")
+    asked.changed(NODES, UNREAD)
+    assert (ask(asked, ["n"])["n"] > 1) is (score != "marks"), "there it is watched for its mark"
 
 
 CHANGES = st.lists(
