@@ -45,6 +45,9 @@ class CostKind(StrEnum):
 
 PRESSING: Final = (WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD, WriteKind.REPAIR)
 """What keeps pods from waiting or from being evicted, and what completes that; in this order."""
+PATIENT: Final = (*PRESSING, CostKind.CLEAR)
+"""What takes back, and so is as right when it is late. All else rests on a plan, and is judged
+again instead of waiting."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """What mode observe only tells; all else takes away what another mode has left."""
 _ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)

@@ -1,6 +1,8 @@
 """One Node or Pod over the wire: read with its version, written on that version only."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,10 +12,11 @@ from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.writes.write import CostKind, Write, WriteKind
+from core.model.resources import Resources
+from core.writes.write import PRESSING, CostKind, Write, WriteKind
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import node_object, pod_object
-from tests.support.following import opened
+from tests.support.following import Waits, opened
 
 PATH = "/api/v1/namespaces/default/pods/p"
 
@@ -42,6 +45,32 @@ async def test_a_write_returns_the_node_as_stored(api: FakeApi) -> None:
         assert node.labels == {MARK_LABEL: "soft"}
         assert await nodes(client).get("n") == (node, version)
         assert version == str(api.version)
+
+
+async def carried_out(api: FakeApi, kind: WriteKind | CostKind) -> list[float]:
+    """Write while the API server throttles a little; return for how long each wait was."""
+    api.fail_next("patch", 429, times=2, headers={"Retry-After": "10"})
+    waits = Waits()
+    async with opened(api, waits=waits) as client:
+        with suppress(UnavailableError):
+            if isinstance(kind, CostKind):
+                await pods(client).write(replace(cost("-7"), kind=kind), str(api.version))
+            else:
+                write = replace(marking(Node(name="n", allocatable=Resources())), kind=kind)
+                await nodes(client).write(write, str(api.version))
+    return waits.seconds
+
+
+@pytest.mark.parametrize("kind", [*WriteKind, *CostKind])
+async def test_what_rests_on_a_plan_is_not_kept_back_until_the_plan_is_old(
+    api: FakeApi, kind: WriteKind | CostKind
+) -> None:
+    """What takes back is as right ten seconds later, and pods may be waiting for it."""
+    api.put_document(PATH, pod_object("p", node="n"))
+    api.put(NODES, node_object("n"))
+    waits = kind in PRESSING or kind is CostKind.CLEAR
+    assert await carried_out(api, kind) == ([10, 10] if waits else [])
+    assert api.count("patch") == (3 if waits else 1)
 
 
 async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeApi) -> None:

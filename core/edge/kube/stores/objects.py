@@ -5,11 +5,11 @@ from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.decode.lives import FINISHED_TOO
-from core.edge.kube.client import ApiError, Client, answered, one_line
+from core.edge.kube.client import CALL_TRIES_MAX, ApiError, Client, answered, one_line
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.writes.write import Object, Write
+from core.writes.write import PATIENT, Object, Write
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
@@ -62,10 +62,14 @@ class Store(Generic[Object]):
         return None if raw is None else self._read(raw)
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write on a resourceVersion; return the object as stored."""
+        """Write on a resourceVersion; return the object as stored.
+
+        While the API server throttles, what is PATIENT waits and is tried again.
+        """
         path, patch = self._kind.path_of(write.key), write.merge_patch(version)
+        tries_max = CALL_TRIES_MAX if write.kind in PATIENT else 1
         try:
-            raw = await self._client.ask("PATCH", path, patch)
+            raw = await self._client.ask("PATCH", path, patch, tries_max=tries_max)
         except ApiError as fault:
             if fault.status == 404:
                 raise ConflictError(str(fault)) from fault
