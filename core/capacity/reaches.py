@@ -1,9 +1,10 @@
 """Which nodes are there for which pods: the reaches of a cluster.
 
 A reach is the set of nodes that the hard constraints of some movable pod admit: selectors,
-required affinity and taints; not resources, not other pods, not volumes. What stands on a node
-for a while only (a cordon, a passing taint, Ebb's own) is set aside. Different pods, one set: one
-reach. Free capacity on a node is of use to the pods that reach it alone, so thresholds hold there.
+required affinity, taints and declared features; not resources, not other pods, not volumes. What
+stands on a node for a while only (a cordon, a passing taint, Ebb's own) is set aside. Different
+pods, one set: one reach. Free capacity on a node is of use to the pods that reach it alone, so
+thresholds hold there.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Final
 
 from core.fit.index import Taints
 from core.fit.kinds import NodeKinds
-from core.fit.rules import LABEL_RULES, TAINT_RULE, repels
+from core.fit.rules import FEATURE_RULE, LABEL_RULES, TAINT_RULE, repels
 from core.model.constraints import Placing, Requirement, SelectorTerm, plain
 from core.model.leaving import passes
 from core.model.node import Node, Taint
@@ -212,11 +213,16 @@ class _Shown:
         affinity = placing.affinity
         if affinity is not None and not self._anywhere(Placing(affinity=affinity)):
             parts.append(" or ".join(map(_term, affinity)))
+        parts += (
+            f"declares {name}"
+            for name in placing.features
+            if not self._anywhere(Placing(features=(name,)))
+        )
         covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: Placing) -> bool:
-        return self._kinds.allows(asked, self._real, LABEL_RULES)
+        return self._kinds.allows(asked, self._real, (*LABEL_RULES, FEATURE_RULE))
 
 
 def _taint(taint: Taint) -> str:

@@ -174,6 +174,13 @@ class NodeIndex:
             bits |= self._matched(term)
         return bits
 
+    def declaring(self, placing: Placing) -> int:
+        """Return the nodes that declare the features (rule `declared-features`)."""
+        bits = self.all
+        for feature in placing.features:
+            bits &= self._features.one_of((feature,))
+        return bits
+
     def _matched(self, term: SelectorTerm) -> int:
         bits = self.all if term.labels or term.fields else 0
         for asked in term.labels:
@@ -204,11 +211,17 @@ class NodeIndex:
     def _names(self) -> _Column:
         return _Column(len(self._nodes), ((n, one.name) for n, one in enumerate(self._nodes)))
 
+    @cached_property
+    def _features(self) -> _Column:
+        declared = ((n, name) for n, one in enumerate(self._nodes) for name in one.features)
+        return _Column(len(self._nodes), declared)
+
 
 AT_ONCE: Final[Mapping[str, Callable[[NodeIndex, Placing], int]]] = {
     "cordoned": NodeIndex.open_to,
     "taint": NodeIndex.tolerated,
     "node-selector": NodeIndex.selected,
     "node-affinity": NodeIndex.affine,
+    "declared-features": NodeIndex.declaring,
 }
 """By name: the rules that ask nothing of volumes."""

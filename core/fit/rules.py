@@ -4,7 +4,8 @@ Resources are compared in core.packing, where they change; here stands what depe
 template and the node alone, so that it is asked once for each pair of kinds. What the rules here
 cannot evaluate stands in Pod.unsupported and makes the pod not movable.
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
-bound claims) and VolumeZone.
+bound claims), VolumeZone and NodeDeclaredFeatures (from 1.36 on; who asks for such a feature of an
+older scheduler may be refused here and not there).
 """
 
 import re
@@ -105,6 +106,11 @@ def number_in(text: str) -> int | None:
     return None if found is None or not -(2**63) <= found < 2**63 else found
 
 
+def features_declared(node: Node, placing: Placing) -> bool:
+    """Ask every feature of the kubelet that the pod needs of the node's declared ones."""
+    return all(feature in node.features for feature in placing.features)
+
+
 def volumes_reached(node: Node, placing: Placing) -> bool:
     """Ask for one matching term of the node affinity of every volume that has any."""
     return all(
@@ -139,6 +145,7 @@ LABEL: Final = "label"
 NAME: Final[Feature] = ("name", "")
 TAINTS: Final[Feature] = ("taints", "")
 CORDON: Final[Feature] = ("unschedulable", "")
+DECLARED: Final[Feature] = ("features", "")
 
 
 class Rule(NamedTuple):
@@ -175,6 +182,11 @@ LABEL_RULES: Final[Rules] = (
     Rule("node-selector", node_selected, _selected_labels),
     Rule("node-affinity", affinity_met, lambda placing: _terms_read(placing.affinity or ())),
 )
+FEATURE_RULE: Final = Rule(
+    "declared-features",
+    features_declared,
+    lambda placing: (DECLARED,) if placing.features else (),
+)
 VOLUME_RULES: Final[Rules] = (
     Rule("volume-node-affinity", volumes_reached, _volumes_read),
     Rule("volume-zone", volume_zones_met, _zones_read),
@@ -184,6 +196,7 @@ RULES: Final[Rules] = (
     TAINT_RULE,
     *LABEL_RULES,
     *VOLUME_RULES,
+    FEATURE_RULE,
 )
 """In the order in which kube-scheduler's default profile asks."""
 

@@ -10,6 +10,11 @@ HOST_LABEL: Final = "kubernetes.io/hostname"
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
 """Of a volume that nobody knows: it may be any driver's."""
+RESTARTS_ALL: Final = "RestartAllContainersOnContainerExits"
+HOST_USERS: Final = "UserNamespacesHostNetworkSupport"
+ASKED_FEATURES: Final = frozenset((RESTARTS_ALL, HOST_USERS))
+"""What a kubelet may declare that a pod can ask for as it is scheduled. Source: InferForScheduling
+in nodedeclaredfeatures/features of k8s.io/component-helpers 0.36."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Placing:
     system: tuple[tuple[str, str], ...] = ()
     """Labels that a kubelet asks of its own node (spec.os), and kube-scheduler of none: where it
     counts the nodes of a topology spread, they do not matter."""
+    features: tuple[str, ...] = ()
+    """What the kubelet must be able to do (ASKED_FEATURES), by name."""
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:

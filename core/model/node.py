@@ -40,6 +40,8 @@ class Node:
     """In the order in which they stand on the node."""
     unschedulable: bool = False
     allocatable: Resources
+    features: tuple[str, ...] = ()
+    """What its kubelet declares that pods may ask for (constraints.ASKED_FEATURES), by name."""
     ready: bool = True
     unreadable: str = ""
     """Why it could not be read: what stands here is all that is known of it, so it stays and

@@ -171,7 +171,7 @@ def _is_material(was: int, now: int) -> bool:
 
 
 def pod_spec(requests: Resources, placing: Placing) -> Json:
-    """Return the spec of a pod that asks for so much, and of its node the same."""
+    """Return the spec of a pod that asks for so much, and of its node the same (no features)."""
     container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
     if placing.labels:

@@ -35,6 +35,7 @@ class _Kind(NamedTuple):
 
     labels: tuple[tuple[str, str], ...]
     taints: tuple[Taint, ...]
+    features: tuple[str, ...]
     cpu_millis: int
     memory_steps: int
     extended: tuple[tuple[str, int], ...]
@@ -90,6 +91,7 @@ class Groups:
         return _Kind(
             tuple(sorted((key, own.labels[key]) for key in self._read if key in own.labels)),
             tuple(replace(taint, time_added="") for taint in own.taints if not passes(taint.key)),
+            own.features,
             whole.cpu_millis,
             round(whole.memory_bytes / MEMORY_STEP_BYTES),
             whole.extended,
@@ -112,9 +114,13 @@ class Groups:
         shape = _less(whole, taken)
         while shape in self.templates:
             shape = replace(shape, memory_bytes=shape.memory_bytes - 1)
-        labels, taints = dict(kind.labels), kind.taints
         self.templates[shape] = Node(
-            name="", allocatable=shape, labels=labels, taints=taints, annotations=dict(kept)
+            name="",
+            allocatable=shape,
+            labels=dict(kind.labels),
+            taints=kind.taints,
+            features=kind.features,
+            annotations=dict(kept),
         )
         return shape
 

@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
+from core.capacity.reaches import Reaches
 from core.fit.rules import refusal, tolerates
 from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
 from core.model.node import Node, Taint
-from tests.support.builders import node
+from tests.support import kube_json
+from tests.support.builders import node, pod
+from tests.support.kube_json import Json
 
 ZONE_A = {"zone": "a", "cores": "8"}
 
@@ -130,3 +135,53 @@ TAINT = Taint("k", "v", "NoSchedule")
 )
 def test_toleration(toleration: Toleration, covers: bool) -> None:
     assert tolerates(toleration, TAINT) == covers
+
+
+RESTART_ALL = {"restartPolicyRules": [{"action": "Restart"}, {"action": "RestartAllContainers"}]}
+RESTART = {"restartPolicyRules": [{"action": "Restart"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "feature"),
+    [
+        ({"containers": [{}, RESTART_ALL]}, "RestartAllContainersOnContainerExits"),
+        ({"initContainers": [RESTART_ALL]}, "RestartAllContainersOnContainerExits"),
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        ({"containers": [RESTART], "initContainers": None}, None),
+        ({"containers": [{"restartPolicyRules": None}]}, None),
+        ({"hostNetwork": True}, None),
+        ({"hostNetwork": True, "hostUsers": True}, None),
+        ({"hostUsers": False}, None),
+    ],
+)
+def test_what_a_pod_asks_of_a_kubelet_its_node_must_declare(
+    spec: Json, feature: str | None
+) -> None:
+    """kube-scheduler's NodeDeclaredFeatures; what else a node declares is nothing to the rules."""
+    placing = kube_json.pod(**{f"spec__{field}": given for field, given in spec.items()}).placing
+    declared = {
+        "nothing": kube_json.node(spec__taints=[]),
+        "null": kube_json.node(spec__taints=[], status__declaredFeatures=None),
+        "other": kube_json.node(spec__taints=[], status__declaredFeatures=["Other"]),
+    }
+    for found in declared.values():
+        assert refusal(found, placing) == (feature and "declared-features")
+    assert len(set(map(repr, declared.values()))) == 1
+    able = kube_json.node(spec__taints=[], status__declaredFeatures=["Other", feature or "X"])
+    assert refusal(able, placing) is None
+
+
+def test_what_asks_of_a_kubelet_and_of_its_system_asks_both() -> None:
+    spec = {"spec__containers": [RESTART_ALL], "spec__os": {"name": "windows"}}
+    found = kube_json.pod(**spec).placing
+    assert (found.system, len(found.features)) == ((("kubernetes.io/os", "windows"),), 1)
+    assert kube_json.pod(**spec).placing is found
+
+
+def test_pods_that_ask_for_a_feature_have_a_reach_of_their_own() -> None:
+    able = [replace(node(f"n{number}"), features=("F",)) for number in range(2)]
+    nodes = [*able, node("n2")]
+    placings = (Placing(), Placing(features=("F",)))
+    asked = {one: [[pod("p", None, 1, 1, placing=one)]] for one in placings}
+    found = {one.name: one.nodes for one in Reaches(nodes, asked).all}
+    assert found == {"general": (0, 1, 2), "declares F": (0, 1)}

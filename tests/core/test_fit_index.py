@@ -9,7 +9,14 @@ from core.capacity.reaches import Reaches
 from core.fit.index import FEW_NODES
 from core.fit.kinds import NodeKinds
 from core.fit.rules import LABEL_RULES, RULES, refusal
-from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
+from core.model.constraints import (
+    HOST_USERS,
+    RESTARTS_ALL,
+    Placing,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+)
 from core.model.node import Effect, Node, Taint
 from tests.support import mixed
 from tests.support.builders import node, pod
@@ -17,6 +24,7 @@ from tests.support.reference_fit import admits
 
 SEEDS = 300
 NODES = 3 * FEW_NODES
+FEATURES = (RESTARTS_ALL, HOST_USERS)
 KEYS = ("zone", "rank", "metadata.name", "absent")
 VALUES = ("a", "b", "7", "-1", "1_0", "", "n3", "n4")
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
@@ -26,12 +34,13 @@ def _nodes(rng: random.Random) -> list[Node]:
     def one(number: int) -> Node:
         labels = {key: rng.choice(VALUES) for key in KEYS[:3] if rng.random() < 0.7}
         taints = [Taint("only", rng.choice("xy"), rng.choice(list(Effect)))]
-        return node(
+        found = node(
             f"n{number}",
             labels=labels,
             taints=tuple(taints) if rng.random() < 0.4 else (),
             unschedulable=rng.random() < 0.2,
         )
+        return replace(found, features=FEATURES[: rng.randrange(3)])
 
     return [one(number) for number in range(NODES)]
 
@@ -63,6 +72,7 @@ def _placing(rng: random.Random) -> Placing:
         affinity=terms if rng.random() < 0.8 else None,
         tolerations=(toleration,) if rng.random() < 0.7 else (),
         system=((rng.choice(KEYS), rng.choice(VALUES)),) if rng.random() < 0.1 else (),
+        features=tuple(rng.sample(FEATURES, rng.randrange(3))) if rng.random() < 0.2 else (),
     )
 
 

@@ -79,6 +79,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "no anti-affinity of others",
         "no cpu",
         "no devices",
+        "no features",
         "no leave thresholds",
         "no memory",
         "no node affinity",

@@ -10,7 +10,9 @@ from tests.e2e.api import Json
 from tests.e2e.drawn import HOSTNAME, REGION, ZONE, Drawn, name_of
 from tests.e2e.oracle import key_of
 from tests.e2e.random_terms import (
+    FEATURE,
     NAMESPACES,
+    RESTARTS_ALL,
     SCHEDULE_LABELS,
     TAINTS,
     node_affinity,
@@ -69,12 +71,13 @@ def _node(chance: random.Random, name: str) -> Json:
     if chance.random() < 0.2:
         metadata["annotations"] = KEEP
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    declared = {"declaredFeatures": [FEATURE]} if chance.random() < 0.6 else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": metadata,
         "spec": {"taints": taints, **cordoned},
-        "status": {"allocatable": room, "capacity": room, "conditions": [ready]},
+        "status": {"allocatable": room, "capacity": room, "conditions": [ready], **declared},
     }
 
 
@@ -162,6 +165,10 @@ def _wish_selector(chance: random.Random, _: Drawn, __: str, spec: Json) -> None
     spec["nodeSelector"] = {key: chance.choice(SCHEDULE_LABELS[key])}
 
 
+def _wish_kubelet(_: random.Random, __: Drawn, ___: str, spec: Json) -> None:
+    spec["containers"][0] |= RESTARTS_ALL
+
+
 def _wish_ports(chance: random.Random, _: Drawn, __: str, spec: Json) -> None:
     if chance.random() < 0.3:
         spec["hostNetwork"] = True
@@ -194,6 +201,7 @@ WISHES = (
     _wish_init,
     _wish_pod_level,
     _wish_selector,
+    _wish_kubelet,
     _wish_ports,
     _wish_spread,
     _wish_spread,

@@ -9,7 +9,7 @@ import random
 from tests.e2e.api import Json
 from tests.e2e.drawn import HOSTNAME, ZONE, name_of
 from tests.e2e.objects import TAINT
-from tests.e2e.random_terms import node_affinity
+from tests.e2e.random_terms import FEATURE, RESTARTS_ALL, node_affinity
 
 OS = "kubernetes.io/os"
 VIRTUAL = ({"type": "virtual-kubelet"}, {"eks.amazonaws.com/compute-type": "fargate"})
@@ -72,12 +72,13 @@ def _node(chance: random.Random, name: str) -> Json:
         if chance.random() < share:
             taints.append(chance.choice(found))
     room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    declared = {"declaredFeatures": [FEATURE]} if chance.random() < 0.6 else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints, **({"unschedulable": True} if chance.random() < 0.1 else {})},
-        "status": {"allocatable": room, "capacity": room},
+        "status": {"allocatable": room, "capacity": room, **declared},
     }
 
 
@@ -100,5 +101,7 @@ def _pod(chance: random.Random, name: str, hosts: list[str]) -> Json:
         spec["affinity"] = {"nodeAffinity": node_affinity(chance, hosts)}
     if chance.random() < 0.15:
         spec["os"] = {"name": chance.choice(("linux", "windows"))}
+    if chance.random() < 0.15:
+        container |= RESTARTS_ALL
     metadata = {"namespace": "default", "name": name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -28,6 +28,14 @@ TOLERATIONS: tuple[Json, ...] = (
     {"operator": "Exists", "effect": "NoSchedule"},
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
 )
+FEATURE = "RestartAllContainersOnContainerExits"
+RESTARTS_ALL: Json = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [
+        {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    ],
+}
+"""Of a container: its node must declare the FEATURE."""
 TOPOLOGIES = (
     "kubernetes.io/hostname",
     "kubernetes.io/hostname",

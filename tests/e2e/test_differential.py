@@ -34,7 +34,7 @@ from tests.e2e.objects import NODES, node, pod
 from tests.e2e.oracle import ALL_PODS, Oracle, key_of, nowhere
 from tests.e2e.plane import Plane
 from tests.e2e.random_cluster import draw
-from tests.e2e.random_terms import NAMESPACES, REQUIRED
+from tests.e2e.random_terms import FEATURE, NAMESPACES, REQUIRED, RESTARTS_ALL
 from tests.e2e.world import DifferenceError, World
 from tests.support.builders import UNLIMITED
 from tests.support.kube_json import cluster_from_dumps
@@ -116,6 +116,7 @@ def test_the_scheduler_accepts_whatever_the_plan_places(
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
 SPREAD = WEB | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}
 PORT = {"name": "main", "image": "none", "ports": [{"containerPort": 80, "hostPort": 80}]}
+RESTART = {"name": "main", "image": "none", **RESTARTS_ALL}
 LARGE = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3500m"}}}
 
 
@@ -127,10 +128,13 @@ LARGE = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "350
         ({"containers": [PORT]}, "free ports"),
         ({"containers": [LARGE]}, "Insufficient cpu"),
         ({"nodeSelector": {"kubernetes.io/hostname": "b"}}, "node affinity/selector"),
+        ({"containers": [RESTART]}, "required features"),
     ],
 )
 def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words: str) -> None:
-    world = World(api, oracle, two_of_a_kind(-1, [node("a"), node("b")], **wish))
+    nodes = [node("a"), node("b")]
+    nodes[1]["status"]["declaredFeatures"] = [FEATURE]
+    world = World(api, oracle, two_of_a_kind(-1, nodes, **wish))
     try:
         world.build()
         world.look("default/moved")

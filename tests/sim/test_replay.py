@@ -282,6 +282,12 @@ class TestNodes:
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
+    def test_what_kubelets_declare_parts_groups_of_one_shape(self) -> None:
+        asks = pod("p", placing=Placing(features=("F",)))
+        stays = (stay(replace(node("a"), features=("F",))), stay(node("b")))
+        found = load(life(asks), stays=stays)
+        assert sorted(one.features for one in found.groups.values()) == [(), ("F",)]
+
     def test_labels_that_a_policy_counts_pools_by_are_kept(self) -> None:
         pools = {"web": {"enabled": True, "limit": "60%", "required": 2}}
         counted = {"underutilizedCount": {"poolLabel": "pool", "pools": pools}}

@@ -15,6 +15,8 @@ from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from core.model.constraints import (
     ALONE,
+    HOST_USERS,
+    RESTARTS_ALL,
     Company,
     Disk,
     HostPort,
@@ -75,13 +77,18 @@ COMPANIES = (
 )
 
 
+FEATURES = (RESTARTS_ALL, HOST_USERS)
+
+
 def _expression(key: str, operator: str, *values: str) -> Placing:
     return Placing(affinity=(SelectorTerm((Requirement(key, operator, values),)),))
 
 
 PLACINGS = (
-    *(Placing(),) * 8,
-    *(Placing(node_selector=(("pool", "batch"),)),) * 2,
+    *(Placing(),) * 7,
+    Placing(features=FEATURES[:1]),
+    Placing(node_selector=(("pool", "batch"),)),
+    Placing(node_selector=(("pool", "batch"),), features=FEATURES),
     *(Placing(node_selector=(("pool", "gpu"),), tolerations=TOLERATE_GPU),) * 2,
     Placing(tolerations=TOLERATE_GPU),
     Placing(tolerations=(Toleration(operator="Exists"),)),
@@ -164,6 +171,7 @@ def node(chance: random.Random, name: str) -> Node:
             "rank": chance.choice(("0", "1", "2", "1_0", "x")),
             **({ZONE: zone} if chance.random() < 0.8 else {}),
         },
+        features=FEATURES[: sum(name.encode()) % 3],
         allocatable=Resources(cpu, memory * MB, 10_000 * MB, chance.choice((3, 10, 110))),
     )
     return state(chance, chance.choice(KINDS)(chance, made))

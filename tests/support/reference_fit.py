@@ -144,6 +144,11 @@ def of_system(node: Node, placing: Placing) -> bool:
     return set(placing.system) <= set(node.labels.items())
 
 
+def declares(node: Node, placing: Placing) -> bool:
+    """Ask the node's kubelet for every feature that the pod needs of one."""
+    return set(placing.features) <= set(node.features)
+
+
 def liked(node: Node, placing: Placing) -> bool:
     """Ask for one term of the required node affinity."""
     return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
@@ -180,6 +185,7 @@ def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> b
         ((labelled(node, placing) and of_system(node, placing)) or mutant == "no selectors")
         and (liked(node, placing) or mutant == "no node affinity")
         and (stands_taints(node, placing, aside) or mutant == "no taints")
+        and (declares(node, placing) or mutant == "no features")
     )
 
 
@@ -191,6 +197,7 @@ def admits(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bo
         "no taints": lambda: stands_taints(node, placing, taint_key.__eq__),
         "no volume affinity": lambda: volumes_reach(node, placing),
         "no volume zones": lambda: volumes_zoned(node, placing),
+        "no features": lambda: declares(node, placing),
     }
     return all(rule() for name, rule in rules.items() if name != mutant)
 

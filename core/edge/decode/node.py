@@ -6,6 +6,7 @@ from core.edge.decode import caps
 from core.edge.decode.fields import read_amounts, shared, unix_seconds
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
 from core.errors import InvalidInputError
+from core.model.constraints import ASKED_FEATURES
 from core.model.node import Node, Taint
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE
@@ -29,6 +30,7 @@ class NodeStatus(Struct):
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
     conditions: list[Condition] | None = None
+    declared_features: list[str] | None = None
 
 
 class NodeObject(Struct):
@@ -44,6 +46,7 @@ def node(obj: NodeObject) -> Node:
     """
     status, spec, meta = obj.status, obj.spec, obj.metadata
     conditions = (status.conditions if status else None) or []
+    declared = (status.declared_features if status else None) or ()
     unreadable = ""
     try:
         amounts = _allocatable(obj)
@@ -60,6 +63,7 @@ def node(obj: NodeObject) -> Node:
         taints=taints,
         unschedulable=bool(spec and spec.unschedulable),
         allocatable=resources(amounts, pods=amounts.get("pods", 0)),
+        features=tuple(sorted(ASKED_FEATURES.intersection(declared))),
         ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
         unreadable=unreadable,
         created_seconds=unix_seconds(meta.creation_timestamp),

@@ -69,10 +69,15 @@ class Port(Struct):
     protocol: str | None = None
 
 
+class RestartRule(Struct):
+    action: str = ""
+
+
 class Container(Struct):
     resources: msgspec.Raw = NULL
     ports: list[Port] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
     name: str = ""
 
 
@@ -120,6 +125,7 @@ class PodSpec(Struct):
     resource_claims: list[Present] | None = None
     scheduling_gates: list[Present] | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None

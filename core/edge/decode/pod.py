@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from sys import intern
 from typing import Final
 
@@ -25,6 +26,8 @@ from core.model.constraints import (
     ALONE,
     ANY_IP,
     ANYWHERE,
+    HOST_USERS,
+    RESTARTS_ALL,
     UNTIED,
     Company,
     HostPort,
@@ -40,8 +43,9 @@ OS_LABEL: Final = "kubernetes.io/os"
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
-_SYSTEMS: Final = Kept[tuple[Placing, str], Placing]()
-"""Templates of pods that name their operating system."""
+RESTART_ALL_ACTION: Final = "RestartAllContainers"
+_OF_KUBELETS: Final = Kept[tuple[Placing, str, tuple[str, ...]], Placing]()
+"""Templates of pods that ask something of their kubelet."""
 _READY: Final = b'"Ready"'
 _READY_AS_SENT: Final = re.compile(
     rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
@@ -70,7 +74,7 @@ def pod(obj: PodObject) -> Pod | None:
         uid=meta.uid,
         node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, obj.status),
-        placing=_for_system(placing, spec, spec.os.name) if spec.os else placing,
+        placing=_for_kubelet(placing, spec),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
         owner_kind=owner_kind,
@@ -179,11 +183,27 @@ def _ready(obj: PodObject) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
-def _for_system(placing: Placing, spec: PodSpec, name: str) -> Placing:
-    """Return one object for equal ones, with what the pod's operating system asks."""
-    key = placing, name
-    size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(name)
-    return _SYSTEMS[key] or _SYSTEMS.made(key, lambda: _on_system(placing, name), size)
+def _for_kubelet(placing: Placing, spec: PodSpec) -> Placing:
+    """Return one object for equal ones, with what is asked of the kubelet; most ask nothing."""
+    features = _features(spec)
+    if not spec.os and not features:
+        return placing
+    system = spec.os.name if spec.os else ""
+    key = placing, system, features
+    size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
+    return _OF_KUBELETS[key] or _OF_KUBELETS.made(
+        key, lambda: replace(_on_system(placing, system), features=features), size
+    )
+
+
+def _features(spec: PodSpec) -> tuple[str, ...]:
+    """Return what the kubelet must have declared, by name, as NodeDeclaredFeatures infers it."""
+    found: tuple[str, ...] = ()
+    for one in chain(spec.containers or (), spec.init_containers or ()):
+        rules = one.restart_policy_rules
+        if rules and any(rule.action == RESTART_ALL_ACTION for rule in rules):
+            found = (RESTARTS_ALL,)
+    return (*found, HOST_USERS) if spec.host_network and spec.host_users is False else found
 
 
 def _on_system(placing: Placing, name: str) -> Placing:
