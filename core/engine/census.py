@@ -5,7 +5,7 @@ What a node is does not matter here, but for whether it is one and whether it is
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Final
 
@@ -37,8 +37,10 @@ class Census:
     groups: Mapping[Alike, Sequence[Pod]]
     """Pods that the engine can place, each group by namespace and name."""
     odd: Sequence[Pod]
-    """Pods of which not all is known that they ask, by namespace and name; of those whose node
-    has left the cluster, and of expendable ones that wait, none is in any of these."""
+    """Pods of which not all is known that they ask, by namespace and name.
+
+    Expendable pods that wait are in none of these. One whose node has left the cluster is there as
+    one that waits, if it is made anew."""
 
     @staticmethod
     def of(cluster: Cluster) -> "Census":
@@ -47,11 +49,10 @@ class Census:
         stays: dict[str, list[Resources]] = {}
         movable: list[Pod] = []
         odd: list[Pod] = []
-        for pod in cluster.pods:
-            if pod.node is not None and pod.node not in virtual:
-                continue  # the pod is about to be collected
-            if pod.node is None and pod.expendable:
-                continue  # no autoscaler adds a node for it
+        for there in cluster.pods:
+            pod = there if there.node is None or there.node in virtual else _anew(there)
+            if pod is None or (pod.node is None and pod.expendable):
+                continue  # nobody makes it anew, or no autoscaler adds a node for it
             if not pod.evaluable:
                 odd.append(pod)
             if pod.stays_with_node:
@@ -114,6 +115,15 @@ class Census:
         return groups
 
 
+def _anew(pod: Pod) -> Pod | None:
+    """Return what comes in the place of a pod whose node has left the cluster; None: nothing.
+
+    It stands there for about a minute, until PodGC collects it; then its like waits.
+    """
+    collected = pod.terminating or pod.stays_with_node or not pod.owner_kind
+    return None if collected else replace(pod, node=None)
+
+
 def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Return which objects are gone, and which have come; both are sorted by name."""
     gone: list[Pod] = []
@@ -138,7 +148,7 @@ def _exchanged(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) ->
     found = list(pods)
     for pod in gone:
         place = bisect_left(found, BY_NAME(pod), key=BY_NAME)
-        if place < len(found) and found[place] is pod:
+        if place < len(found) and BY_NAME(found[place]) == BY_NAME(pod):
             del found[place]
     for pod in came:
         insort(found, pod, key=BY_NAME)

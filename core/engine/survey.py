@@ -341,13 +341,6 @@ class Survey:
         return own
 
     @cached_property
-    def _waiting(self) -> Counter[Alike]:
-        """Count by group the pods that have no node and are to have one."""
-        pods = (pod for pod in self.cluster.pods if pod.node is None and pod.evaluable)
-        pods = (pod for pod in pods if not (pod.stays_with_node or pod.expendable))
-        return Counter((pod.requests, pod.placing) for pod in pods)
-
-    @cached_property
     def _by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
         found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
@@ -401,7 +394,7 @@ class Survey:
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
                 found[key] = found[key].plus(amount)
         for members, reach in self._by_reach:
-            if waiting := self._waiting[members[0].requests, members[0].placing]:
+            if waiting := sum(pod.node is None for pod in members):
                 asked = members[0].requests
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):

@@ -155,7 +155,7 @@ class Explainer:
         blockers = [] if pod.stays_with_node else pod_blockers(pod)
         looks = pod.node is None if home is None else not home.node.virtual
         moves = not pod.stays_with_node and not blockers and looks
-        place, why_not = self._place(pod, home) if moves else (None, None)
+        place, why_not = self._place(pod, home) if moves else (self._planned.get(key), None)
         reaches = self._survey.reaches
         takers, refusals = _rooms(self._survey, pod) if moves else ([], ())
         marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]

@@ -35,6 +35,7 @@ from tests.support.plan_cli import (
 
 SINCE = 1_700_000_000
 DETAILS = Details(since=SINCE, deadline=SINCE + 60, owner="me", policy="P", reason="r")
+OWNER = {"kind": "ReplicaSet", "name": "web", "controller": True}
 SOFT_TAINT = {"key": TAINT_KEY, "value": str(SINCE), "effect": "PreferNoSchedule"}
 
 
@@ -274,16 +275,24 @@ class TestPod:
         assert found["admittedBy"] == (2 if asked["pool"] == "a" else 1)
         assert found["reach"] is None, "it makes none"
 
+    @pytest.mark.parametrize(("owner", "place"), [([], None), ([OWNER], "n")])
     def test_one_whose_node_has_left_the_cluster(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self,
+        owner: list[Json],
+        place: str | None,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
-        file = of(tmp_path, node("n"), pod("p", "n"), pod("left", "gone"))
+        """The plan has a place for what is made anew, and a bare pod is not."""
+        left = pod("left", "gone")
+        left["metadata"]["ownerReferences"] = owner
+        file = of(tmp_path, node("n"), pod("p", "n"), left)
         found = explained(capsys, file, "pod", "shop/left")
         assert (found["node"], found["waits"], found["nodeVerdict"]) == ("gone", False, None)
-        assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (None, None, [])
-        assert "movable no need: its node has left the cluster" in table(
-            capsys, file, "pod", "shop/left"
-        )
+        assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (place, None, [])
+        told = table(capsys, file, "pod", "shop/left")
+        assert "movable no need: its node has left the cluster" in told
+        assert ("the plan's place n" in told) == bool(place)
 
     def test_one_that_goes_with_its_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -193,6 +193,17 @@ class TestLeaving:
         assert all(p.node != "gone" for removal in plan.removals for p in removal.placements)
         assert len(plan.removals) == 1
 
+    def test_its_pods_have_their_places_until_others_are_made_for_them(self) -> None:
+        """They stand there for a minute after their node, and a third node would go meanwhile."""
+        nodes = [node("a"), node("b"), node("c")]
+        pods = [pod(f"on-{name}", name, 1000, 100) for name in "abc"]
+        orphan = pod("moves", "gone", 3000, 100)
+        waits = replace(orphan, node=None)
+        plans = [step.plan(Cluster.of(nodes, [*pods, one]), CONFIG) for one in (orphan, waits)]
+        assert plans[0].removals == plans[1].removals
+        assert plans[0].pending == plans[1].pending != ()
+        assert len(plans[0].removals) == 1
+
 
 class TestControlPlane:
     @pytest.mark.parametrize(

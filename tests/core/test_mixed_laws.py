@@ -97,6 +97,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "no way back",
         "one usability",
         "passing taints count",
+        "pods go with their node",
         "receivers are not asked",
         "shares of all nodes",
         "smallest first",

@@ -175,10 +175,38 @@ def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
     assert (now.groups[alike] is before.groups[alike]) is followed
 
 
-def test_pods_of_a_node_that_has_left_hide_no_others() -> None:
-    stays = pod("b", "n0", 100, 100)
-    found = Census.of(Cluster.of([node("n0")], [pod("a", "left", 100, 100), stays]))
-    assert list(found.groups.values()) == [[stays]]
+LEFT = pod("a", "left", 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("orphan", "waits"),
+    [
+        (LEFT, True),
+        (replace(LEFT, owner_kind="Job"), True),
+        (replace(LEFT, owner_kind=""), False),
+        (replace(LEFT, terminating=True), False),
+        (replace(LEFT, priority=-20), False),
+        (replace(LEFT, mirror=True), False),
+        (replace(LEFT, daemon=True), False),
+    ],
+)
+def test_a_pod_whose_node_has_left_waits_as_what_is_made_in_its_place_will(
+    orphan: Pod, waits: bool
+) -> None:
+    others = [pod(f"b{number:02}", "n0", 100, 100) for number in range(20)]
+    before = Census.of(Cluster.of([node("n0")], others))
+    found = before.followed(Cluster.of([node("n0")], [orphan, *others]))
+    anew = [replace(orphan, node=None)] if waits else []
+    assert list(found.groups.values()) == [[*anew, *others]]
+    assert found.used == before.used
+    collected = found.followed(Cluster.of([node("n0")], others))
+    assert list(collected.groups.values()) == [others]
+
+
+def test_one_whose_node_has_left_and_that_cannot_be_judged_holds_no_node() -> None:
+    odd = replace(LEFT, unsupported=("spec.volumes",))
+    found = Census.of(Cluster.of([node("n0")], [odd]))
+    assert (found.odd, found.groups) == ([replace(odd, node=None)], {})
 
 
 def test_a_pass_follows_the_pods_of_the_last_one() -> None:

@@ -292,7 +292,10 @@ def odd(chance: random.Random, made: Pod) -> Pod:
 
 
 def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, Resources]) -> Pod:
-    """Bind the pod where it fits, rarely where it does not, or let it wait."""
+    """Bind the pod where it fits, rarely where it does not, or let it wait.
+
+    Of some that would wait the node has left the cluster.
+    """
     careless = chance.random() < 0.04
     fitting = [
         one
@@ -301,7 +304,8 @@ def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, R
         or (admits(one, made.placing, TAINT_KEY) and has_room(made.requests, left[one.name]))
     ]
     if not fitting or chance.random() < 0.05:
-        return replace(made, unschedulable=chance.random() < 0.5)
+        drawn = chance.random()
+        return replace(made, unschedulable=drawn < 0.5, node="left" if drawn > 0.85 else None)
     target = chance.choice(fitting)
     left[target.name] -= made.requests
     return replace(made, node=target.name)

@@ -76,7 +76,7 @@ class Expected:
     def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
         """Note it, unless no machine admits it, or it asks for one by name."""
         packing = Packing(cluster, self.config)
-        here = pod.node or packing.might_be_bound(pod)
+        here = pod.node in packing.nodes or packing.might_be_bound(pod)
         named = self.mutant != "names are words" and asks_by_name(pod)
         if here and packing.reach_of(pod) and not virtual(pod, packing) and not named:
             self.came.append(Came(second, pod))

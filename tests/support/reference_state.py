@@ -4,6 +4,7 @@ Nothing is indexed or remembered: every question is answered by walking over eve
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config, UsabilityMode
@@ -48,6 +49,18 @@ def plain_key(members: Members) -> str:
     return " ".join(sorted(members))
 
 
+def made_anew(cluster: Cluster) -> Cluster:
+    """Return the cluster in which pods wait whose node is gone, if somebody makes them anew."""
+    names = {node.name for node in cluster.nodes}
+    pods = []
+    for pod in cluster.pods:
+        if pod.node is None or pod.node in names:
+            pods.append(pod)
+        elif pod.owner_kind and not (pod.terminating or pod.stays_with_node):
+            pods.append(replace(pod, node=None))
+    return replace(cluster, pods=tuple(pods))
+
+
 class State:
     """What stands where, and what follows from it; *key* names a reach as the product does."""
 
@@ -62,6 +75,8 @@ class State:
         key: Callable[[Members], str] = plain_key,
     ) -> None:
         """Look at the cluster as it stands."""
+        if mutant != "pods go with their node":
+            cluster = made_anew(cluster)
         self.cluster, self.config, self.mutant = cluster, config, mutant
         self.pace, self.due, self.key = pace, due, key
         self.nodes = {node.name: node for node in cluster.nodes}
