@@ -48,6 +48,21 @@ async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_pat
             await nodes(client).get("n")
 
 
+async def test_a_token_beside_its_file_counts_while_that_is_missing(tmp_path: Path) -> None:
+    file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
+    async with FakeApi() as api:
+        api.put(NODES, node_object("n"))
+        text = KUBECONFIG.format(url=api.url)
+        kubeconfig.write_text(text.replace("a-token", f"stale, tokenFile: {file}"))
+        async with await Client.connect(str(kubeconfig)) as client:
+            await nodes(client).get("n")
+            file.write_text("fresh")
+            await nodes(client).get("n")
+        assert [call.headers["Authorization"] for call in api.calls] == [
+            "Bearer stale", "Bearer fresh",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("found", [b"", b"\n", b"\xff\xfe", b"a\nb", b"a\x00"])
 def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) -> None:
     (tmp_path / "token").write_bytes(found)
@@ -62,7 +77,8 @@ def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) ->
     [
         ("{tokenFile: /run/t}", "/run/t"),
         ("{tokenFile: t}", "{folder}/t"),
-        ("{tokenFile: t, token: x}", None),
+        ("{tokenFile: t, token: x}", "{folder}/t"),
+        ("{tokenFile: t, exec: {command: 'true', apiVersion: v}, auth-provider: {}}", None),
         ("{token: x}", None),
         ("{}", None),
         ("", None),

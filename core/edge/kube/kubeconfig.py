@@ -17,8 +17,6 @@ from core.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
 """Of one file: client-go's own bound."""
-STRONGER: Final = frozenset({"auth-provider", "exec", "token"})
-"""What the package takes before a token's file."""
 
 
 async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Path | None]:
@@ -40,9 +38,16 @@ async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Pa
             raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
         whole["current-context"] = context
     check_chosen(whole, kubeconfig)
-    user = await _proven(whole)
-    weakest = "tokenFile" in user and STRONGER.isdisjoint(user)
-    return whole, Path(user["tokenFile"]) if weakest else None
+    user = _user(whole)
+    if "auth-provider" in user:
+        return whole, None
+    if "exec" in user:
+        answer = await plugin.ask(user.pop("exec"))
+        if "token" in answer:
+            user.pop("tokenFile", None)
+        user |= answer
+    file = user.get("tokenFile")
+    return whole, Path(file) if file else None
 
 
 def _merged(paths: list[Path]) -> dict[str, Any]:
@@ -82,13 +87,9 @@ def _absolute(entry: Mapping[str, Any], what: str, folder: Path) -> dict[str, An
     return {**entry, what: about}
 
 
-async def _proven(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what proves who the current user is; a plugin is asked, its answer put in place."""
+def _user(whole: Mapping[str, Any]) -> dict[str, Any]:
     context = _named(whole, "context", whole["current-context"])
-    user = _named(whole, "user", context.get("user"))
-    if "exec" in user and "auth-provider" not in user:
-        user |= await plugin.ask(user.pop("exec"))
-    return user
+    return _named(whole, "user", context.get("user"))
 
 
 def _named(whole: Mapping[str, Any], what: str, name: object) -> dict[str, Any]:
