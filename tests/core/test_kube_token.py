@@ -89,7 +89,7 @@ async def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) ->
     text = KUBECONFIG.format(url="http://localhost").replace("{token: a-token}", user)
     kubeconfig.write_text(text)
     wanted = Path(file.format(folder=tmp_path)) if file else None
-    assert (await load(str(kubeconfig), None))[1] == wanted
+    assert (await load(str(kubeconfig), None)).token_file == wanted
 
 
 async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:

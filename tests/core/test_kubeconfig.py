@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from core.edge.kube import plugin
 from core.edge.kube.client import Client
@@ -45,14 +47,14 @@ class TestSeveralFiles:
             config("a", "http://a2", current="a") + "\n",
             config("b", "http://b", current="b"),
         )
-        whole, _ = await load(f":{tmp_path / 'absent'}:{paths}", None)
+        whole = (await load(f":{tmp_path / 'absent'}:{paths}", None)).document
         assert whole["current-context"] == "a"
         servers = [(one["name"], one["cluster"]["server"]) for one in whole["clusters"]]
         assert servers == [("a", "http://a1"), ("b", "http://b")]
 
     async def test_a_context_is_chosen(self, tmp_path: Path) -> None:
         paths = files(tmp_path, config("a", "http://a", current="a"), config("b", "http://b"))
-        assert (await load(paths, "b"))[0]["current-context"] == "b"
+        assert (await load(paths, "b")).document["current-context"] == "b"
         with pytest.raises(InvalidInputError, match=r"no context 'c'; there are: a, b$"):
             await load(paths, "c")
 
@@ -63,12 +65,12 @@ class TestSeveralFiles:
                 config(name, "http://s", user={"tokenFile": "token", "client-key": "/abs"})
             )
         paths = f"{tmp_path / 'x' / 'config'}:{tmp_path / 'y' / 'config'}"
-        whole, file = await load(paths, "y")
-        assert file == tmp_path / "y" / "token"
-        assert [one["user"]["tokenFile"] for one in whole["users"]] == [
+        access = await load(paths, "y")
+        assert access.token_file == tmp_path / "y" / "token"
+        assert [one["user"]["tokenFile"] for one in access.document["users"]] == [
             str(tmp_path / name / "token") for name in ("x", "y")
         ]
-        assert {one["user"]["client-key"] for one in whole["users"]} == {"/abs"}
+        assert {one["user"]["client-key"] for one in access.document["users"]} == {"/abs"}
 
     async def test_the_chosen_one_is_called(self, tmp_path: Path) -> None:
         async with FakeApi() as api:
@@ -78,6 +80,69 @@ class TestSeveralFiles:
             async with await Client.connect(paths, "b") as client:
                 await nodes(client).get("n")
             assert api.calls[-1].headers["Authorization"] == "Bearer of-b"
+
+
+class TestImpersonation:
+    async def test_every_call_says_who_is_meant(self, tmp_path: Path) -> None:
+        seen: list[list[tuple[str, str]]] = []
+
+        async def node(request: web.Request) -> web.Response:
+            sent = [(name.decode(), value.decode()) for name, value in request.raw_headers]
+            seen.append([header for header in sent if header[0].startswith("Impersonate-")])
+            return web.json_response(node_object("n"))
+
+        app = web.Application()
+        app.router.add_route("*", "/api/v1/nodes/n", node)
+        user = {
+            "token": "t",
+            "as": "jane",
+            "as-uid": "7",
+            "as-groups": ["readers", "writers"],
+            "as-user-extra": {"example.org/Scope%": ["a", "b ü"]},
+        }
+        async with TestServer(app) as server:
+            paths = files(tmp_path, config("a", str(server.make_url("/")), current="a", user=user))
+            async with await Client.connect(paths) as client:
+                await nodes(client).get("n")
+                await client.ask("PATCH", "/api/v1/nodes/n", {})
+        meant = [
+            ("Impersonate-User", "jane"),
+            ("Impersonate-Uid", "7"),
+            ("Impersonate-Group", "readers"),
+            ("Impersonate-Group", "writers"),
+            ("Impersonate-Extra-example.org%2FScope%25", "a"),
+            ("Impersonate-Extra-example.org%2FScope%25", "b ü"),
+        ]
+        assert seen == [meant, meant]
+
+    @pytest.mark.parametrize("user", [{}, {"as": "", "as-groups": [], "as-user-extra": None}])
+    async def test_whoever_means_nobody_else_says_nothing(self, tmp_path: Path, user: Any) -> None:
+        paths = files(tmp_path, config("a", "http://a", current="a", user={"token": "t", **user}))
+        assert (await load(paths, None)).impersonation == []
+
+    @pytest.mark.parametrize(
+        ("user", "problem"),
+        [
+            ({"as": 7}, "as: 7; allowed: a text of one line"),
+            ({"as": "a\nb"}, r"as: 'a\nb'; allowed: a text of one line"),
+            ({"as": "a", "as-uid": 7}, "as-uid: 7; allowed: a text of one line"),
+            ({"as": "a", "as-groups": "b"}, "as-groups: 'b'; allowed: a list of texts of one"),
+            ({"as": "a", "as-groups": [7]}, "as-groups: [7]; allowed: a list of texts of one"),
+            ({"as": "a", "as-user-extra": ["b"]}, "as-user-extra: ['b']; allowed: a mapping of"),
+            ({"as": "a", "as-user-extra": {"b": "c"}}, "as-user-extra: {'b': 'c'}; allowed: a m"),
+            ({"as-uid": "7"}, "as: missing; allowed: a user, whom as-uid, as-groups and as-user-"),
+            ({"as-groups": ["b"], "as": ""}, "as: missing; allowed: a user, whom as-uid, as-grou"),
+            ({"as-user-extra": {"b": []}}, "as: missing; allowed: a user, whom as-uid, as-group"),
+        ],
+    )
+    async def test_what_cannot_be_meant_is_refused(
+        self, tmp_path: Path, user: Any, problem: str
+    ) -> None:
+        """Left out, it would give the caller more rights than the context has."""
+        paths = files(tmp_path, config("a", "http://a", current="a", user={"token": "t", **user}))
+        with pytest.raises(InvalidInputError) as caught:
+            await Client.connect(paths)
+        assert str(caught.value).startswith(f"{paths}: users[a].user.{problem}")
 
 
 def script(folder: Path, text: str) -> str:

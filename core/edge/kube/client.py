@@ -92,10 +92,13 @@ class Client:
                 )
                 file: Path | None = Path(incluster_config.SERVICE_TOKEN_FILENAME)
             else:
-                document, file = await kubeconfig.load(paths, context)
+                access = await kubeconfig.load(paths, context)
                 await config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
-                    document, client_configuration=settings
+                    access.document, client_configuration=settings
                 )
+                # The session's, since a header of the package's own has one value.
+                settings.client_session_kwargs = {"headers": access.impersonation}
+                file = access.token_file
             if file is not None:
                 follow_token(file, settings)
             return cls(client.ApiClient(settings))

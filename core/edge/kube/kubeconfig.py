@@ -6,8 +6,10 @@ The package merges otherwise: its last file says which context is the current on
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import yaml
 
@@ -18,12 +20,25 @@ from core.errors import InvalidInputError
 BYTES_MAX: Final = 1024 * 1024
 """Of one file: client-go's own bound."""
 
+HEADER_SIGNS: Final = "!#$&'*+^`|"
+"""What a header's name may have beside what is never escaped; "%" itself is, as in client-go."""
 
-async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Path | None]:
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a kubeconfig says of one server and of whoever calls it."""
+
+    document: dict[str, Any]
+    """The files as one, with the context as its current one and a plugin's answer in its place."""
+    token_file: Path | None
+    """Where that is what says who is calling."""
+    impersonation: list[tuple[str, str]]
+    """Headers of every call, in which a name may stand several times."""
+
+
+async def load(kubeconfig: str, context: str | None) -> Access:
     """Read *kubeconfig*, one file or several as $KUBECONFIG names them.
 
-    Returns: one document with the context as its current one, in which a plugin's answer stands in
-    its place; and the file of the token, where that is what says who is calling.
     Raises: InvalidInputError for no such file, context, server or plugin's answer, and for what is
     no kubeconfig; AttributeError, KeyError, TypeError, ValueError for a plugin that is none.
     """
@@ -39,15 +54,37 @@ async def load(kubeconfig: str, context: str | None) -> tuple[dict[str, Any], Pa
         whole["current-context"] = context
     check_chosen(whole, kubeconfig)
     user = _user(whole)
+    return Access(whole, await _token_file(user), _impersonation(user))
+
+
+async def _token_file(user: dict[str, Any]) -> Path | None:
+    """Return where the token stands, if in a file; a plugin's answer is put into *user*."""
     if "auth-provider" in user:
-        return whole, None
+        return None
     if "exec" in user:
         answer = await plugin.ask(user.pop("exec"))
         if "token" in answer:
             user.pop("tokenFile", None)
         user |= answer
     file = user.get("tokenFile")
-    return whole, Path(file) if file else None
+    return Path(file) if file else None
+
+
+def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers that ask the server to take the caller for somebody else.
+
+    Source: client-go/transport/round_trippers.go; the package knows nothing of it.
+    """
+    headers = [
+        (f"Impersonate-{name}", user[field])
+        for name, field in (("User", "as"), ("Uid", "as-uid"))
+        if user.get(field)
+    ]
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups") or ()]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        name = f"Impersonate-Extra-{quote(key, safe=HEADER_SIGNS)}"
+        headers += [(name, value) for value in values]
+    return headers
 
 
 def _merged(paths: list[Path]) -> dict[str, Any]:

@@ -49,15 +49,38 @@ def check_chosen(whole: Mapping[str, Any], source: str) -> None:
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         field = f"clusters[{name}].cluster.server"
         raise refused(source, field, server, "https://host:port")
-    _check_plugin(whole, contexts[current].get("user"), source)
-
-
-def _check_plugin(whole: Mapping[str, Any], name: object, source: str) -> None:
     users: dict[object, Any] = {one["name"]: one["user"] for one in whole["users"]}
-    plugin = users.get(name, {}).get("exec")
+    name = contexts[current].get("user")
+    for field, value, allowed in _faults_of_user(users.get(name, {})):
+        raise refused(source, f"users[{name}].user.{field}", value, allowed)
+
+
+def _faults_of_user(user: Mapping[str, Any]) -> Iterator[Fault]:
+    plugin = user.get("exec")
     if plugin and not isinstance(version := plugin.get("apiVersion"), str):
-        field = f"users[{name}].user.exec.apiVersion"
-        raise refused(source, field, version, "a version, as client.authentication.k8s.io/v1")
+        yield "exec.apiVersion", version, "a version, as client.authentication.k8s.io/v1"
+    for field in ("as", "as-uid"):
+        if not (user.get(field) is None or _is_line(user[field])):
+            yield field, user[field], "a text of one line"
+    groups, extra = user.get("as-groups"), user.get("as-user-extra")
+    if not (groups is None or _are_lines(groups)):
+        yield "as-groups", groups, "a list of texts of one line"
+    if extra is not None and not (
+        isinstance(extra, dict)
+        and all(_is_line(key) and _are_lines(values) for key, values in extra.items())
+    ):
+        yield "as-user-extra", extra, "a mapping of texts to lists of texts of one line"
+    if (user.get("as-uid") or groups or extra) and not user.get("as"):
+        yield "as", None, "a user, whom as-uid, as-groups and as-user-extra are about"
+
+
+def _are_lines(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_line, value))
+
+
+def _is_line(value: object) -> bool:
+    """Say whether it can be a header: client-go's calls fail with others."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def refused(source: str, field: str, value: object, allowed: str) -> InvalidInputError:
