@@ -4,6 +4,9 @@ import asyncio
 import base64
 import json
 import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from core.errors import InvalidInputError
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
+ROOT = Path(__file__).parents[2]
+ALONE = {"interactive": False}
 VERSION = "client.authentication.k8s.io/v1"
 
 
@@ -175,17 +180,74 @@ class TestPlugin:
             assert api.calls[-1].headers["Authorization"] == "Bearer mine"
 
     async def test_it_is_told_what_is_asked(self, tmp_path: Path) -> None:
-        told = tmp_path / "told"
+        assert await self.told(tmp_path) == {"interactive": False}
+
+    async def test_it_is_told_the_cluster_if_it_asks_for_it(self, tmp_path: Path) -> None:
+        (tmp_path / "ca").write_bytes(b"PEM")
+        told = {
+            "server": "http://a",
+            "tls-server-name": "name",
+            "insecure-skip-tls-verify": True,
+            "proxy-url": "http://proxy",
+        }
+        extensions = [
+            {"name": "another", "extension": {"a": 1}},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"shoot": {"name": "s"}}},
+        ]
+        cluster = {**told, "certificate-authority": "ca", "extensions": extensions}
+        wanted = {
+            **told,
+            "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+            "config": {"shoot": {"name": "s"}},
+        }
+        spec = await self.told(tmp_path, cluster, provideClusterInfo=True)
+        assert spec == {"cluster": wanted, "interactive": False}
+        both = {**cluster, "certificate-authority-data": "REFUQQ=="}
+        spec = await self.told(tmp_path, both, provideClusterInfo=True)
+        assert spec["cluster"]["certificate-authority-data"] == "REFUQQ=="
+
+    async def test_a_clusters_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+        cluster = {"certificate-authority": "absent"}
+        with pytest.raises(InvalidInputError, match=f"^{tmp_path}/absent: No such file"):
+            await self.told(tmp_path, cluster, provideClusterInfo=True)
+
+    async def told(self, folder: Path, cluster: Any = None, **others: Any) -> Any:
+        """Return the spec that a plugin gets when a kubeconfig is read."""
+        answer = credential(token="t")
         command = script(
-            tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {told}\necho '{credential(token='t')}'"
+            folder, f"echo \"$KUBERNETES_EXEC_INFO\" > {folder}/told\necho '{answer}'"
         )
-        await plugin.ask(given(command))
-        document = json.loads(told.read_text())
-        assert (document["apiVersion"], document["kind"]) == (VERSION, "ExecCredential")
+        text = config("a", "http://a", current="a", user={"exec": given(command, **others)})
+        document = yaml.safe_load(text)
+        document["clusters"][0]["cluster"] |= cluster or {}
+        await load(files(folder, yaml.safe_dump(document)), None)
+        told = json.loads((folder / "told").read_text())
+        assert (told["apiVersion"], told["kind"]) == (VERSION, "ExecCredential")
+        return told["spec"]
+
+    @pytest.mark.parametrize(
+        ("mode", "interactive"), [("IfAvailable", True), ("Always", True), ("Never", False)]
+    )
+    def test_a_person_at_the_terminal_is_asked_unless_never(
+        self, mode: str, interactive: bool
+    ) -> None:
+        leader, follower = pty.openpty()
+        code = "import sys; from core.edge.kube import plugin; "
+        code += "print(plugin.told_of({'interactiveMode': sys.argv[1]}, {}))"
+        command = [sys.executable, "-c", code, mode]
+        told = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
+        os.close(leader)
+        os.close(follower)
+        assert told.strip() == str({"interactive": interactive})
+
+    async def test_one_that_asks_nobody_has_nothing_to_read(self, tmp_path: Path) -> None:
+        command = script(tmp_path, f"cat > {tmp_path}/read\necho '{credential(token='t')}'")
+        await plugin.ask(given(command), ALONE)
+        assert not (tmp_path / "read").read_text()
 
     async def test_a_certificate_is_written_as_a_kubeconfig_has_it(self, tmp_path: Path) -> None:
         answer = credential(clientCertificateData="PEM", clientKeyData="KEY")
-        found = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")))
+        found = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")), ALONE)
         assert {name: base64.b64decode(text) for name, text in found.items()} == {
             "client-certificate-data": b"PEM",
             "client-key-data": b"KEY",
@@ -211,7 +273,7 @@ class TestPlugin:
     ) -> None:
         command = script(tmp_path, text)
         with pytest.raises(InvalidInputError) as caught:
-            await plugin.ask(given(command))
+            await plugin.ask(given(command), ALONE)
         assert str(caught.value).startswith(f"plugin {command}: {problem}")
         assert "\n" not in str(caught.value)
 
@@ -219,13 +281,13 @@ class TestPlugin:
         hint = "Install it:\n  see the\n  manual"
         with pytest.raises(InvalidInputError, match=r"^plugin no-such-plugin: No such file .*; "
                            r"Install it: see the manual$"):  # fmt: skip
-            await plugin.ask(given("no-such-plugin", installHint=hint))
+            await plugin.ask(given("no-such-plugin", installHint=hint), ALONE)
 
     async def test_one_that_does_not_end_is_ended(self, tmp_path: Path) -> None:
         command = script(tmp_path, "exec sleep 1000")
         async with asyncio.timeout(30):
             with pytest.raises(InvalidInputError, match=r"no answer within 0\.05 s$"):
-                await plugin.ask(given(command), 0.05)
+                await plugin.ask(given(command), ALONE, 0.05)
 
     async def test_one_without_a_version_is_no_kubeconfig(self, tmp_path: Path) -> None:
         user = {"exec": {"command": "p"}}

@@ -53,16 +53,19 @@ async def load(kubeconfig: str, context: str | None) -> Access:
             raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
         whole["current-context"] = context
     check_chosen(whole, kubeconfig)
-    user = _user(whole)
-    return Access(whole, await _token_file(user), _impersonation(user))
+    chosen = _named(whole, "context", whole["current-context"])
+    cluster = _named(whole, "cluster", chosen["cluster"])
+    user = _named(whole, "user", chosen.get("user"))
+    return Access(whole, await _token_file(user, cluster), _impersonation(user))
 
 
-async def _token_file(user: dict[str, Any]) -> Path | None:
+async def _token_file(user: dict[str, Any], cluster: Mapping[str, Any]) -> Path | None:
     """Return where the token stands, if in a file; a plugin's answer is put into *user*."""
     if "auth-provider" in user:
         return None
     if "exec" in user:
-        answer = await plugin.ask(user.pop("exec"))
+        given = user.pop("exec")
+        answer = await plugin.ask(given, plugin.told_of(given, cluster))
         if "token" in answer:
             user.pop("tokenFile", None)
         user |= answer
@@ -122,11 +125,6 @@ def _absolute(entry: Mapping[str, Any], what: str, folder: Path) -> dict[str, An
     if plugin_ and os.sep in plugin_["command"]:
         about["exec"] = {**plugin_, "command": str(folder / plugin_["command"])}
     return {**entry, what: about}
-
-
-def _user(whole: Mapping[str, Any]) -> dict[str, Any]:
-    context = _named(whole, "context", whole["current-context"])
-    return _named(whole, "user", context.get("user"))
 
 
 def _named(whole: Mapping[str, Any], what: str, name: object) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import json
 import os
 import sys
 from asyncio import StreamReader
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from core.errors import InvalidInputError
@@ -25,25 +26,61 @@ FIELDS: Final = {
     "clientKeyData": "client-key-data",
 }
 """What a plugin answers, and where it stands in a kubeconfig."""
+CA: Final = "certificate-authority-data"
+TOLD: Final = (
+    "server", "tls-server-name", "insecure-skip-tls-verify", CA, "proxy-url",
+    "disable-compression",
+)  # fmt: skip
+"""What a plugin is told of a cluster as it stands in the kubeconfig."""
+EXTENSION: Final = "client.authentication.k8s.io/exec"
+"""Of a cluster: what is meant for plugins."""
 
 
-async def ask(given: Mapping[str, Any], seconds_max: float = SECONDS_MAX) -> dict[str, str]:
+def told_of(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an ExecCredential's spec for a plugin; *cluster* is that of the kubeconfig.
+
+    Raises: InvalidInputError for a file of the cluster that cannot be read.
+    """
+    interactive = (
+        given.get("interactiveMode") != "Never" and sys.stdin is not None and sys.stdin.isatty()
+    )
+    if not given.get("provideClusterInfo"):
+        return {"interactive": interactive}
+    told = {name: cluster[name] for name in TOLD if cluster.get(name)}
+    file = cluster.get("certificate-authority")
+    if file and CA not in told:
+        told[CA] = base64.b64encode(_content(Path(file))).decode()
+    for one in cluster.get("extensions") or ():
+        if one["name"] == EXTENSION:
+            told["config"] = one["extension"]
+    return {"cluster": told, "interactive": interactive}
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(BYTES_MAX)
+    except OSError as fault:
+        raise InvalidInputError(str(file), fault.strerror or str(fault)) from fault
+
+
+async def ask(
+    given: Mapping[str, Any], spec: Mapping[str, Any], seconds_max: float = SECONDS_MAX
+) -> dict[str, str]:
     """Run a plugin; return what it answers, as a user's fields in a kubeconfig.
 
-    Raises: InvalidInputError that names the plugin and the last line of its standard error.
+    *spec*: what it is told. Raises: InvalidInputError that names the plugin and the last line of
+    its standard error.
     """
     where = f"plugin {given['command']}"
     added = {one["name"]: str(one["value"]) for one in given.get("env") or ()}
-    told = {
-        "apiVersion": given["apiVersion"],
-        "kind": "ExecCredential",
-        "spec": {"interactive": sys.stdin is not None and sys.stdin.isatty()},
-    }
+    told = {"apiVersion": given["apiVersion"], "kind": "ExecCredential", "spec": spec}
     try:
         process = await asyncio.create_subprocess_exec(
             given["command"],
             *map(str, given.get("args") or ()),
             env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(told)},  # noqa: TID251 a plugin finds its own files by it
+            stdin=None if spec["interactive"] else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
         )
