@@ -49,9 +49,9 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
 
 
 def _told(name: str, faults: Iterable[Exception]) -> int:
-    for fault in faults:
-        for line in str(fault).splitlines():
-            print(f"{name}: {line}", file=sys.stderr)
+    lines = [line for fault in faults for line in str(fault).splitlines()]
+    for line in dict.fromkeys(lines):  # several tasks may have met the same fault
+        print(f"{name}: {line}", file=sys.stderr)
     return FAULT
 
 

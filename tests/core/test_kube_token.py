@@ -10,7 +10,8 @@ from kubernetes.aio import client as package
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from core.edge import tls
-from core.edge.kube.client import BEARER, Client, follow_token
+from core.edge.kube.client import Client
+from core.edge.kube.credentials import BEARER, follow_token
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving

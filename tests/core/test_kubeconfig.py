@@ -157,7 +157,7 @@ def script(folder: Path, text: str) -> str:
     return str(file)
 
 
-def credential(**status: str) -> str:
+def credential(**status: object) -> str:
     return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
 
 
@@ -247,8 +247,8 @@ class TestPlugin:
 
     async def test_a_certificate_is_written_as_a_kubeconfig_has_it(self, tmp_path: Path) -> None:
         answer = credential(clientCertificateData="PEM", clientKeyData="KEY")
-        found = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")), ALONE)
-        assert {name: base64.b64decode(text) for name, text in found.items()} == {
+        asked = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")), ALONE)
+        assert {name: base64.b64decode(text) for name, text in asked.fields.items()} == {
             "client-certificate-data": b"PEM",
             "client-key-data": b"KEY",
         }
@@ -264,6 +264,10 @@ class TestPlugin:
             ("printf '\\377'", "what it printed is no ExecCredential"),
             ("true", "what it printed is no ExecCredential"),
             ("yes '[' | tr -d '\\n' | head -c 3000000", "what it printed is no ExecCredential"),
+            (
+                f"echo '{credential(token='t', expirationTimestamp=7)}'",
+                "what it printed is no ExecCredential",
+            ),
             (f"echo '{credential(clientKeyData='k')}'", "its answer has neither a token nor a "),
             ('echo \'{"status":{"token":"t"}}\'', f"its answer is not of apiVersion {VERSION}"),
         ],

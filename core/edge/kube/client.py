@@ -16,9 +16,11 @@ from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
+from core.edge.clock import Clock, SystemClock
 from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.kube import kubeconfig
+from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
 from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -36,10 +38,7 @@ ANSWER_BYTES_MAX: Final = 64 * 1024**2
 WATCH_SECONDS: Final = 300
 """The server ends a watch after this; then it is begun anew from where it ended."""
 MERGE_PATCH: Final = "application/merge-patch+json"
-BEARER: Final = "BearerToken"
-"""How the package calls a token that goes with every call, if the configuration has one."""
 USER_AGENT: Final = "kube-ebb"
-TOKEN_CHARACTERS_MAX: Final = 100_000
 
 Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
@@ -67,24 +66,32 @@ class Client:
         self,
         api: client.ApiClient,
         *,
+        plugin: FromPlugin | None = None,
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
-        self._api, self._sleep = api, sleep
+        self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
         api.user_agent = USER_AGENT
         # Unpacking a large list costs more than it saves on a cluster's own network.
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
 
     @classmethod
-    async def connect(cls, paths: str | None, context: str | None = None) -> "Client":
+    async def connect(
+        cls,
+        paths: str | None,
+        context: str | None = None,
+        clock: Clock = SystemClock(),  # noqa: B008 it has no state
+    ) -> "Client":
         """Read the kubeconfig, or without one the files that every pod is given.
 
-        *paths* and *context* are those of `kubeconfig.load`. Raises: InvalidInputError when there
-        is no such file or context, it is no kubeconfig, or its plugin gives no credentials.
+        *paths* and *context* are those of `kubeconfig.load`; by *clock* a plugin's answers end.
+        Raises: InvalidInputError when there is no such file or context, it is no kubeconfig, or
+        its plugin gives no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
+        plugin: FromPlugin | None = None
         try:
             if paths is None:
                 config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -99,9 +106,11 @@ class Client:
                 # The session's, since a header of the package's own has one value.
                 settings.client_session_kwargs = {"headers": access.impersonation}
                 file = access.token_file
+                if access.asked is not None:
+                    plugin = FromPlugin(access.asked, clock)
             if file is not None:
                 follow_token(file, settings)
-            return cls(client.ApiClient(settings))
+            return cls(client.ApiClient(settings), plugin=plugin)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
@@ -207,11 +216,16 @@ class Client:
         body: Mapping[str, Any] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
     ) -> aiohttp.ClientResponse:
-        """Call, and turn every way of failing into one family. Raises: ApiError and its kin."""
+        """Call, and turn every way of failing into one family. Raises: ApiError and its kin.
+
+        InvalidInputError for credentials that a running program cannot take.
+        """
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
         headers = {"Accept": "application/json"}
         if method == "PATCH":
             headers["Content-Type"] = MERGE_PATCH
+        if self._plugin is not None:
+            await self._plugin.renew(self._api.configuration)
         try:
             prepared = await self._api.param_serialize(
                 method, path, None, given, headers, body, auth_settings=[BEARER]
@@ -224,6 +238,8 @@ class Client:
         response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
+        if response.status == 401 and self._plugin is not None:
+            self._plugin.refused()
         problem = _message(await self._read(response))
         after = response.headers.get("Retry-After", "")
         if response.status == 409:
@@ -247,26 +263,6 @@ class Client:
         finally:
             chunks.clear()  # or the trace of a fault would hold them
             response.release()
-
-
-def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
-    """Let the package give every call the token that stands in *file* then.
-
-    The package reads the one of a kubeconfig once, and that of a pod by the wall clock, which may
-    jump. Both live for about an hour. While the file is missing, empty or not text, the token
-    before goes on.
-    """
-
-    def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
-        try:
-            with file.open(encoding="utf-8") as opened:
-                found = opened.read(TOKEN_CHARACTERS_MAX).strip()
-        except (OSError, ValueError):
-            return
-        if found and found.isprintable():
-            settings.api_key[BEARER] = f"Bearer {found}"
-
-    settings.refresh_api_key_hook = refresh
 
 
 def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:

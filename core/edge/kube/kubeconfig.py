@@ -32,6 +32,8 @@ class Access:
     """The files as one, with the context as its current one and a plugin's answer in its place."""
     token_file: Path | None
     """Where that is what says who is calling."""
+    asked: plugin.Asked | None
+    """A plugin, if one says so."""
     impersonation: list[tuple[str, str]]
     """Headers of every call, in which a name may stand several times."""
 
@@ -56,21 +58,21 @@ async def load(kubeconfig: str, context: str | None) -> Access:
     chosen = _named(whole, "context", whole["current-context"])
     cluster = _named(whole, "cluster", chosen["cluster"])
     user = _named(whole, "user", chosen.get("user"))
-    return Access(whole, await _token_file(user, cluster), _impersonation(user))
+    asked = await _asked(user, cluster)
+    file = None if "auth-provider" in user else user.get("tokenFile")
+    return Access(whole, Path(file) if file else None, asked, _impersonation(user))
 
 
-async def _token_file(user: dict[str, Any], cluster: Mapping[str, Any]) -> Path | None:
-    """Return where the token stands, if in a file; a plugin's answer is put into *user*."""
-    if "auth-provider" in user:
+async def _asked(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.Asked | None:
+    """Ask the plugin that a user has, and put its answer into *user*, where its token counts."""
+    if "exec" not in user or "auth-provider" in user:
         return None
-    if "exec" in user:
-        given = user.pop("exec")
-        answer = await plugin.ask(given, plugin.told_of(given, cluster))
-        if "token" in answer:
-            user.pop("tokenFile", None)
-        user |= answer
-    file = user.get("tokenFile")
-    return Path(file) if file else None
+    given = user.pop("exec")
+    asked = await plugin.ask(given, plugin.told_of(given, cluster))
+    if "token" in asked.fields:
+        user.pop("tokenFile", None)
+    user |= asked.fields
+    return asked
 
 
 def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:

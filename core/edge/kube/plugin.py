@@ -12,9 +12,11 @@ import sys
 from asyncio import StreamReader
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from core.edge.decode.fields import unix_seconds
 from core.errors import InvalidInputError
 
 SECONDS_MAX: Final = 60.0
@@ -34,6 +36,25 @@ TOLD: Final = (
 """What a plugin is told of a cluster as it stands in the kubeconfig."""
 EXTENSION: Final = "client.authentication.k8s.io/exec"
 """Of a cluster: what is meant for plugins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to a plugin, and its answer."""
+
+    given: Mapping[str, Any]
+    """The plugin as the kubeconfig has it."""
+    spec: Mapping[str, Any]
+    """What it was told."""
+    fields: Mapping[str, str]
+    """Its answer, as a user's fields in a kubeconfig."""
+    ends_unix_seconds: int | None
+    """When that ends; None: it does not say so, or cannot be read."""
+
+    @property
+    def certificate(self) -> str | None:
+        """Return the certificate that it answers, if it does."""
+        return self.fields.get("client-certificate-data")
 
 
 def told_of(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,8 +87,8 @@ def _content(file: Path) -> bytes:
 
 async def ask(
     given: Mapping[str, Any], spec: Mapping[str, Any], seconds_max: float = SECONDS_MAX
-) -> dict[str, str]:
-    """Run a plugin; return what it answers, as a user's fields in a kubeconfig.
+) -> Asked:
+    """Run a plugin.
 
     *spec*: what it is told. Raises: InvalidInputError that names the plugin and the last line of
     its standard error.
@@ -91,7 +112,7 @@ async def ask(
     if process.returncode:
         last = (err.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
         raise InvalidInputError(where, f"exit code {process.returncode}: {last:.300}")
-    return _credentials(out, given["apiVersion"], where)
+    return Asked(given, spec, *_credentials(out, given["apiVersion"], where))
 
 
 async def _finished(
@@ -118,19 +139,24 @@ async def _whole(stream: StreamReader | None) -> bytes:
     return kept
 
 
-def _credentials(raw: bytes, version: str, where: str) -> dict[str, str]:
-    """Read an ExecCredential; what a plugin printed is never told, as it may be a secret."""
+def _credentials(raw: bytes, version: str, where: str) -> tuple[dict[str, str], int | None]:
+    """Read an ExecCredential: the fields, and when they end, in unix seconds.
+
+    What a plugin printed is never told, as it may be a secret.
+    """
     try:
         answer = json.loads(raw)
         status = answer["status"]
         found = {name: str(status[field]) for field, name in FIELDS.items() if status.get(field)}
+        ends = unix_seconds(status.get("expirationTimestamp"))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as fault:
         raise InvalidInputError(where, "what it printed is no ExecCredential") from fault
     if answer.get("apiVersion") != version:
         raise InvalidInputError(where, f"its answer is not of apiVersion {version}")
     if "token" not in found and len(found) != len(FIELDS) - 1:
         raise InvalidInputError(where, "its answer has neither a token nor a certificate with key")
-    return {
+    fields = {
         name: one if name == "token" else base64.b64encode(one.encode()).decode()
         for name, one in found.items()
     }
+    return fields, ends
