@@ -226,10 +226,9 @@ def dump(plane: Plane) -> None:
 
 def ask(url: str, folder: str, begins: float) -> None:
     """Run what docs/replay.md tells people to run."""
-    shown = re.findall(r"(?ms)^PROMETHEUS=.*?\n(for .*?^done)$", DOCS.read_text())
+    shown = re.findall(r"(?ms)^PROMETHEUS=.*?\n(.*?^done)$", DOCS.read_text())
     asked = {"PROMETHEUS": url, "START": written(begins), "END": written(time.time())}
     with tempfile.TemporaryDirectory() as here:
-        (Path(here) / "prometheus").mkdir()
         env = {**os.environ, **asked, "STEP": str(STEP)}
         subprocess.run(["bash", "-euc", shown[0]], cwd=here, env=env, check=True)
         shutil.copytree(Path(here) / "prometheus", OUT / folder)

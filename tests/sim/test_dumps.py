@@ -56,7 +56,6 @@ def test_the_loop_of_the_docs_keeps_what_kubectl_has_told_whole(
 ) -> None:
     (loop,) = re.findall(r"(?ms)^```console\n([^`]*?^while :.*?^done)$", DOCS.read_text())
     stand_ins = f"kubectl() {{ echo '{{}}'; return {status}; }}\nsleep() {{ exit 0; }}\n"
-    (tmp_path / "dumps").mkdir()
     subprocess.run(["bash", "-uc", stand_ins + loop], cwd=tmp_path, check=True)
     found = [*(tmp_path / "dumps").glob("*.json.gz")]
     assert len(found) == kept

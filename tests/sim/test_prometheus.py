@@ -1,5 +1,7 @@
 """Answers of Prometheus as a past: what each metric tells, and what is refused."""
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from sim.history.past import Past
 from tests.support.recorder import EPOCH, Scraped, record
 
 Json = dict[str, Any]
+DOCS = Path(__file__).parents[2] / "docs" / "replay.md"
 STEP = 60
 EVERY_MS = 300_000
 WHO = {"namespace": "shop", "pod": "p", "uid": "u"}
@@ -53,6 +56,18 @@ def past_of(tmp_path: Path, *found: tuple[str, Json]) -> Past:
     for name, all_of in metrics.items():
         (tmp_path / f"{name}.json").write_bytes(body(*all_of))
     return prometheus.read(str(tmp_path), [], ["pool.example/ownName"])
+
+
+@pytest.mark.parametrize("unanswered", ["", "kube_pod_owner"])
+def test_the_loop_of_the_docs_keeps_what_prometheus_has_answered_whole(
+    unanswered: str, tmp_path: Path
+) -> None:
+    (loop,) = re.findall(r"(?ms)^```console\n(PROMETHEUS=.*?^done)$", DOCS.read_text())
+    stand_in = f"curl() {{ echo '{{}}'; [[ $4 != query={unanswered} ]]; }}\n"
+    subprocess.run(["bash", "-uc", stand_in + loop], cwd=tmp_path, check=True)
+    found = {one.name for one in (tmp_path / "prometheus").glob("*.json.gz")}
+    asked = set(re.findall(r"\bkube_\w+", loop))
+    assert found == {f"{name}.json.gz" for name in asked - {unanswered}}
 
 
 def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
