@@ -102,6 +102,17 @@ def test_kubeadm_mounts_what_the_scheduler_reads() -> None:
         assert f"`{path.rpartition('/')[2]}`" in TEXT
 
 
+def test_kubeadm_is_told_where_its_upgrades_look() -> None:
+    """They read the ConfigMap; a file that stays on a node they do not know of."""
+    stored = "configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}'"
+    commands = re.findall(r"^ +((?:kubectl|kubeadm) .*kubeadm\.yaml)$", TEXT, re.MULTILINE)
+    assert commands == [
+        f"kubectl -n kube-system get {stored} > kubeadm.yaml",
+        "kubeadm init phase upload-config kubeadm --config kubeadm.yaml",
+        "kubeadm init phase control-plane scheduler --config kubeadm.yaml",
+    ]
+
+
 def test_its_names_are_those_of_the_objects() -> None:
     extender = find(render("extender"), "Service", "ebb-extender")
     assert f"`{extender['spec']['clusterIP']}`" in TEXT
