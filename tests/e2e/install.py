@@ -29,10 +29,10 @@ Start = Callable[..., Ebb]
 """Starts the webhook, with settings of its own by name."""
 
 
-def apply(plane: Plane, folder: str = "manifests") -> None:
+def apply(plane: Plane, folder: str = "manifests", namespace: str = NAMESPACE) -> None:
     """Apply a kustomization; no kubelet runs its pods here, so the Deployments go again."""
     plane.kubectl("apply", "-k", folder)
-    plane.kubectl("-n", NAMESPACE, "delete", "deployment", "--all")
+    plane.kubectl("-n", namespace, "delete", "deployment", "--all")
 
 
 def point(plane: Plane, port: int, **changed: Any) -> None:
@@ -88,9 +88,11 @@ def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
     return {"mode": mode.value, **AT_ONCE, **more, "webhook": webhook}
 
 
-def start_webhook(plane: Plane, settings: Json, name: str = "ebb-webhook") -> Ebb:
+def start_webhook(
+    plane: Plane, settings: Json, name: str = "ebb-webhook", namespace: str = NAMESPACE
+) -> Ebb:
     """Start the webhook program with its ServiceAccount's token."""
-    token = plane.token(NAMESPACE, WEBHOOK_ACCOUNT)
+    token = plane.token(namespace, WEBHOOK_ACCOUNT)
     return start_ebb(
         plane,
         name,
@@ -99,7 +101,7 @@ def start_webhook(plane: Plane, settings: Json, name: str = "ebb-webhook") -> Eb
         kubeconfig=plane.kubeconfig(name, token=token),
         health=f"http://{settings['webhook']['metricsListen']}",
         POD_NAME=name,
-        POD_NAMESPACE=NAMESPACE,
+        POD_NAMESPACE=namespace,
     )
 
 
@@ -161,8 +163,8 @@ def policy(plane: Plane) -> Iterator[None]:
         remove(plane)
 
 
-def overlay(folder: Path, *components: str) -> None:
-    """Write a kustomization of the base and some components, as a person would."""
+def overlay(folder: Path, *components: str, **more: Any) -> None:
+    """Write a kustomization of the base, some components and more fields, as a person would."""
     folder.mkdir(exist_ok=True)
     root = os.path.relpath(ROOT / "manifests", folder)
     document = {
@@ -170,6 +172,7 @@ def overlay(folder: Path, *components: str) -> None:
         "kind": "Kustomization",
         "resources": [f"{root}/base"],
         "components": [f"{root}/{component}" for component in components],
+        **more,
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
 

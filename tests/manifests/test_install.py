@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +32,7 @@ from tests.manifests.kustomize import (
     of_kind,
     render,
 )
+from tests.manifests.test_objects import EVERYTHING
 from webhook import names
 from webhook.admission.certs import ROTATE_ANNOTATION
 
@@ -41,8 +44,8 @@ BLOCKS = [
 SCHEDULER = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
 
 
-def block(kind: str) -> Json:
-    (found,) = (one for one in BLOCKS if one["kind"] == kind)
+def block(kind: str, having: str = "kind") -> Json:
+    (found,) = (one for one in BLOCKS if one["kind"] == kind and having in one)
     return dict(found)
 
 
@@ -67,7 +70,7 @@ def test_logs_are_those_of_the_webhooks_pods_by_what_every_kubectl_knows(page: s
 
 
 def test_its_overlay_names_what_is_there() -> None:
-    overlay = block("Kustomization")
+    overlay = block("Kustomization", having="patches")
     for path in (*overlay["resources"], *overlay["components"]):
         folder = ROOT / path.removeprefix("../ebb/")
         assert (folder / "kustomization.yaml").is_file()
@@ -80,6 +83,39 @@ def test_its_overlay_names_what_is_there() -> None:
     assert set(change["data"]) == set(shipped["data"])
     found = parse(yaml.safe_load(change["data"]["config.yaml"]), "docs/install.md")
     assert found == Config(mode=Mode.ENFORCE), "what it shows beside the mode are the defaults"
+
+
+FOLLOWED = r"(metadata|subjects\.\d+|webhooks\.\d+\.clientConfig\.service)\.namespace"
+"""Where kustomize itself writes the namespace that an overlay sets."""
+
+
+def naming(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths, in kustomize's form, of all texts in which our namespace stands."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from naming(one, f"{path}.[{key}]" if "." in key else f"{path}.{key}")
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from naming(one, f"{path}.{number}")
+    elif names.NAMESPACE in str(value):
+        yield path.removeprefix(".")
+
+
+@pytest.mark.parametrize("shipped", EVERYTHING)
+def test_another_namespace_reaches_every_text_that_holds_ours(shipped: str) -> None:
+    replaced = {
+        (target["select"]["kind"], target["select"]["name"], path)
+        for one in block("Kustomization", having="namespace")["replacements"]
+        for target in one["targets"]
+        for path in target["fieldPaths"]
+    }
+    left = {
+        (one["kind"], one["metadata"]["name"], path)
+        for one in render(shipped)
+        for path in naming(one)
+        if one["kind"] != "Namespace" and not re.fullmatch(FOLLOWED, path)
+    }
+    assert left == (replaced if shipped == "cert-manager" else set())
 
 
 def test_with_cert_manager_it_shows_the_components_own_configuration() -> None:

@@ -8,7 +8,7 @@ from core.model.resources import Resources
 from core.model.schedulers import KNOWN
 from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
 from core.survival.spans import FAR
-from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
+from tests.manifests.kustomize import MANIFESTS, ROOT, Json, containers, documents, find, render
 from tests.manifests.test_objects import extender_routes
 from webhook import names
 
@@ -124,9 +124,13 @@ def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
     assert "ebb-scheduler" in KNOWN, "its pods can be judged as those of the cluster's own"
     assert config["leaderElection"] == {
         "leaderElect": True,
-        "resourceNamespace": names.NAMESPACE,
         "resourceName": "ebb-scheduler",
     }
+    deployment = find(render("second-scheduler"), "Deployment", "ebb-scheduler")
+    scheduler, _ = containers([deployment])
+    assert "--leader-elect-resource-namespace=$(POD_NAMESPACE)" in scheduler["command"]
+    own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert scheduler["env"] == [{"name": "POD_NAMESPACE", "valueFrom": own}]
     assert config["apiVersion"] == documents(FILE)[0]["apiVersion"]
 
 
