@@ -72,7 +72,7 @@ class _Loaded:
 
     source: str
     load: replay.Load
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
     really: Sequence[Figure] = ()
 
 
@@ -115,7 +115,6 @@ def _document(path: str | None) -> tuple[Document, str]:
     (document,) = files.parse_yaml(
         files.read_dump(path, files.CONFIG_BYTES_MAX), path, single=True
     )
-    parse(document, path)
     return document, path
 
 
@@ -257,8 +256,8 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
     return Recommended(name=chosen.way.name, why=choice.why, file=comment + document)
 
 
-def _not_played(config: Config | None) -> Sequence[str]:
-    return (NO_EVICTIONS,) if config and config.eviction is Eviction.ENABLED else ()
+def _not_played(config: Config) -> Sequence[str]:
+    return (NO_EVICTIONS,) if config.eviction is Eviction.ENABLED else ()
 
 
 def _line(one: Outcome) -> str:
