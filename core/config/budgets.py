@@ -23,6 +23,7 @@ from core.forms import (
     percent,
     read_share,
     text,
+    whole_number,
 )
 from core.sections import INLINE, Listed, filled, where
 
@@ -88,10 +89,10 @@ class Budget:
     """Nodes that carry a mark at once."""
     max_in_window: Nodes = None
     """Nodes that are marked within the window, those that have left since among them."""
-    min_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
+    min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Nodes that must be left when all marked ones have gone; a new mark leaves so many that take
     pods."""
-    min_untainted_nodes: Annotated[int, Field(strict=True, ge=0, le=NODES_MAX)] = 0
+    min_untainted_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """The same of nodes that carry no taint but those that pass by themselves."""
 
 
@@ -183,7 +184,7 @@ class Budgets:
     """Empty: every node may go; else those in a pool alone, each in the first that selects it."""
     balance_zones: Flag = True
     """No zone falls behind the largest by more than one node, of those that take pods."""
-    headroom: Annotated[int, Field(strict=True, ge=0, le=HEADROOM_MAX)] = 1
+    headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
     """Pods as large as the largest of each reach for which room must be left."""
     reserve: Reserve = Reserve()
     """Room that is kept for pods like those that have come."""

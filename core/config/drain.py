@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
-
-from core.forms import duration
+from core.forms import duration, whole_number
 
 AT_ONCE_MAX: Final = 100
 
-AtOnce = Annotated[int, Field(strict=True, ge=1, le=AT_ONCE_MAX)]
+AtOnce = Annotated[int, whole_number(1, AT_ONCE_MAX)]
 
 
 class Eviction(StrEnum):
