@@ -1,13 +1,12 @@
 """Which pods are never evicted, which end by themselves, and who brings back the others."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from core.drain.reasons import OF_JOB, OWN
 from core.guards import disruption
 from core.model.pod import Pod
 from core.model.workload import JOB
-from core.reason import Blocker, Reason
+from core.reason import Blocker
 
 NEVER: Final = frozenset(
     {
@@ -48,7 +47,8 @@ def why_never(pod: Pod, own_namespace: str, now_seconds: int) -> Blocker | None:
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"is in {own_namespace}", pod.key)
-    return _first(pod, now_seconds, [one for one in disruption.REASONS if one in NEVER])
+    found = (blocker for _, blocker in disruption.findings(pod, now_seconds))
+    return next((one for one in found if one.reason in NEVER), None)
 
 
 def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
@@ -64,8 +64,3 @@ def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
 def leaves(pod: Pod, now_seconds: int) -> bool:
     """Say whether the pod is being deleted, and may still need the time for it."""
     return pod.terminating and not pod.overdue(now_seconds)
-
-
-def _first(pod: Pod, now_seconds: int, reasons: Sequence[Reason]) -> Blocker | None:
-    found = (blocker for _, blocker in disruption.findings(pod, now_seconds))
-    return next((one for one in found if one.reason in reasons), None)
