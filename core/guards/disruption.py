@@ -144,8 +144,7 @@ NOT_SAFE_TO_EVICT: Final = Reason(
 LOCAL_STORAGE: Final = Reason(
     "pod-local-storage",
     "The pod has data on the node itself, which an eviction would lose.",
-    "name volumes that may be lost in its template's annotation "
-    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    f"name volumes that may be lost in its template's annotation {SAFE_VOLUMES}",
     "the pod is gone, or all such volumes are named",
 )
 
@@ -208,9 +207,10 @@ def _system(pod: Pod, _: int | None) -> str | None:
     return None
 
 
-def _noted(key: str, value: str, told: str) -> Callable[[Pod, int | None], str | None]:
-    """Return the rule that an annotation of that value makes apply."""
-    return lambda pod, _: f"annotation {key}{told}" if _note(pod, key) == value else None
+def _safe_to_evict(value: str, told: str) -> Callable[[Pod, int | None], str | None]:
+    """Return the rule that SAFE_TO_EVICT makes apply where it has that value."""
+    text = f"annotation {SAFE_TO_EVICT}{told}"
+    return lambda pod, _: text if _note(pod, SAFE_TO_EVICT) == value else None
 
 
 def _local_storage(pod: Pod, _: int | None) -> str | None:
@@ -232,17 +232,17 @@ RULES: Final = (
     ),
     Rule(
         ON_COMPLETION,
-        _noted(SAFE_TO_EVICT, "on-completion", ": its end is waited for"),
+        _safe_to_evict("on-completion", ": its end is waited for"),
         Verdict.LAST,
     ),
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.STICKY),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.TOLD),
-    Rule(SAFE, _noted(SAFE_TO_EVICT, "true", ""), Verdict.TOLD),
+    Rule(SAFE, _safe_to_evict("true", ""), Verdict.TOLD),
     Rule(BARE, _bare, Verdict.STICKY),
     Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.STICKY),
     Rule(OF_STATEFUL_SET, _stateful_set, Verdict.STICKY),
     Rule(SYSTEM, _system, Verdict.STICKY),
-    Rule(NOT_SAFE_TO_EVICT, _noted(SAFE_TO_EVICT, "false", ": 'false'"), Verdict.STICKY),
+    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false", ": 'false'"), Verdict.STICKY),
     Rule(LOCAL_STORAGE, _local_storage, Verdict.STICKY),
 )
 """In the order in which they are asked."""
