@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from core.edge.decode.depth import decoded
+from core.edge.decode.fields import FAULTS
 from core.errors import InvalidInputError
 from core.marks.taints import desired_taints
 from core.model.node import Node, Taint
@@ -93,7 +94,7 @@ def review(body: bytes, taint_key: str) -> Answer:
     try:
         asked = decoded(_DECODER.decode, body, STEPS_MAX)
         patch = _patch(asked.request, taint_key)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+    except FAULTS as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
     if not asked.request.uid:
         raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: any text")
