@@ -1,15 +1,13 @@
 """Cluster Autoscaler: flags, of a command line, a container's, or the chart's."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Final
 
-from cli.migrate.given import SHELL, containers, field, words
+from cli.migrate.given import SHELL, containers, field, is_autoscaler, words
 from cli.migrate.tool import DRAINING, OBSERVE, Given, Migrated, Taken, Tool
 from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
 
 POLICY: Final = "NodeUtilization"
-PROGRAM: Final = "cluster-autoscaler"
 THRESHOLD: Final = "scale-down-utilization-threshold"
 TAKEN: Final[Mapping[str, Taken]] = {
     "scale-down-enabled": Taken(("mode",), MODE),
@@ -113,7 +111,7 @@ def _is_flag(name: str) -> bool:
 
 def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:
     """Return the flags, if they are Cluster Autoscaler's by its name or theirs."""
-    named = any(PurePath(word).name == PROGRAM for word in program)
+    named = any(map(is_autoscaler, program))
     return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
 
 

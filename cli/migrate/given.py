@@ -26,7 +26,7 @@ def objects(raw: bytes, source: str) -> list[object]:
     """
     plain = _COMMENT.sub("", _CONTINUED.sub(" ", raw.decode("utf-8", "replace"))).strip()
     first = plain.split(None, 1)[0] if plain else ""
-    if _FLAG.match(first) or _is_autoscaler(first):
+    if _FLAG.match(first) or is_autoscaler(first):
         return [words(plain, source)]
     if first.startswith(("{", "[")):
         try:
@@ -63,6 +63,11 @@ def field(one: object, *path: str) -> object:
     return one
 
 
+def is_autoscaler(word: str) -> bool:
+    """Say whether a word of a command line names Cluster Autoscaler's program."""
+    return PurePath(word).name == "cluster-autoscaler"
+
+
 def containers(one: object) -> Iterator[object]:
     """Yield the containers of a workload's object; a piece of one is one."""
     if field(one, "args") is not None or field(one, "command") is not None:
@@ -70,10 +75,6 @@ def containers(one: object) -> Iterator[object]:
     for spec in (field(one, "spec", "template", "spec"), field(one, "spec")):
         found = field(spec, "containers")
         yield from found if isinstance(found, list) else ()
-
-
-def _is_autoscaler(word: str) -> bool:
-    return PurePath(word).name == "cluster-autoscaler"
 
 
 def _flat(one: object) -> Iterator[object]:
