@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from cli.answers import Figure, Replayed, WayPlayed
+from cli.forms.json.plan import DIGITS
 from core.config.settings import API_VERSION
-
-DIGITS: Final = 6
 
 
 def document(answer: Replayed) -> dict[str, Any]:
