@@ -116,6 +116,12 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
     return ", ".join(parts)
 
 
+def requested(used: Amount, whole: Amount) -> str:
+    """Say how much of each resource that is there is asked for."""
+    parts = zip(RESOURCE_NAMES, used, whole, strict=True)
+    return ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
+
+
 def beside(part: int, whole: int, limit: Fraction) -> str:
     """Write a share with the decimals that its limit has, so that what is over it looks so."""
     _, _, decimals = limit_text(limit).rstrip("%").partition(".")

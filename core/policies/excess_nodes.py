@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import RESOURCE_NAMES, percent
+from core.capacity.sums import requested
 from core.capacity.usable import NOTHING, Amount
 from core.forms import number
 from core.model.leaving import others_taint
@@ -187,9 +187,7 @@ class ExcessNodes(Policy):
 
     def about(self, node: int) -> str:
         """Say how much is asked for on it, and how much excess there is with it as candidate."""
-        used, whole = self._account.used(node), self._account.capacity(node)
-        parts = zip(RESOURCE_NAMES, used, whole, strict=True)
-        told = ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
+        told = requested(self._account.used(node), self._account.capacity(node))
         if node not in self._which:
             return f"{told} requested; it does not count"
         self._look_again()

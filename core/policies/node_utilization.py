@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, percent
+from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, requested
 from core.forms import SHARE, Flag, eased
 from core.guards.disruption import (
     BARE,
@@ -126,9 +126,7 @@ class NodeUtilization(Policy):
 
     def about(self, node: int) -> str:
         """Say how much is asked for on it, and how many pods need another place."""
-        used, whole = self._account.used(node), self._account.capacity(node)
-        parts = zip(RESOURCE_NAMES, used, whole, strict=True)
-        told = ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
+        told = requested(self._account.used(node), self._account.capacity(node))
         moves = self._look.to_move(node)
         return f"{told} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
 
