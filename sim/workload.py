@@ -5,7 +5,7 @@ Units: milliseconds of virtual time, millicores, bytes, thousandths of a GPU.
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -129,20 +129,26 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
     ]
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
     weights = [weight for *_, weight in POD_SHAPES]
-    highest = max(WAVE_PERCENT)
-    rate = at_once / mean_life_ms() * highest * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
-    now, end = -1000.0 * LIFE_SECONDS[-1], days * DAY_MS
+    rate = at_once / mean_life_ms() * max(WAVE_PERCENT) * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
+    begin, end = -1000.0 * LIFE_SECONDS[-1], days * DAY_MS
     arrivals: list[Arrival] = []
-    while (now := now + chance.expovariate(rate)) < end:
-        hour = math.floor(now / HOUR_MS) % len(WAVE_PERCENT)
-        if chance.random() * highest >= WAVE_PERCENT[hour]:
-            continue
+    for now in _moments(chance, rate, WAVE_PERCENT, begin, end):
         shape, at = chance.choices(shapes, weights)[0], round(now)
         left = _life(chance) + min(at, 0)
         if left > 0:
             name = f"pod-{len(arrivals):05}"
             arrivals.append(Arrival(max(at, 0), name, shape, left, age_ms=max(-at, 0)))
     return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
+
+
+def _moments(
+    chance: random.Random, rate: float, wave: Sequence[int], begin: float, end: float
+) -> Iterator[float]:
+    """Yield when pods come, ms: at that rate in the wave's highest hour, else at a part of it."""
+    now, highest = begin, max(wave)
+    while (now := now + chance.expovariate(rate)) < end:
+        if chance.random() * highest < wave[math.floor(now / HOUR_MS) % len(wave)]:
+            yield now
 
 
 def _life(chance: random.Random) -> int:
@@ -182,12 +188,9 @@ def bootstrap(
         left = max(1000, round(lives[place] * chance.random()))
         name, age_ms = f"start-{len(arrivals):06}", lives[place] - left
         arrivals.append(Arrival(0, name, rows[place][0], left, age_ms=age_ms))
-    now, end, highest = 0.0, days * DAY_MS, max(wave)
-    rate = at_once / mean_ms * (highest * len(wave) / sum(wave))
-    while (now := now + chance.expovariate(rate)) < end:
-        hour = math.floor(now / HOUR_MS) % len(wave)
-        if chance.random() * highest >= wave[hour]:
-            continue
+    end = days * DAY_MS
+    rate = at_once / mean_ms * (max(wave) * len(wave) / sum(wave))
+    for now in _moments(chance, rate, wave, 0.0, end):
         place = chance.randrange(len(rows))
         name = f"pod-{len(arrivals):06}"
         arrivals.append(Arrival(round(now), name, rows[place][0], lives[place]))
