@@ -49,18 +49,13 @@ def rows(folder: Path) -> list[Row]:
     return sorted(found, key=lambda row: row[:2])
 
 
-def pods(folder: Path) -> list[tuple[str, Resources, int]]:
-    """Return (name, requests, life in ms) of every pod; order and faults as of `rows`."""
-    return [(row.name, row.requests, row.life_ms) for row in rows(folder)]
-
-
 def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
     """Draw pods from the trace's, more or fewer by the hour of the day as in the embedded load.
 
     Raises: InvalidInputError with file and line.
     """
     shapes = [shape for _, shape in nodes(folder)]
-    lives = [(requests, life) for _, requests, life in pods(folder)]
+    lives = [(row.requests, row.life_ms) for row in rows(folder)]
     return bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
 
 

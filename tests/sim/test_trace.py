@@ -41,13 +41,13 @@ def test_a_bad_list_of_nodes_is_one_line(tmp_path: Path, text: bytes, problem: s
 def test_a_pod_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
     (tmp_path / trace.PODS_FILE).write_text(f"{PODS_HEAD}p,1,1,0,0,10,9\n")
     with pytest.raises(InvalidInputError, match="line 2: deletion_time: 9 is before creation"):
-        trace.pods(tmp_path)
+        trace.rows(tmp_path)
 
 
 def test_pods_come_in_order_of_creation_with_their_lives(tmp_path: Path) -> None:
     rows = "late,1,1,2,500,10,10\nearly,2,3,0,0,0,4\n"
     (tmp_path / trace.PODS_FILE).write_text(PODS_HEAD + rows)
-    assert trace.pods(tmp_path) == [
+    assert [row[1:] for row in trace.rows(tmp_path)] == [
         ("early", amount(2, 3, 0), 4000),
         ("late", amount(1, 1, 1000), 0),
     ]
@@ -55,12 +55,12 @@ def test_pods_come_in_order_of_creation_with_their_lives(tmp_path: Path) -> None
 
 def test_a_missing_trace_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"openb_pod_list_default\.csv: No such file"):
-        trace.pods(tmp_path)
+        trace.rows(tmp_path)
 
 
 @needs_traces
 def test_the_trace_is_what_its_readme_says() -> None:
-    nodes, pods = trace.nodes(TRACES), trace.pods(TRACES)
+    nodes, pods = trace.nodes(TRACES), trace.rows(TRACES)
     assert (len(nodes), len(pods)) == (1523, 8152)
     assert sum(shape.cpu_millis for _, shape in nodes) == 125_514_000
     load = trace.drawn(TRACES, seed=1, days=1, at_once=500)
