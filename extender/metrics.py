@@ -1,6 +1,6 @@
 """What the extender tells Prometheus."""
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 
 from core.edge import metrics
 
@@ -10,14 +10,11 @@ class Metrics(metrics.Metrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.prioritize = Counter(
+        self.prioritize = self._counter(
             "ebb_extender_prioritize_requests_total",
             "Prioritize calls by kube-scheduler.",
-            ("outcome",),  # scored | neutral | refused
-            registry=self.registry,
+            outcome=("scored", "neutral", "refused"),
         )
-        for outcome in ("scored", "neutral", "refused"):
-            self.prioritize.labels(outcome)
         self.prioritize_seconds = Histogram(
             "ebb_extender_prioritize_duration_seconds",
             "Time from a prioritize call's body to its answer, with the wait for its turn.",

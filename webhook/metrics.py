@@ -4,7 +4,7 @@ from collections import Counter as Count
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Histogram
 
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
@@ -258,14 +258,3 @@ class Metrics(metrics.Metrics):
             "ebb_engine_pass_timeouts_total",
             "Passes of the engine that ran out of time before they had judged every node.",
         )
-
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(name, what, labels, registry=self.registry)
-
-    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter; the values of its label that are named are told from 0 on."""
-        made = Counter(name, what, tuple(labels), registry=self.registry)
-        for label, values in labels.items():
-            for value in values:
-                made.labels(**{label: value})
-        return made

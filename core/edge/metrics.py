@@ -27,35 +27,42 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self.watch_restarts = Counter(
+        self.watch_restarts = self._counter(
             "ebb_watch_restarts_total",
             "Watches of the API server that ended other than by their time.",
-            ("resource", "reason"),  # expired | throttled | error | timeout
-            registry=self.registry,
+            resource=(),
+            reason=(),  # expired | throttled | error | timeout
         )
-        self.refused_objects = Counter(
+        self.refused_objects = self._counter(
             "ebb_refused_objects_total",
             "Objects of the API server that could not be read.",
-            ("resource",),
-            registry=self.registry,
+            resource=(),
         )
-        self.unreadable_objects = Gauge(
+        self.unreadable_objects = self._gauge(
             "ebb_unreadable_objects",
             "Objects of the API server that cannot be read now; a Node stays, and that of a pod.",
-            ("resource",),
-            registry=self.registry,
+            "resource",
         )
-        self.handshake_failures = Counter(
+        self.handshake_failures = self._counter(
             "ebb_tls_handshake_failures_total",
             "TLS handshakes with callers that failed.",
-            ("reason",),  # certificate | protocol | connection
-            registry=self.registry,
+            reason=(),  # certificate | protocol | connection
         )
-        self.certificate_until = Gauge(
+        self.certificate_until = self._gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
             "When the certificate that is served ends; 0: none is served.",
-            registry=self.registry,
         )
+
+    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
+        return Gauge(name, what, labels, registry=self.registry)
+
+    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
+        """Return a counter; the values of its label that are named are told from 0 on."""
+        made = Counter(name, what, tuple(labels), registry=self.registry)
+        for label, values in labels.items():
+            for value in values:
+                made.labels(**{label: value})
+        return made
 
     def text(self) -> bytes:
         """Return all series in Prometheus' text format."""
