@@ -24,24 +24,20 @@ def text(answer: Answer) -> str:
 
 
 def _document(answer: Answer) -> dict[str, Any] | list[Any]:
-    match answer:
-        case NodeExplained():
-            return explain.node(answer.answer, answer.standing, answer.emptying)
-        case PodExplained():
-            return explain.pod(answer.answer)
-        case Reasons():
-            return explain.codes()
-        case Settings():
-            return schema()
-        case _:
-            return _of_many(answer)
-
-
-def _of_many(answer: Planned | Replayed | Status) -> dict[str, Any]:
+    found: dict[str, Any] | list[Any]
     match answer:
         case Planned():
-            return plan.document(answer)
-        case Replayed():
-            return replay.document(answer)
+            found = plan.document(answer)
+        case NodeExplained():
+            found = explain.node(answer.answer, answer.standing, answer.emptying)
+        case PodExplained():
+            found = explain.pod(answer.answer)
         case Status():
-            return status.document(answer)
+            found = status.document(answer)
+        case Reasons():
+            found = explain.codes()
+        case Settings():
+            found = schema()
+        case Replayed():
+            found = replay.document(answer)
+    return found
