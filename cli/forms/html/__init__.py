@@ -6,7 +6,7 @@ The template escapes all that it is given; what stands in a page may come from a
 from pathlib import Path
 from typing import Final
 
-from cli.answers import Answer, Replayed
+from cli.answers import Replayed
 from core.errors import InvalidInputError
 
 try:
@@ -20,10 +20,8 @@ except ImportError as fault:
 TEMPLATE: Final = "page.html.jinja"
 
 
-def text(answer: Answer) -> str:
+def text(answer: Replayed) -> str:
     """Write the page."""
-    if not isinstance(answer, Replayed):  # the table of forms asks for no other
-        raise TypeError(type(answer))
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
