@@ -9,7 +9,7 @@ from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.handshakes import Handshakes
-from core.edge.kube.client import Client, Sleep
+from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
@@ -49,7 +49,7 @@ async def _serve(start: program.Start) -> None:
         if serving and config.extender.cert_file and config.extender.key_file:
             files = config.extender.cert_file, config.extender.key_file
             watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))
-        watches.append(tasks.create_task(predicting(view)))
+        watches.append(tasks.create_task(_predicting(view)))
         await server.start()
         await http.until_signal()
         await http.drain(health)
@@ -58,12 +58,12 @@ async def _serve(start: program.Start) -> None:
         await server.stop()
 
 
-async def predicting(view: View, sleep: Sleep = asyncio.sleep) -> None:
+async def _predicting(view: View) -> None:
     """Work out from time to time what is expected; calls are answered meanwhile."""
     while True:
-        await sleep(REPREDICT_SECONDS)
+        await asyncio.sleep(REPREDICT_SECONDS)
         for _ in view.repredict():
-            await sleep(0)
+            await asyncio.sleep(0)
 
 
 def _serving(config: ExtenderConfig, clock: Clock) -> Serving | None:
