@@ -1,6 +1,7 @@
 """How numbers and times are told to people, wherever they stand in a sentence."""
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Final
 
 from core.model.quantity import format_bytes, format_millis
@@ -14,6 +15,12 @@ DAY: Final = 24 * HOUR
 def many(number: int, noun: str, plural: str = "") -> str:
     """Write a number of things: 1 node, 2,000 nodes; *plural* where an s does not make it."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def first(names: Sequence[str], most: int) -> str:
+    """Write the first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
 
 
 def amounts(asked: Resources) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cli.terminal import Table
-from core.model.telling import span
+from core.model.telling import first, span
 from core.model.workload import Workload
 from core.survival.look import Emptying
 
@@ -45,10 +45,9 @@ def _time(seconds: int | None) -> str:
 
 def _of(workloads: Sequence[Workload]) -> str:
     """Name the first of them, and how many more there are."""
-    more = len(workloads) - WORKLOADS_SHOWN
     named = [
         f"{one.owner_kind or 'bare pods in'} {one.namespace}"
         + (f"/{one.owner_name}" if one.owner_name else "")
-        for one in workloads[:WORKLOADS_SHOWN]
+        for one in workloads
     ]
-    return ", ".join(named) + (f", and {more:,} more" if more > 0 else "")
+    return first(named, WORKLOADS_SHOWN)

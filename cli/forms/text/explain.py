@@ -16,7 +16,7 @@ from core.explain.explainer import NodeAnswer, PodAnswer
 from core.explain.reasons import REASONS, advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
-from core.model.telling import amounts, many, moment
+from core.model.telling import amounts, first, many, moment
 from core.reason import Blocker
 
 NODES_SHOWN: Final = 5
@@ -99,7 +99,7 @@ def _reaches(answer: NodeAnswer) -> str:
         return "none: no pod that may move could run here, so it is in no sum"
     reaches = [f"{one.name} ({many(len(one.nodes), 'node')})" for one in answer.reaches]
     alone = "none but its own: pods are bound to this node alone"
-    return _first(reaches, REACHES_SHOWN) or alone
+    return first(reaches, REACHES_SHOWN) or alone
 
 
 def _reach(answer: PodAnswer) -> str:
@@ -194,13 +194,7 @@ def _future(answer: PodAnswer) -> list[tuple[str, str]]:
         facts.append(("no place because", answer.why_not))
     if answer.takers or answer.marked_takers or answer.refusals:
         facts += [
-            ("could run on", _first(answer.takers, NODES_SHOWN) or "no node"),
-            ("marked, but could", _first(answer.marked_takers, NODES_SHOWN) or "no node"),
+            ("could run on", first(answer.takers, NODES_SHOWN) or "no node"),
+            ("marked, but could", first(answer.marked_takers, NODES_SHOWN) or "no node"),
         ]
     return facts
-
-
-def _first(names: Sequence[str], most: int) -> str:
-    """Write the first names, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
