@@ -71,27 +71,30 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-HOMES = pytest.mark.parametrize(
-    ("home", "told"), [(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))]
-)
-"""Where Ebb is installed, and how the command line says so."""
+@pytest.fixture
+def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG.format(url=api.url))
+    return str(file)
 
 
-@HOMES
+@pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))])
+def installed(request: pytest.FixtureRequest, kubeconfig: str) -> tuple[str, tuple[str, ...]]:
+    """Where Ebb is, and how the command line says which cluster that is, and where in it."""
+    home, told = request.param
+    return home, ("--kubeconfig", kubeconfig, *told)
+
+
 async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
-    api: FakeApi,
-    kubeconfig: str,
-    capsys: pytest.CaptureFixture[str],
-    home: str,
-    told: tuple[str, ...],
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
+    home, where = installed
     ours = {"name": "ebb-reserve-a", "namespace": home, "labels": {BUFFER_OURS_LABEL: ""}}
     theirs = {"name": "theirs", "namespace": home}
     kinds = ("capacitybuffers", "podtemplates")
     for kind in kinds:
         for metadata in (ours, theirs):
             api.put(kind, {"metadata": metadata})
-    where = ("--kubeconfig", kubeconfig, *told)
     for arguments in (("n1",), ("--all", "--dry-run")):
         assert (await run(capsys, "release", *arguments, *where))[0] == 0
         assert [len(api.objects[kind]) for kind in kinds] == [2, 2]
@@ -99,13 +102,6 @@ async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
     assert code == 0
     assert f"buffer {home}/ebb-reserve-a  released: drop buffer" in out
     assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
-
-
-@pytest.fixture
-def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
-    file = tmp_path / "kubeconfig"
-    file.write_text(KUBECONFIG.format(url=api.url))
-    return str(file)
 
 
 def is_clean(api: FakeApi, name: str) -> bool:
@@ -178,14 +174,10 @@ async def test_one_node_and_its_pods(
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
 
 
-@HOMES
 async def test_taints_of_keys_before_go_too(
-    api: FakeApi,
-    kubeconfig: str,
-    capsys: pytest.CaptureFixture[str],
-    home: str,
-    told: tuple[str, ...],
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
+    home, where = installed
     path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-webhook"
     api.put_document(path, {"metadata": {"annotations": {KEYS_ANNOTATION: "old,older"}}})
     odd = marked("n3")
@@ -194,7 +186,7 @@ async def test_taints_of_keys_before_go_too(
         {"key": "old", "value": "of somebody else", "effect": "NoSchedule"},
     ]
     api.put("nodes", odd)
-    code, _, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *told)
+    code, _, _ = await run(capsys, "release", "--all", *where)
     assert code == 0
     assert [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]] == [
         "theirs",
