@@ -142,8 +142,13 @@ def in_number(value: str) -> float:
     return found if math.isfinite(found) else -math.inf
 
 
+def _resource(run: Run) -> str:
+    """Return the resource's name as pods and Nodes have it."""
+    return run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+
+
 def _allocatable(reading: Reading, run: Run) -> None:
-    resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+    resource = _resource(run)
     node = reading.node(run)
     node.runs.append((run.first_ms, run.last_ms))
     if not resource.startswith(NOT_ASKED):
@@ -198,7 +203,7 @@ def _owner(reading: Reading, run: Run) -> None:
 
 
 def _requests(reading: Reading, run: Run, *, init: bool = False) -> None:
-    resource = run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+    resource = _resource(run)
     container = reading.pod(run).requests.setdefault((init, run.of("container")), {})
     container.setdefault(resource, run.value)
 
