@@ -70,6 +70,7 @@ fix: setup ## format, repair what the linter can, write the generated pages of d
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
+	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_survival
 	$(BIN)/python -m tests.bench.bench_webhook
