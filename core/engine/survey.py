@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -373,13 +372,14 @@ class Survey:
             if reach is not None:
                 own.setdefault(reach.key, []).append(members[0])
         made = []
-        for number, reach in enumerate(self.reaches.all):
+        for reach in self.reaches.all:
             if likes := own.get(reach.key):
                 most = max(_size(one.requests) for one in likes)
                 largest = [one for one in likes if _size(one.requests) == most]
                 placing = min((plain(one.placing) for one in largest), key=repr)
-                like = Pod(namespace="", name="", requests=largest[0].requests, placing=placing)
-                made += [replace(like, name=f"headroom-{number}-{n}") for n in range(pods)]
+                asked = largest[0].requests
+                one = Pod(namespace="", name="headroom", requests=asked, placing=placing)
+                made += [one] * pods
         return made
 
     def demand(self) -> Mapping[str, Amount]:

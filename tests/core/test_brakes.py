@@ -19,6 +19,7 @@ from core.engine.work import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
 from core.engine.zones import ZONE_LABEL
 from core.marks.keys import BACKOFF_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark
+from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Effect, Node, Taint
@@ -298,6 +299,24 @@ def test_room_is_left_for_the_largest() -> None:
     assert [removal.node for removal in plan.removals] == ["n2"]
     assert plan.pending == ()
     assert plan.before.requests == plan.after.requests
+
+
+@pytest.mark.parametrize(
+    ("cpu", "told"),
+    [(4000, [("headroom", None), ("no-room", "0/p")]), (8000, [("no-room", "0/p")])],
+)
+def test_of_pods_alike_those_come_first_that_do_not_exist(
+    cpu: int, told: list[tuple[str, str | None]]
+) -> None:
+    """By name, a buffer's before the headroom, whatever namespaces there are."""
+    one = pod("p", "n0", 3000, 100, namespace="0")
+    alike = replace(one, namespace="", name="a/b", node=None)
+    alike = replace(alike, owner_kind="CapacityBuffer", owner_name="a/b")
+    stays = node("n1", cpu=cpu, annotations={"kube-ebb.io/keep": "true"})
+    cluster = Cluster.of([node("n0", cpu=12_000), stays], [one])
+    buffers = (Buffer(namespace="a", name="b", replicas=1, pod=alike),)
+    plan = step.plan(replace(cluster, buffers=buffers), config(headroom=1))
+    assert [(found.code, found.pod) for found in why(plan, "n0")] == told
 
 
 def test_a_node_that_was_added_cools_down() -> None:
