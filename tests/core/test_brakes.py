@@ -24,6 +24,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.packing.packer import NOT_ADMITTED
 from core.reason import Blocker
 from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node, pod
 from tests.support.strategies import marked
@@ -516,6 +517,17 @@ def test_what_a_kubelet_or_a_wrong_clock_writes_uses_up_the_window_once(shift: i
     assert seen.pace.in_window == {"": 1}, "of one that stands it is known for how long"
 
 
+def test_a_mark_that_comes_back_counts_from_then_on() -> None:
+    asked = config(window_seconds=60)
+    seen = step.step(SIX, asked, Memory(), NOW)
+    moments = (10, 10, 1), (20, None, 1), (40, 40, 1), (99, 40, 1), (100, 40, 0)
+    for seconds, since, counted in moments:
+        first = SIX.nodes[0] if since is None else marked(SIX.nodes[0], Mark.SOFT, NOW + since)
+        some = Cluster.of([first, *SIX.nodes[1:]], [])
+        seen = step.step(some, asked, seen.memory, NOW + seconds)
+        assert seen.pace.in_window == {"": counted}, seconds
+
+
 def test_a_new_leader_counts_a_mark_of_the_future_as_one_of_now() -> None:
     some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 9000), *SIX.nodes[1:]], [])
     seen = step.step(some, config(window_seconds=60), Memory(), NOW)
@@ -758,6 +770,13 @@ def test_of_a_node_whose_pods_find_no_room_no_sums_are_told() -> None:
     plan = step.plan(Cluster.of([*nodes, stays], pods), asked)
     kept = {one.node: one.blockers for one in plan.kept}
     assert [one.code for one in kept["g0"]] == ["no-room"]
+
+
+def test_a_virtual_node_admits_nothing() -> None:
+    """So of a pod that only such a node would take it is not told that the node has no room."""
+    nodes = [node("n0"), replace(node("v"), virtual=True)]
+    plan = step.plan(Cluster.of(nodes, [pod("p", "n0", 100, 100)]), config())
+    assert Blocker(NO_ROOM, NOT_ADMITTED, "d/p") in why(plan, "n0")
 
 
 def test_what_is_told_is_of_the_state_after_the_last_node_that_goes() -> None:

@@ -12,7 +12,7 @@ from core.config.settings import Config
 from core.edge.decode.dump import from_dumps
 from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.engine import step
-from core.engine.buffers import BUFFERS_MAX, PODS_MAX
+from core.engine.buffers import BUFFERS_MAX, PODS_MAX, Offered, asking, rooms
 from core.engine.memory import Memory
 from core.engine.plan import Buffered, Plan
 from core.engine.survey import Survey
@@ -337,6 +337,28 @@ class TestBounds:
         found = Survey(cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), config()).buffered
         assert sum(one.kept for one in found) <= PODS_MAX
         assert found[1].kept == 4
+
+    @pytest.mark.parametrize(
+        ("asked", "share", "kept"),
+        [
+            ((buffer(9), buffer(9, key="shop/c")), "1/2", [4, 4]),
+            ((buffer(9, key="a/b"), buffer(9, 2000, "z/b")), "5/16", [3, 1]),
+            ((buffer(1, 4000, "a/b", GREEN), buffer(1, key="z/b", placing=GREEN)), "1/2", [0, 1]),
+            ((buffer(2**31 - 1, 0),), "1", [PODS_MAX]),
+        ],
+        ids=["in one namespace", "of two", "one as large as the share", "of nothing"],
+    )
+    def test_the_next_is_of_whoever_has_least_with_it_as_long_as_there_is_some(
+        self, asked: Sequence[Buffer], share: str, kept: list[int]
+    ) -> None:
+        """Of 16 cores, of which eight are green."""
+        whole, half = Resources(16_000, 10**12), Resources(8000, 10**12)
+
+        def offered(placing: Placing) -> Offered:
+            return ((0, 1), half) if placing == GREEN else ((0, 1, 2, 3), whole)
+
+        found = rooms(asking(asked), offered, whole, Fraction(share))
+        assert [one.kept for one in found] == kept
 
 
 class TestReserve:

@@ -136,3 +136,11 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(found.survey.reaches.left) == len(nodes)
     assert len(found.memory.asked) == ASKED_LATELY_MAX
     assert found.again == NOW + 11
+
+
+def test_of_too_many_those_are_remembered_that_were_asked_for_last() -> None:
+    nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(ASKED_LATELY_MAX + 50)]
+    pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
+    last = Cluster.of(nodes, pods[50:])
+    found = looks((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
+    assert found.memory.asked == {of_two(n): NOW + 5 for n in range(50, len(nodes))}

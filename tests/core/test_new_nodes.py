@@ -102,6 +102,8 @@ class TestObserved:
         moments = (0, HERE, [b]), (5, HERE, [b, c]), (10, later, [b, c, job("a", None)])
         assert takes(looks(*moments, (50, later, [job("a", "x"), b, c]))) == {}
         assert takes(looks(*moments, (50, later, [b, job("c", "x")]))) == {GENERAL: 45}
+        both = [job("a", "x"), b, job("c", "x")]
+        assert takes(looks(*moments, (50, later, both))) == {GENERAL: 45}
 
     def test_a_pod_that_stops_waiting_begins_anew(self) -> None:
         one, calm = job("a", None), job("a", None, unschedulable=False)

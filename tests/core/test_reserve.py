@@ -297,6 +297,14 @@ class TestArrivals:
         assert came(found, 7 * day + 7200) == {1000: 1}
         assert came(found, 8 * day + 7200) == {}
 
+    def test_what_came_counts_for_as_long_as_the_settings_say_now(self) -> None:
+        found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
+        longer = Reserve(length_seconds=300, over_seconds=2 * HOUR)
+        asked = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
+        then = START + HOUR + 60
+        assert came(step(Cluster.of(self.NODES, []), asked, found.memory, then)) == {1000: 1}
+        assert came(step(Cluster.of(self.NODES, []), ASKED, found.memory, then)) == {}
+
     def test_other_settings_begin_anew(self) -> None:
         found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
         other = replace(ASKED.budgets, reserve=Reserve(length_seconds=60))
@@ -465,6 +473,13 @@ class TestBounds:
             assert len(slot) == KINDS_MAX
         one = [*many, *others, *late, job("one", "n0", 995)]
         assert came(looks(nodes, *moments, (130, one))) == {**came(found), 995: 1}, "the next slot"
+
+    def test_of_the_days_before_no_namespace_hides_what_came_to_another_later(self) -> None:
+        """Whose the kinds of a full slot are is known at the next look too."""
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        one = job("z", "n0", 900, namespace="other")
+        found = looks([node("n0"), node("n1")], (0, []), (60, many), (130, [*many, one]))
+        assert 900 in came(found, 86_400 + 60)
 
     def test_in_a_full_slot_a_namespace_takes_no_place_of_its_own_and_keeps_what_came_most(
         self,

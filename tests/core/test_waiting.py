@@ -23,7 +23,7 @@ from core.engine.waiting import (
     stuck,
     waits,
 )
-from core.marks.keys import TAINT_KEY
+from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, VolumeReach
@@ -232,15 +232,20 @@ def test_a_clock_that_was_ahead_is_not_believed() -> None:
         ({}, True),
         ({"virtual": True}, False),
         ({"unreadable": "spec: bad"}, False),
+        ({"unschedulable": True}, False),
         ({"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE),)}, False),
         ({"taints": (Taint(TAINT_KEY, "1", Effect.NO_SCHEDULE),)}, False),
         ({"taints": (Taint("example.com/ours", "1", Effect.NO_SCHEDULE),)}, True),
     ],
 )
-def test_what_is_no_machine_or_leaves_holds_nothing(changed: dict[str, Any], holds: bool) -> None:
+def test_what_takes_no_pods_holds_nothing(changed: dict[str, Any], holds: bool) -> None:
     """Of taints the one under the key in use is set aside, and no other."""
-    found = Cluster.of([replace(node("n"), **changed)], [waiting("p")])
+    one, odd = waiting("p"), waiting("odd", unsupported=(CLAIM,))
+    found = Cluster.of([replace(node("n"), **changed)], [one])
     assert bool(list(hosted(found, "example.com/ours"))) is holds
+    assert cannot_wait(found, [one], "example.com/ours") is holds
+    hard = replace(found.nodes[0], labels={MARK_LABEL: "hard"})
+    assert cannot_wait(Cluster.of([hard], [odd]), [odd], "example.com/ours") is holds
 
 
 @pytest.mark.parametrize(
