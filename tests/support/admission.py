@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from core.edge.decode import kinds
+from core.edge.kube.client import ApiError
 from core.errors import ConflictError, UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.model.node import Node
@@ -91,6 +92,8 @@ class NodeApi:
         """Merge patches that others get in before the next writes of taints."""
         self.down: set[str] = set()
         """Nodes whose writes fail."""
+        self.throttles = 0
+        """So many of the next writes are too many for now."""
 
     def node(self, name: str) -> Node:
         return kinds.NODES.read(orjson.dumps(self.nodes[name]))
@@ -103,6 +106,9 @@ class NodeApi:
         self.log.append(("patch" if write.taints is None else "taints", name))
         if name in self.down:
             raise UnavailableError("no answer")
+        if self.throttles:
+            self.throttles -= 1
+            raise ApiError(429, "too many requests")
         if write.taints is not None and self.between:
             self.store(name, merge(self.nodes[name], self.between.pop(0)))
         if write.taints is not None and version != str(self.versions[name]):

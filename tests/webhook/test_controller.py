@@ -185,6 +185,15 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
     assert report.found.memory.candidates["n4"] == world.now
 
 
+async def test_a_throttled_mark_is_written_in_the_next_pass() -> None:
+    world = World()
+    world.api.throttles = 1
+    report = await world.until_marked()
+    assert report.failed == 1
+    assert world.kinds(await world.tick(1)) == [("mark", "n1")]
+    assert world.metadata()["labels"] == {MARK_LABEL: "soft"}
+
+
 @pytest.mark.parametrize(("cpu_millis", "marked"), [(500, ["n1"]), (3000, [])])
 async def test_a_hard_mark_that_cannot_be_taken_away_stops_no_other_node(
     cpu_millis: int, marked: list[str]

@@ -157,8 +157,8 @@ class Controller:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
         closed = report.found.survey.closed
         batch = await self._writers.carry_out(wanted, report.config.taint_key, sight, closed)
-        failed_to = (one for one in batch.failed if one.kind is WriteKind.MARK or opens(one))
-        self._refusing.update(write.key for write in failed_to)
+        refused = (one for one in batch.refused if one.kind is WriteKind.MARK or opens(one))
+        self._refusing.update(write.key for write in refused)
         failed = len(batch.failed)
         if self._scale_in:
             failed += await self._scale_in.carry_out(report.costs, mode, batch.why_halted)

@@ -13,7 +13,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from core.edge.kube.stores.objects import Objects, Versioned, Written, write_as_decided
+from core.edge.kube.client import ApiError
+from core.edge.kube.stores.objects import FOR_ALL, Objects, Versioned, Written, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.marks.mark import Mark, mark_of
@@ -75,8 +76,10 @@ class Batch:
     overtaking: bool
     """An earlier batch was still writing when this one began."""
     failed: list[Write[Node]] = field(default_factory=list)
+    refused: list[Write[Node]] = field(default_factory=list)
+    """Of those that failed, the ones by which it is not known that all others would fail too."""
     broken: bool = False
-    """One of these makes what is left of the plan doubtful."""
+    """One that failed makes what is left of the plan doubtful."""
     dropped: int = 0
     why: str = ""
     """Why the last write was dropped that was."""
@@ -128,7 +131,7 @@ class Writers:
         self._batch: Batch | None = None
         self._in_flight: set[str] = set()
         self._refused: set[str] = set()
-        """Nodes whose last write failed; they are tried last, so that they hold nobody up."""
+        """Nodes whose last write was refused; they come last, so that they hold nobody up."""
         self._slots = asyncio.Semaphore(PRESSING_WRITERS_MAX + WRITERS_MAX)
 
     async def carry_out(
@@ -195,18 +198,21 @@ class Writers:
         try:
             await self._write_as_seen(batch, write)
         except UnavailableError as fault:
-            self._failed(batch, write)
+            for_all = isinstance(fault, ApiError) and fault.status in FOR_ALL
+            self._failed(batch, write, refused=not for_all)
             log.warning("a write failed", extra=fields(node=write.key, reason=str(fault)))
         except Exception:
-            self._failed(batch, write)
+            self._failed(batch, write, refused=True)
             log.exception("a write failed", extra=fields(node=write.key))
         finally:
             self._in_flight.discard(write.key)
 
-    def _failed(self, batch: Batch, write: Write[Node]) -> None:
+    def _failed(self, batch: Batch, write: Write[Node], *, refused: bool) -> None:
         batch.failed.append(write)
         batch.broken = batch.broken or not self._goes_without(batch, write)
-        self._refused.add(write.key)
+        if refused:
+            batch.refused.append(write)
+            self._refused.add(write.key)
         self._metrics.writes.labels("failed").inc()
 
     def _goes_without(self, batch: Batch, write: Write[Node]) -> bool:
