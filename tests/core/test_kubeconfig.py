@@ -321,6 +321,7 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
         ({**GOOD, "clusters": 7}, "clusters: 7; allowed: a list"),
         ({**GOOD, "clusters": ["x"]}, "clusters[0]: 'x'; allowed: a mapping of name and cluster"),
         ({**GOOD, "users": [{"name": 7}]}, "users[0].name: 7; allowed: a name"),
+        ({**GOOD, "users": [{"name": "a"}] * 2}, "users[1].name: 'a'; allowed: a name that no o"),
         ({**GOOD, "users": [{"name": "a", "user": "b"}]}, "users[0].user: 'b'; allowed: a mapp"),
         ({**GOOD, "clusters": []}, "contexts[it].context.cluster: 'it'; allowed: one of the cl"),
         (

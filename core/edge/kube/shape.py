@@ -109,8 +109,12 @@ def _faults(document: object) -> Iterator[Fault]:
         if entries is not None and not isinstance(entries, list):
             yield field, entries, "a list"
             continue
+        names: set[str] = set()
         for number, entry in enumerate(entries or ()):
             yield from _of_entry(entry, field.removesuffix("s"), f"{field}[{number}]")
+            if entry["name"] in names:  # client-go refuses it too
+                yield f"{field}[{number}].name", entry["name"], "a name that no other has"
+            names.add(entry["name"])
 
 
 def _of_entry(entry: object, what: str, path: str) -> Iterator[Fault]:
