@@ -5,6 +5,7 @@ autoscaler is a stand-in, or Karpenter; what it removes has been unneeded for 20
 `make e2e-tools`.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -144,7 +145,12 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Play each run on each load, and print the table."""
-    asked = sys.argv[1:] or [f"{load}:{run}" for load in LOADS for run in RUNS]
+    every = [f"{load}:{run}" for load in LOADS for run in RUNS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plays", nargs="*", metavar="LOAD:RUN", help=", ".join(every))
+    asked = parser.parse_args().plays or every
+    if unknown := set(asked).difference(every):
+        parser.error(f"no such play: {', '.join(sorted(unknown))}; there are {', '.join(every)}")
     print(f"{'':32} {HEAD}")
     found: dict[tuple[str, str], Outcome] = {}
     for one in asked:
