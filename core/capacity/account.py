@@ -132,7 +132,8 @@ class Account:
 
     def is_last(self, node: int) -> bool:
         """Say whether no other node would be left that could take the node's part."""
-        return (self.standing if self._groups[node] is None else self.whole.nodes) <= 1
+        nodes = self.standing if self._groups[node] is None else self.whole.nodes
+        return nodes <= (1 if self._open[node] else 0)
 
     def reached(self, node: int) -> bool:
         """Say whether some movable pod reaches the node; it is in no sum otherwise."""
@@ -216,6 +217,8 @@ class Account:
         group = self._groups[node]
         self._gone.add(node)
         self.changed.append(node)
+        if not self._open[node]:  # counted nowhere
+            return
         self.standing -= 1
         for sums in group.sums if group else ():
             sums.nodes -= 1

@@ -157,7 +157,7 @@ def plan(
     now_seconds: int | None = None,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go: see `judge`."""
-    survey = Survey(cluster, config, now_seconds)
+    survey = Survey(cluster, config, now_seconds, shut=pace.refused if pace else ())
     return judge(survey, due=due, removals_max=removals_max, pace=pace)
 
 

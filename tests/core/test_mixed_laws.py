@@ -23,7 +23,7 @@ from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine, plainly
 from tests.support.reference import Reference
-from tests.support.reference_rules import is_marked
+from tests.support.reference_rules import is_marked, is_shut
 from tests.support.reference_sums import NONE, asked, plus, within
 from tests.support.strategies import keys
 
@@ -161,6 +161,7 @@ def test_requests_and_pods_are_conserved(seeds: range) -> None:
         plan = plan_of(made)
         reached = reference(made).reached
         gone = {one.node for one in plan.removals} & reached
+        gone -= {one.name for one in made.cluster.nodes if is_shut(one, made.pace)}
         residents = asked(p for p in made.cluster.pods if p.node in gone and p.stays_with_node)
         came = {
             one.pod: one.node

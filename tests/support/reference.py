@@ -191,8 +191,9 @@ class Reference(Packing):
             return True
         whole = self.whole()
         marked = is_marked(node)
-        requests = minus(plus(whole.requests, self.reserve(None, marked=marked)), own)
-        left = minus(whole.capacity, offered(node))
+        requests, left = plus(whole.requests, self.reserve(None, marked=marked)), whole.capacity
+        if self.open(node, self.standing()[node.name]):  # of another neither is counted
+            requests, left = minus(requests, own), minus(left, offered(node))
         return within(requests, limits(self.config, marked=marked), left)
 
     def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Iterator[Members | None]:

@@ -91,6 +91,12 @@ def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
     return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
 
 
+def is_shut(node: Node, pace: "Pace | None") -> bool:
+    """Say whether it carries a hard mark that could not be taken away."""
+    refused = pace is not None and node.name in pace.refused
+    return refused and node.labels.get(MARK) == "hard"
+
+
 def is_marked(node: Node) -> bool:
     """Say whether the node carries a mark."""
     return node.labels.get(MARK) in ("soft", "hard")
@@ -202,7 +208,7 @@ class Counts:
             n.name
             for n in cluster.nodes
             if mutant == "closed nodes count"
-            or is_open(n, [pod for pod in cluster.pods if pod.node == n.name])
+            or (is_open(n, [p for p in cluster.pods if p.node == n.name]) and not is_shut(n, pace))
         }
         self.config, self.pace, self.reaches = config, pace, found
         self.reached = frozenset().union(*found)
@@ -272,7 +278,9 @@ class Counts:
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"
     ) -> bool:
         """Say whether it must wait for its turn."""
-        if pace.cooling_seconds or pace.pending_seconds or node.name in pace.backing_off:
+        if pace.cooling_seconds or pace.pending_seconds:
+            return True
+        if node.name in pace.backing_off or node.name in pace.refused:
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])

@@ -17,6 +17,7 @@ from tests.support.reference_rules import (
     Counts,
     Shares,
     is_open,
+    is_shut,
     leaving,
     limits,
     limits_at,
@@ -189,7 +190,7 @@ class State:
             return False
         if self.mutant == "virtual nodes are machines" and node.virtual:
             return True
-        return is_open(node, pods)
+        return is_open(node, pods) and not is_shut(node, self.pace)
 
     # Sums.
 
