@@ -85,8 +85,8 @@ def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
         cooling_seconds=9 if chance.random() < 0.1 else 0,
         in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
         backing_off=chance.choice(({}, {"n00": 7})),
-        refused=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
         reserve={key: chance.choice(RESERVES) for key in ("", *keys)},
+        refused=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
     )
 
 
