@@ -10,7 +10,7 @@ from core.errors import UnavailableError
 from tests.support.certificates import SOAK, START, Cluster, replica, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance
-from webhook.admission.certs import ROTATE_ANNOTATION
+from webhook.admission.certs import ROTATE_ANNOTATION, UNTRUSTED_SECONDS
 
 DAY = 24 * 3600
 
@@ -38,6 +38,38 @@ async def test_only_the_leader_writes_the_bundle_and_only_when_it_differs() -> N
     assert cluster.writes == 1
     await follower.round(leading=False)
     assert follower.why_not_ready() is leader.why_not_ready() is None
+
+
+async def test_where_no_leader_writes_the_bundle_whoever_has_waited_adds_to_it() -> None:
+    """As the first pod without cert-manager does, whose leader serves cert-manager's files."""
+    ended = tls.make_ca(START - 11 * 365 * DAY).certificate
+    theirs = tls.make_ca(START).certificate + b"no certificate\n" + ended
+    cluster, clock = Cluster(bundle=[theirs, b""]), FakeClock(START)
+    follower, serving = replica(cluster, clock)
+    await follower.round(leading=False)
+    clock.seconds += UNTRUSTED_SECONDS - 1
+    await follower.round(leading=False)
+    assert (cluster.writes, follower.why_not_ready() is None) == (0, False)
+    clock.seconds += 1
+    await follower.round(leading=False)
+    assert follower.why_not_ready() is None
+    assert cluster.bundle is not None
+    for bundle in cluster.bundle:
+        assert theirs in bundle, "nothing is taken away"
+        await trusted(serving, bundle)
+    clock.seconds += 10 * UNTRUSTED_SECONDS
+    await follower.round(leading=False)
+    assert cluster.writes == 1
+
+
+async def test_whoever_waits_for_an_api_server_writes_no_bundle_that_holds_its_ca() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    await replica(cluster, clock)[0].round(leading=True)
+    follower, _ = replica(cluster, clock)
+    clock.seconds += UNTRUSTED_SECONDS
+    await follower.round(leading=False)
+    assert follower.why_not_ready() is None
+    assert cluster.writes == 1, "the leader's"
 
 
 async def test_without_a_registration_the_replica_is_ready() -> None:

@@ -1,7 +1,8 @@
 """The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the registration.
 
 Every replica signs its own leaf. What others may have written over ours, in the Secret or in the
-registration, is checked before it is used, and the leader puts in its place what works.
+registration, is checked before it is used, and the leader puts in its place what works. Where the
+leader does not, as it serves files, a replica that is not trusted adds its own.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ ROUND_SECONDS: Final = 10.0
 """How often the Secret and the registration are looked at."""
 SOON_SECONDS: Final = 1.0
 """The same, as long as the API server would not trust this replica."""
+UNTRUSTED_SECONDS: Final = 30.0
+"""A replica that the API server has not trusted for so long does not wait for the leader."""
 
 log = logging.getLogger("ebb.certs")
 
@@ -63,6 +66,7 @@ class Certificates:
         self._signed_by = b""
         self._good_from = self._renew_at = 0
         self._trusted: str | None = "its CA has not been looked for in the registration yet"
+        self._trusted_at = clock.monotonic_seconds()
 
     def why_not_ready(self) -> str | None:
         """Return why the API server would not trust this replica, or None."""
@@ -79,15 +83,18 @@ class Certificates:
             await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
 
     async def round(self, *, leading: bool) -> None:
-        """Look once: the Secret, the leaf, and as the leader the stage and the caBundle."""
+        """Look once: the Secret, the leaf, and as the leader the stage and the caBundle.
+
+        Who has waited too long for the leader adds to the caBundle.
+        """
         if self._signed_by and self._is_due(self._clock.unix_seconds()):
             await self._renew()
         bundles = await self._registration.bundles()
         secret, trust = await self._load(self._before(bundles or ()), leading=leading)
         if leading:
             trust = await self._advance(secret, trust, bundles or ())
-        if leading and bundles is not None:
-            wanted = self._wanted(trust, bundles)
+        if (leading or self._waits_too_long()) and bundles is not None:
+            wanted = self._wanted(trust, bundles) if leading else _added(trust, bundles)
             if any(bundle != wanted for bundle in bundles):
                 await self._registration.write(bundles, wanted)
                 log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
@@ -101,6 +108,12 @@ class Certificates:
         for bundle in bundles or ():
             if self._signed_by not in tls.split(bundle):
                 self._trusted = "its CA is not in the registration's caBundle yet"
+        if self._trusted is None:
+            self._trusted_at = self._clock.monotonic_seconds()
+
+    def _waits_too_long(self) -> bool:
+        waited_seconds = self._clock.monotonic_seconds() - self._trusted_at
+        return self._trusted is not None and waited_seconds >= UNTRUSTED_SECONDS
 
     def _before(self, bundles: Sequence[bytes]) -> bytes:
         """Return the CA whose leaves may still be served, should a new one have to be made."""
@@ -185,3 +198,10 @@ class Certificates:
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))
+
+
+def _added(trust: Trust, bundles: Sequence[bytes]) -> bytes:
+    """Return all that stands in the bundles, and before it our CAs that one of them lacks."""
+    held = [tls.split(bundle) for bundle in bundles]
+    lacking = [one for one in trust.bundle() if any(one not in found for found in held)]
+    return b"".join(lacking) + b"\n".join(dict.fromkeys(bundles))
