@@ -32,6 +32,16 @@ async def test_a_record_is_read_as_it_was_written_on_its_version_only(api: FakeA
             await store.write(Lease(holder="two"))
 
 
+async def test_a_record_that_has_been_deleted_is_another_than_was_read(api: FakeApi) -> None:
+    async with opened(api) as client:
+        store = LeaseStore(client, "ns", "ebb", 5)
+        written = await store.write(Lease(holder="one", duration_seconds=15))
+        del api.documents[PATH]
+        with pytest.raises(ConflictError, match="has been deleted"):
+            await store.write(written)
+        assert (await store.write(replace(written, version=""))).holder == "one"
+
+
 async def test_labels_and_annotations_of_others_stay(api: FakeApi) -> None:
     metadata = {"name": "ebb", "labels": {"a": "1"}, "annotations": {"b": "2"}}
     api.put_document(PATH, {"metadata": metadata, "spec": {}})

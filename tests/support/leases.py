@@ -21,6 +21,10 @@ class Store:
     lease: Lease | None = None
     writes: list[Lease] = field(default_factory=list)
 
+    def delete(self) -> None:
+        """As somebody else's kubectl does."""
+        self.lease = None
+
 
 @dataclass
 class Door:

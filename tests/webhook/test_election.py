@@ -207,6 +207,50 @@ async def test_a_lease_whose_taking_took_too_long_is_not_led_by() -> None:
 
 
 @in_virtual_time
+async def test_a_leader_whose_calls_are_slower_than_its_retries_keeps_leading() -> None:
+    async with running(Store(), "one", "two") as (one, two):
+        for replica in (one, two):
+            replica.door.before = slow(TIMING.deadline / 4)
+        await one.begun.wait()
+        await asyncio.sleep(600)
+        assert one.elector.leading
+        assert not one.worked
+        assert not two.begun.is_set()
+
+
+@in_virtual_time
+async def test_a_lease_that_somebody_has_deleted_or_edited_is_renewed_all_the_same() -> None:
+    store = Store()
+    async with running(store, "one") as (one,):
+        await one.begun.wait()
+        store.delete()
+        await asyncio.sleep(TIMING.retry * 1.5)
+        assert store.lease is not None
+        assert (store.lease.holder, store.lease.version) == ("one", "1")
+        store.lease = replace(store.lease, annotations={"theirs": "1"}, version="99")
+        await asyncio.sleep(TIMING.retry)
+        assert (store.lease.version, store.lease.annotations) == ("100", {"theirs": "1"})
+        assert one.elector.leading
+        assert not one.worked
+
+
+@in_virtual_time
+async def test_a_renewal_whose_answer_was_lost_is_seen_for_ones_own() -> None:
+    store = Store()
+    async with running(store, "one") as (one,):
+        await one.begun.wait()
+        one.door.after = down
+        await asyncio.sleep(TIMING.retry * 1.5)
+        assert len(store.writes) == 2, "it was written"
+        one.door.after = fine
+        await asyncio.sleep(TIMING.retry)
+        assert len(store.writes) == 3
+        await asyncio.sleep(TIMING.deadline)
+        assert one.elector.leading
+        assert not one.worked
+
+
+@in_virtual_time
 async def test_a_process_that_slept_through_its_deadline_knows_before_its_timers_do() -> None:
     async with running(Store(), "one") as (one,):
         await one.begun.wait()

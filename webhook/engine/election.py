@@ -8,6 +8,7 @@ RenewDeadline among it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -145,15 +146,28 @@ class Elector:
             return False
 
     async def _try(self) -> bool:
+        if self._working and self._seen is not None and self._is_ours(self._seen):
+            with suppress(ConflictError):  # a read says what has become of it
+                await self._write(self._seen, self._clock.monotonic_seconds())
+                return True
         begun = self._clock.monotonic_seconds()
         found = await self._leases.read()
         now = self._clock.monotonic_seconds()
         if found != self._seen:
             self._seen, self._seen_at = found, now
         before = found or Lease()
-        ours = before.holder == self._identity
-        if before.holder and not ours and now < self._seen_at + before.duration_seconds:
+        ends = self._seen_at + before.duration_seconds
+        if before.holder and not self._is_ours(before) and now < ends:
             return False
+        await self._write(before, begun)
+        return True
+
+    def _is_ours(self, lease: Lease) -> bool:
+        return lease.holder == self._identity
+
+    async def _write(self, before: Lease, begun: float) -> None:
+        """Make it ours on the version that was read, and lead from *begun* on (monotonic)."""
+        now, ours = self._clock.monotonic_seconds(), self._is_ours(before)
         stamp = micro_time(self._clock.unix_seconds())
         wanted = replace(
             before,
@@ -161,11 +175,10 @@ class Elector:
             duration_seconds=self._timing.duration,
             renewed=stamp,
             acquired=before.acquired if ours else stamp,
-            transitions=before.transitions + (found is not None and not ours),
+            transitions=before.transitions + (before.version != "" and not ours),
         )
         self._seen = await self._leases.write(wanted)
         self._seen_at, self._until = now, begun + self._timing.deadline
-        return True
 
     async def _release(self) -> None:
         """Empty the Lease, so that the next replica need not wait until it ends."""

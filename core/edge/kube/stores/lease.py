@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from core.edge.decode.objects import Meta, Struct
-from core.edge.kube.client import Client, answered
+from core.edge.kube.client import ApiError, Client, answered
+from core.errors import ConflictError
 
 API_VERSION: Final = "coordination.k8s.io/v1"
 TRANSITIONS_MAX: Final = 2**31 - 1
@@ -55,7 +56,7 @@ class LeaseStore:
     async def write(self, lease: Lease) -> Lease:
         """Create, or replace the version that was read; return it as stored.
 
-        Raises: ConflictError when somebody was faster, UnavailableError.
+        Raises: ConflictError when somebody was faster, also to delete it; UnavailableError.
         """
         metadata: dict[str, Any] = {
             "name": self._name,
@@ -77,7 +78,12 @@ class LeaseStore:
         }
         body = {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
         ask = self._client.ask(method, path, body, seconds_max=self._seconds, tries_max=1)
-        return _decoded(await ask)
+        try:
+            return _decoded(await ask)
+        except ApiError as fault:
+            if fault.status == 404 and lease.version:
+                raise ConflictError(f"the Lease {self._name} has been deleted") from fault
+            raise
 
 
 def micro_time(unix_seconds: int) -> str:
