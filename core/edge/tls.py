@@ -39,7 +39,7 @@ def make_ca(unix_seconds: int) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_CA_NAME, _CA_NAME, key.public_key(), unix_seconds, CA_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_CA_LIMITS, critical=True)
         .add_extension(_CA_USAGE, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
@@ -103,13 +103,16 @@ def signs_itself(certificate: bytes) -> None:
 
 
 def is_ours(certificate: bytes) -> bool:
-    """Say whether it is a CA that `make_ca` made; one whose name cannot be read is not.
+    """Say whether it is a CA that `make_ca` made; one that cannot be read is not.
 
+    The name alone says little: the component cert-manager's CA has it too, but may sign other CAs.
     OpenSSL and Go take names that `cryptography` does not: Latin 1 in a TeletexString, say.
     """
     try:
         with reading("certificate"):
-            return _certificate(certificate).subject == _CA_NAME
+            found = _certificate(certificate)
+            limits = found.extensions.get_extension_for_class(x509.BasicConstraints).value
+            return found.subject == _CA_NAME and limits == _CA_LIMITS
     except InvalidInputError:
         return False
 
@@ -163,12 +166,14 @@ _REFUSALS: Final = (
     UnsupportedAlgorithm,
     ValueError,
     x509.DuplicateExtension,
+    x509.ExtensionNotFound,
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _SERVER: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 _CA_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ebb-ca")])
+_CA_LIMITS: Final = x509.BasicConstraints(ca=True, path_length=0)
 _CA_USAGE: Final = x509.KeyUsage(
     digital_signature=True,
     key_cert_sign=True,

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from core.edge import tls
 from core.edge.tls import Pair
 from core.errors import UnavailableError
-from tests.support.certificates import SOAK, START, Cluster, replica, trusted
+from tests.support.certificates import SOAK, START, Cluster, replica, signed, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance
 from webhook.admission.certs import ROTATE_ANNOTATION, UNTRUSTED_SECONDS
@@ -89,6 +91,21 @@ async def test_others_cas_stay_in_the_bundle_and_ended_ones_go() -> None:
     found = tls.split(cluster.bundle[0])
     assert found[1:] == [stranger]
     assert cluster.bundle[0] == cluster.bundle[1]
+
+
+async def test_a_ca_of_others_that_has_our_name_stays_in_the_bundle() -> None:
+    """As cert-manager's, whose pods serve on while the component is taken out."""
+    first = tls.make_ca(START)
+    key = serialization.load_pem_private_key(first.key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    theirs = signed(first, key, days=365, is_ca=True)
+    cluster = Cluster(bundle=[first.certificate + theirs.certificate])
+    one, _ = replica(cluster, FakeClock(START))
+    await one.round(leading=True)
+    assert tls.is_ours(first.certificate)
+    assert not tls.is_ours(theirs.certificate)
+    assert cluster.bundle is not None
+    assert tls.split(cluster.bundle[0])[-1] == theirs.certificate
 
 
 def _renamed(pair: Pair) -> bytes:
