@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from core.edge import tls
 from core.edge.tls import Pair
 from core.errors import UnavailableError
-from tests.support.certificates import SOAK, START, Cluster, replica, signed, trusted
+from tests.support.certificates import SOAK, START, Cluster, connects, replica, signed, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance
 from webhook.admission.certs import ROTATE_ANNOTATION, UNTRUSTED_SECONDS
@@ -142,6 +142,26 @@ async def test_a_change_of_ca_is_trusted_at_every_step() -> None:
     assert tls.split(cluster.bundle[0]) == [cluster.data["ca.crt"]]
 
 
+async def test_the_soak_begins_when_the_next_ca_is_in_the_bundle() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    leader, serving = replica(cluster, clock)
+    await leader.round(leading=True)
+    assert cluster.bundle is not None
+    first = cluster.bundle[0]
+    cluster.annotations, cluster.refused = {ROTATE_ANNOTATION: "now"}, "write"
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="403"):
+            await leader.round(leading=True)
+        clock.seconds += SOAK
+    cluster.refused = ""
+    for seconds in (1, SOAK - 1, 1):
+        await leader.round(leading=True)
+        assert connects(serving.context, first)
+        clock.seconds += seconds
+    await leader.round(leading=True)
+    assert not connects(serving.context, first), "the next one signs"
+
+
 async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
@@ -193,23 +213,25 @@ OLD = Trust(TRUST.ca, old=tls.make_ca(START).certificate, old_until=START + 9)
 
 
 @pytest.mark.parametrize(
-    ("trust", "after", "asked", "trusted_by_all", "changes"),
+    ("trust", "after", "asked", "trusted_since", "changes"),
     [
-        (TRUST, 0, False, True, False),
-        (TRUST, 0, True, True, True),
-        (TRUST, 6 * 365 * DAY, False, True, False),
-        (TRUST, 7 * 365 * DAY, False, True, True),
-        (NEXT, SOAK - 1, False, True, False),
-        (NEXT, SOAK, False, True, True),
-        (NEXT, SOAK, False, False, False),
-        (NEXT, SOAK - 1, True, True, False),
-        (OLD, 8, False, True, False),
-        (OLD, 9, False, True, True),
+        (TRUST, 0, False, START, False),
+        (TRUST, 0, True, START, True),
+        (TRUST, 6 * 365 * DAY, False, START, False),
+        (TRUST, 7 * 365 * DAY, False, START, True),
+        (NEXT, SOAK - 1, False, 0, False),
+        (NEXT, SOAK, False, 0, True),
+        (NEXT, SOAK, False, None, False),
+        (NEXT, SOAK - 1, True, 0, False),
+        (NEXT, SOAK + 6, False, START + 7, False),
+        (NEXT, SOAK + 7, False, START + 7, True),
+        (OLD, 8, False, START, False),
+        (OLD, 9, False, START, True),
     ],
 )
 def test_stages(
-    trust: Trust, after: int, asked: bool, trusted_by_all: bool, changes: bool
+    trust: Trust, after: int, asked: bool, trusted_since: int | None, changes: bool
 ) -> None:
-    found = advance(trust, START + after, SOAK, asked=asked, trusted=trusted_by_all)
+    found = advance(trust, START + after, SOAK, asked=asked, trusted_since=trusted_since)
     assert (found != trust) is changes
     assert Trust.decode(found.encode(), START + after) == found

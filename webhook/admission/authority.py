@@ -67,15 +67,18 @@ class Trust:
         return found
 
 
-def advance(trust: Trust, now: int, soak_seconds: int, *, asked: bool, trusted: bool) -> Trust:
+def advance(
+    trust: Trust, now: int, soak_seconds: int, *, asked: bool, trusted_since: int | None
+) -> Trust:
     """Return the next stage if its time has come, else the same.
 
-    *asked*: somebody wants a new CA. *trusted*: every caBundle holds all of `trust.bundle()`.
+    *asked*: somebody wants a new CA. *trusted_since*: from when on, unix seconds, every caBundle
+    has held all of `trust.bundle()`; None: one does not.
     """
     if trust.old and now >= trust.old_until:
         return replace(trust, old=b"", old_until=0)
     if trust.next is not None:
-        if not trusted or now - trust.next_since < soak_seconds:
+        if trusted_since is None or now - max(trusted_since, trust.next_since) < soak_seconds:
             return trust
         return Trust(trust.next, old=trust.ca.certificate, old_until=now + OLD_SECONDS)
     start, end = tls.life(trust.ca.certificate)

@@ -67,6 +67,7 @@ class Certificates:
         self._good_from = self._renew_at = 0
         self._trusted: str | None = "its CA has not been looked for in the registration yet"
         self._trusted_at = clock.monotonic_seconds()
+        self._all_trusted_since: int | None = None
 
     def why_not_ready(self) -> str | None:
         """Return why the API server would not trust this replica, or None."""
@@ -91,8 +92,9 @@ class Certificates:
             await self._renew()
         bundles = await self._registration.bundles()
         secret, trust = await self._load(self._before(bundles or ()), leading=leading)
+        self._note_all_trusted(trust, bundles or ())
         if leading:
-            trust = await self._advance(secret, trust, bundles or ())
+            trust = await self._advance(secret, trust)
         if (leading or self._waits_too_long()) and bundles is not None:
             wanted = self._wanted(trust, bundles) if leading else _added(trust, bundles)
             if any(bundle != wanted for bundle in bundles):
@@ -101,6 +103,13 @@ class Certificates:
                 bundles = [wanted for _ in bundles]
         self._sign(trust)
         self._judge(bundles)
+
+    def _note_all_trusted(self, trust: Trust, bundles: Sequence[bytes]) -> None:
+        """Note since when every caBundle has held all our CAs, which who leads next must know."""
+        if not all(set(trust.bundle()) <= set(tls.split(bundle)) for bundle in bundles):
+            self._all_trusted_since = None
+        elif self._all_trusted_since is None:
+            self._all_trusted_since = self._clock.unix_seconds()
 
     def _judge(self, bundles: list[bytes] | None) -> None:
         """Note whether the registration, if there is one, trusts the CA of our leaf."""
@@ -154,12 +163,11 @@ class Certificates:
         theirs = {name: value for name, value in secret.data.items() if name not in KEYS}
         return await self._secrets.write(secret, theirs | trust.encode(), annotations)
 
-    async def _advance(self, secret: Secret, trust: Trust, bundles: Sequence[bytes]) -> Trust:
+    async def _advance(self, secret: Secret, trust: Trust) -> Trust:
         """Go to the next stage, and write what was put right when it was read."""
         asked = ROTATE_ANNOTATION in secret.annotations
-        trusted = all(set(trust.bundle()) <= set(tls.split(bundle)) for bundle in bundles)
-        now = self._clock.unix_seconds()
-        after = advance(trust, now, self._soak, asked=asked, trusted=trusted)
+        now, since = self._clock.unix_seconds(), self._all_trusted_since
+        after = advance(trust, now, self._soak, asked=asked, trusted_since=since)
         ours = {name: value for name, value in secret.data.items() if name in KEYS}
         if after.encode() != ours:
             keep = dict(secret.annotations)
