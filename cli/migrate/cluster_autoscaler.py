@@ -19,6 +19,7 @@ TAKEN: Final[Mapping[str, Taken]] = {
     "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
 }
 OTHERS: Final = "stays with the autoscaler"
+CUSTOM: Final = "skip-nodes-with-custom-controller-pods"
 _BY_REASON: Final[Mapping[str, str]] = {
     "groups and their size at the cloud stay there; `budgets` and `pools` limit marks": """
         cloud-provider cores-total enforce-node-group-min-size gpu-total max-nodes-total
@@ -35,10 +36,17 @@ _BY_REASON: Final[Mapping[str, str]] = {
         max-bulk-soft-taint-count max-bulk-soft-taint-time max-drain-parallelism
         max-empty-bulk-delete max-scale-down-parallelism""",
     "a rule of evictions; those of Ebb, if they are enabled, go by `drain`": """
-        blocking-system-pod-distruption-timeout cordon-node-before-terminating
-        daemonset-eviction-for-empty-nodes daemonset-eviction-for-occupied-nodes
-        drain-priority-config expendable-pods-priority-cutoff max-graceful-termination-sec
-        max-pod-eviction-time min-replica-count skip-nodes-with-custom-controller-pods""",
+        cordon-node-before-terminating daemonset-eviction-for-empty-nodes
+        daemonset-eviction-for-occupied-nodes drain-priority-config max-graceful-termination-sec
+        max-pod-eviction-time""",
+    "whether pods of controllers that the autoscaler does not know keep their node; in Ebb they "
+    "do not: it may be marked, and goes once they have ended": CUSTOM,
+    "pods of ReplicaSets with fewer replicas keep their node there; in Ebb they do not": """
+        min-replica-count""",
+    "how long pods of kube-system keep their node there; in Ebb as long as they are on it, unless "
+    "`nodeUtilization.keepSystem` is false": "blocking-system-pod-distruption-timeout",
+    "pods of lower priority count for nothing there; in Ebb what running ones ask for counts, and "
+    "the cutoff is -10, the autoscaler's default": "expendable-pods-priority-cutoff",
     "Ebb counts what all pods of a node ask for, CPU and memory": """
         ignore-daemonsets-utilization ignore-mirror-pods-utilization
         scale-down-gpu-utilization-threshold""",
@@ -124,6 +132,8 @@ def _migrated(given: Sequence[Given]) -> Migrated:
     if empty_alone:
         made.put(("mode",), OBSERVE)
         made.leave(thresholds[-1], EMPTY_ALONE)
+    if all(one.key != CUSTOM for one in given):
+        made.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
     made.notes.extend(NOTES)
     return made
 

@@ -110,6 +110,35 @@ def test_with_the_threshold_0_only_empty_nodes_went() -> None:
     assert "# - scale-down-utilization-threshold=0: only nodes without requests" in comments
 
 
+CUSTOM = "skip-nodes-with-custom-controller-pods"
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        (
+            f"{CUSTOM}=false",
+            "whether pods of controllers that the autoscaler does not know keep their node; ",
+        ),
+        ("min-replica-count=2", "pods of ReplicaSets with fewer replicas keep their node there; "),
+        (
+            "blocking-system-pod-distruption-timeout=1h",
+            "how long pods of kube-system keep their node there; ",
+        ),
+        ("expendable-pods-priority-cutoff=-5", "pods of lower priority count for nothing there; "),
+    ],
+)
+def test_a_rule_of_which_nodes_may_go_is_none_of_evictions(flag: str, told: str) -> None:
+    assert f"# - {flag}: {told}in Ebb " in made(f"--{flag}")[1]
+
+
+def test_what_keeps_nodes_by_default_is_told_once() -> None:
+    told = "whether pods of controllers that the autoscaler does not know keep their node; in Ebb"
+    assert f"# - {CUSTOM}, on by default: {told} " in made("--scan-interval=10s")[1]
+    for value in ("true", "false"):
+        assert made(f"--{CUSTOM}={value}")[1].count(CUSTOM) == 1
+
+
 def test_what_is_no_flag_is_a_comment() -> None:
     comments = made("cluster-autoscaler run --scan-interval=10s 2>&1 --new-one x --v")[1]
     assert "# - 2>&1: " in comments
