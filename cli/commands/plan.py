@@ -10,7 +10,6 @@ from cli.answers import Money, Planned
 from cli.look import source
 from cli.look.found import Found
 from core.config.settings import Config
-from core.edge import files
 from core.edge.clock import SystemClock
 from core.engine import step
 from core.engine.plan import Plan
@@ -48,7 +47,6 @@ AT_MOST = "requests over usable capacity afterwards, at most"
 def command(
     found: Found,
     /,
-    policy: str | None,
     max_removals: int | None,
     max_cpu: Fraction | None,
     max_memory: Fraction | None,
@@ -56,8 +54,7 @@ def command(
 ) -> None:
     """Tell which nodes could go, and why the others stay; nothing is written."""
     # The delay counts as elapsed: the engine alone knows it.
-    judged_by = files.read_config(found.config_from, policy) if policy else found.config
-    config = _limited(judged_by, max_cpu, max_memory)
+    config = _limited(found.config, max_cpu, max_memory)
     now = found.now_seconds(SystemClock())
     plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
     answer = Planned(

@@ -38,7 +38,7 @@ class Found:
     config: Config
     where: str
     """For people: files, or a kubeconfig."""
-    config_from: str | None
+    config_from: str | None = None
     """The configuration's file; None: built-in defaults."""
     kinds: frozenset[str] | None = None
     """The kinds of objects that a dump holds; None: a live cluster, that was asked for all."""

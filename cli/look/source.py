@@ -22,7 +22,7 @@ IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 FILE: Final = click.Path(allow_dash=True)
 """Shells complete it; whether it is there is seen when it is read."""
 OR_A_DUMP: Final = f"; or give --from-file a dump, as `{COMMAND}` writes it"
-WHERE: Final = ("from_file", "kubeconfig", "context", "config")
+WHERE: Final = ("from_file", "kubeconfig", "context")
 """The options of `read`."""
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
@@ -31,7 +31,8 @@ Command = Callable[..., Any]
 def options(command: Command, *, leader: bool = False) -> Command:
     """Add the options that say which cluster, and by which configuration it is judged.
 
-    The command is given what is Found. *leader*: of a live cluster also who runs the engine.
+    The command is given what is Found, judged by its own option --policy if it has one and that
+    is given. *leader*: of a live cluster also who runs the engine.
     """
 
     @click.pass_obj
@@ -39,8 +40,11 @@ def options(command: Command, *, leader: bool = False) -> Command:
     def looking(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
         where = {name: given.pop(name) for name in WHERE}
         namespace = given.pop("namespace", NAMESPACE)
-        found = read(environment, **where, led_from=namespace if leader else None)
-        command(replace(found, namespace=namespace), **given)
+        config_from = given.pop("config")
+        # Once: it may be a pipe.
+        config = files.read_config(config_from, given.pop("policy", None))
+        found = read(environment, **where, config=config, led_from=namespace if leader else None)
+        command(replace(found, namespace=namespace, config_from=config_from), **given)
 
     told = f"a dump, as `{COMMAND}` writes it: plain, gzipped, or - ; repeat it for several"
     from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
@@ -75,12 +79,13 @@ def read(
     from_file: Sequence[str],
     kubeconfig: str | None,
     context: str | None,
-    config: str | None,
+    config: Config,
     led_from: str | None,
 ) -> Found:
     """Read the cluster that the command line names, and who runs the engine.
 
-    *led_from*: in which namespace a live one's Lease is; None: it is not asked for.
+    *config*: what it is to be judged by. *led_from*: in which namespace a live one's Lease is;
+    None: it is not asked for.
 
     Raises: EbbError in one of its forms, UsageError for options that contradict each other.
     """
@@ -88,9 +93,8 @@ def read(
                  (("kubeconfig", kubeconfig), ("context", context)) if given]  # fmt: skip
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
-    judged_by = files.read_config(config)
     if from_file:
-        return _dumped(from_file, judged_by, config)
+        return _dumped(from_file, config)
     path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
     # The client's packages take longer than a whole plan.
     import asyncio  # noqa: PLC0415
@@ -99,19 +103,18 @@ def read(
 
     lease = None if led_from is None else (led_from, LEASE)
     aside = Aside()
-    cluster, leader = asyncio.run(live.read(path, context, judged_by, lease, sys.stderr, aside))
+    cluster, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr, aside))
     return Found(
         cluster=cluster,
-        config=judged_by,
+        config=config,
         where=f"live, {path or 'as a pod of the cluster'}"
         + (f", context {context}" if context else ""),
-        config_from=config,
         leader=leader,
         aside=aside,
     )
 
 
-def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Found:
+def _dumped(paths: Sequence[str], config: Config) -> Found:
     dumps = [(files.named(path), files.read_dump(path)) for path in paths]
     refused: list[str] = []
     aside = Aside()
@@ -122,7 +125,6 @@ def _dumped(paths: Sequence[str], config: Config, config_from: str | None) -> Fo
         cluster=cluster,
         config=config,
         where=where,
-        config_from=config_from,
         kinds=kinds,
         aside=aside,
     )

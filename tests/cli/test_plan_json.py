@@ -1,5 +1,6 @@
 """`ebb plan -o json`: the contract."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ class TestPolicy:
             codes = {reason["code"] for kept in plan["kept"] for reason in kept["reasons"]}
             assert "no-excess" in codes
             assert "threshold" not in codes
+
+    def test_a_file_that_can_be_read_once_is_enough_for_it(
+        self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As a shell gives it by `--config <(command)`."""
+        given = ("--from-file", path, "--policy", "ExcessNodes", "--config")
+        plain = plan_of(capsys, *given, bold)
+        pipe, end = os.pipe()
+        os.write(end, Path(bold).read_bytes())
+        os.close(end)
+        piped = plan_of(capsys, *given, f"/dev/fd/{pipe}")
+        os.close(pipe)
+        assert piped == plain
 
     def test_the_configured_one_may_be_named_too(
         self, path: str, capsys: pytest.CaptureFixture[str]

@@ -203,7 +203,7 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
         lease="ns/l", holder=holder, renewed_seconds=renewed, duration_seconds=15, problem=problem
     )
     cluster = Cluster.of([builders.node("n")], [])
-    found = Found(cluster=cluster, config=Config(), where="w", config_from=None, leader=leader)
+    found = Found(cluster=cluster, config=Config(), where="w", leader=leader)
     shown = text(look(found, NOW))
     (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
     return line.removeprefix("leader").strip()
