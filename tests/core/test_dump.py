@@ -48,6 +48,22 @@ class TestDump:
         assert [one.name for one in cluster.nodes] == ["n0", "n1"]
         assert [one.key for one in cluster.pods] == ["shop/web-0"]
 
+    def test_other_apis_have_kinds_of_the_same_name(self) -> None:
+        longhorns = changed(NODE, apiVersion="longhorn.io/v1beta2", status=MISSING)
+        theirs = b'{"apiVersion":"longhorn.io/v1beta2","kind":"NodeList","items":[{},%b]}'
+        refused: list[str] = []
+        for raw in (dump(longhorns), longhorns, theirs % longhorns):
+            assert list(objects(raw, "f", refused)) == []
+        assert list(objects(dump(longhorns, NODE), "f", refused)) == [("Node", node())]
+        assert refused == []
+        assert fault_of(dump(longhorns, POD)).startswith("f.json: holds no nodes")
+
+    @pytest.mark.parametrize("written", [MISSING, None, "", 7, "v1", "v2"])
+    def test_what_names_no_other_api_goes_by_its_kind(self, written: object) -> None:
+        raw = changed(NODE, apiVersion=written)
+        for whole in (raw, dump(raw)):
+            assert list(objects(whole, "f", [])) == [("Node", node())]
+
     def test_finished_pods_are_pods(self) -> None:
         cluster = cluster_from_dumps([("f", dump(NODE, changed(POD, status__phase="Failed")))])
         assert cluster.pods == ()

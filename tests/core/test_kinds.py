@@ -55,6 +55,16 @@ def test_what_is_said_of_dumps_names_kinds_that_there_are() -> None:
 
 
 @every_kind
+def test_a_kind_is_that_of_its_own_api_in_any_version(kind: Kind[Any, Any]) -> None:
+    for path in kind.paths:
+        version = path.removesuffix(f"/{kind.resource}").removeprefix("/apis/")
+        assert kind.is_of(version.removeprefix("/api/"))
+    assert kind.is_of(f"{kind.group}/v9".removeprefix("/"))
+    assert not kind.is_of("longhorn.io/v1")
+    assert not kind.is_of(f"x{kind.group}/v1")
+
+
+@every_kind
 async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
     one, key = EXAMPLES[kind]
     async with FakeApi() as api, opened(api) as client:

@@ -226,6 +226,15 @@ def test_heartbeats_say_when_a_dump_was_made_whose_name_does_not(tmp_path: Path)
     assert dumps.read(str(tmp_path), []).duration_ms == 10 * MINUTE_MS
 
 
+def test_nodes_of_other_apis_are_no_machines(tmp_path: Path) -> None:
+    theirs = {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "lh"}}
+    for minutes in (0, 10):
+        (tmp_path / f"{at(minutes)}.json").write_bytes(dump(NODE, theirs, STAYS))
+    refused: list[str] = []
+    found = dumps.read(str(tmp_path), refused)
+    assert ([stay.node.name for stay in found.stays], refused) == (["n"], [])
+
+
 def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
     bad = dated(pod("bad", "n", cpu="much"))
     strange = {"kind": "Pod", "metadata": {"name": 7}}

@@ -8,7 +8,7 @@ from core.edge.decode.depth import legible
 from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
-from core.edge.decode.objects import HEAD_DECODER
+from core.edge.decode.objects import HEAD_DECODER, AnyObject
 from core.errors import InvalidInputError
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -77,6 +77,8 @@ def objects(
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
     """Yield the kind's name, the bytes of an object, and in which source it stands.
 
+    Those of other APIs are passed over where their kind is called as one that Ebb knows.
+
     Raises: as `objects`.
     """
     if not raw.strip():
@@ -87,18 +89,26 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
         raw = legible(raw)
         head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     if head.items is None:
-        yield head.kind, raw, source
+        if not _is_of_another(head):
+            yield head.kind, raw, source
         return
-    of_list = head.kind.removesuffix(LIST)
+    of_list = AnyObject(head.kind.removesuffix(LIST), head.api_version)
+    known = of_list.kind in BY_NAME
     for number, item in enumerate(head.items):
         try:
             where = f"{source}: items[{number}]"
-            known = of_list in BY_NAME
-            name = of_list if known else strictly(HEAD_DECODER.decode, item, where).kind
+            one = of_list if known else strictly(HEAD_DECODER.decode, item, where)
         except InvalidInputError as fault:
             refused.append(str(fault))
         else:
-            yield name, item, source
+            if not _is_of_another(one):
+                yield one.kind, item, source
+
+
+def _is_of_another(one: AnyObject) -> bool:
+    """Say whether it is another API's, of a kind that is called as one that Ebb knows."""
+    kind = BY_NAME.get(one.kind)
+    return kind is not None and not kind.is_of(one.api_version)
 
 
 def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | None:

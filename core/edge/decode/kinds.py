@@ -64,6 +64,22 @@ class Kind(Generic[Wire_, Model_]):
         """Return the name in paths, rights and metrics."""
         return self.path.rpartition("/")[2]
 
+    @cached_property
+    def group(self) -> str:
+        """Return that of its API; empty: the core's."""
+        _, root, group, *_ = self.path.split("/")
+        return group if root == "apis" else ""
+
+    def is_of(self, api_version: object) -> bool:
+        """Say whether an object of the kind's name and that apiVersion is one of the kind.
+
+        Other APIs have kinds of the same name: Longhorn and OpenShift have a Node of their own.
+        Where there is no apiVersion the name alone says it.
+        """
+        if not isinstance(api_version, str) or not api_version:
+            return True
+        return api_version.rpartition("/")[0] == self.group
+
     @property
     def paths(self) -> tuple[str, ...]:
         """Return where it may be listed, the best first."""

@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -245,6 +245,8 @@ class AnyObject(Struct):
     """Enough of any object to know what it is."""
 
     kind: str = ""
+    api_version: Any = None
+    """Of any type, so that an object of which it is odd can be read all the same."""
     items: list[msgspec.Raw] | None = None
 
 
