@@ -131,7 +131,7 @@ class Explainer:
             pods=pods,
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
-            held=self._held(node) if removal else (),
+            held=self._held.get(name, ()),
             reserved=tuple(Blocker(RESERVE, told) for told in [reserved_for(node)] if told),
             lingers=tuple(stickiness(pods, self._now)),
             against_hard=self._against_hard(node),
@@ -178,9 +178,17 @@ class Explainer:
     def _work(self) -> Work:
         return trial(self._survey)[0]
 
-    def _held(self, node: Node) -> tuple[Blocker, ...]:
+    @cached_property
+    def _held(self) -> Mapping[str, tuple[Blocker, ...]]:
+        """Return by node that goes what holds it back, those before it that may go counted."""
         now = pace(remember(Memory(), self._survey, self._now), self._survey, self._now)
-        return tuple(Brakes(self._survey, now).refusals(node))
+        brakes, found = Brakes(self._survey, now), dict[str, tuple[Blocker, ...]]()
+        for removal in self._plan.removals:
+            node = self._nodes[removal.node]
+            found[node.name] = tuple(brakes.refusals(node))
+            if not found[node.name]:
+                brakes.take(node)
+        return found
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 import core
-from core.config.budgets import Budget, Limit
+from core.config.budgets import Budget, Budgets, Limit
 from core.config.settings import Config, UsabilityMode
 from core.engine import step
 from core.engine.survey import Survey
+from core.engine.zones import ZONE_LABEL
 from core.explain.explainer import Explainer, NodeAnswer
 from core.explain.reasons import (
     EVICTION,
@@ -193,3 +194,38 @@ def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> Non
         "b": ["budget-marked"],
         "c": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("budgets", "later"),
+    [
+        (replace(UNLIMITED, cluster=Budget(max_marked=Limit(2))), "budget-marked"),
+        (replace(UNLIMITED, cluster=Budget(max_in_window=Limit(2))), "budget-window"),
+    ],
+)
+def test_what_holds_a_node_back_counts_those_that_go_before_it(
+    budgets: Budgets, later: str
+) -> None:
+    cluster = Cluster.of([node(name) for name in "abcde"], [])
+    assert waits(cluster, budgets) == [[], [], [later], [later]]
+
+
+def test_after_the_first_mark_the_others_wait_for_the_spacing() -> None:
+    cluster = Cluster.of([node(name) for name in "abc"], [])
+    budgets = replace(UNLIMITED, spacing_seconds=60)
+    assert waits(cluster, budgets) == [[], ["spacing"]]
+
+
+def test_a_node_waits_for_no_zone_of_which_one_goes_before_it() -> None:
+    nodes = [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate("aaabb")]
+    cluster = Cluster.of(nodes, [pod("p", "a0", 100, 100)])
+    assert waits(cluster, replace(UNLIMITED, balance_zones=True)) == [[], [], [], []]
+
+
+def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:
+    """Return by codes what holds back those that go, in the plan's order."""
+    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    explainer = explainer_of(cluster, config)
+    answers = [found for one in cluster.nodes if (found := explainer.node(one.name))]
+    gone = sorted((one for one in answers if one.order), key=lambda one: one.order or 0)
+    return [[blocker.code for blocker in one.held] for one in gone]
