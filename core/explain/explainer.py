@@ -6,7 +6,7 @@ could take one pod now. It uses the plan's own parts, so that the two cannot dis
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
@@ -48,7 +48,8 @@ class NodeAnswer:
     """Empty for a node that goes."""
     held: tuple[Blocker, ...]
     """What holds the running engine back from marking it now, as far as the cluster tells: what
-    only the engine has seen (nodes that came, the busiest moment) is not among it."""
+    only the engine has seen (nodes that came, since when pods wait, the busiest moment) is not
+    among it."""
     reserved: tuple[Blocker, ...]
     """For which pods it is kept from the autoscaler, as the engine that leads has said on it."""
     lingers: tuple[Blocker, ...]
@@ -182,7 +183,9 @@ class Explainer:
     def _held(self) -> Mapping[str, tuple[Blocker, ...]]:
         """Return by node that goes what holds it back, those before it that may go counted."""
         now = pace(remember(Memory(), self._survey, self._now), self._survey, self._now)
-        brakes, found = Brakes(self._survey, now), dict[str, tuple[Blocker, ...]]()
+        # To a memory of nothing every pod that waits has just begun to.
+        brakes = Brakes(self._survey, replace(now, pending_seconds=0))
+        found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
             found[node.name] = tuple(brakes.refusals(node))

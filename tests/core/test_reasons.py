@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import core
-from core.config.budgets import Budget, Budgets, Limit
+from core.config.budgets import Budget, Budgets, Cooldown, Limit
 from core.config.settings import Config, UsabilityMode
 from core.engine import step
 from core.engine.survey import Survey
@@ -220,6 +220,14 @@ def test_a_node_waits_for_no_zone_of_which_one_goes_before_it() -> None:
     nodes = [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate("aaabb")]
     cluster = Cluster.of(nodes, [pod("p", "a0", 100, 100)])
     assert waits(cluster, replace(UNLIMITED, balance_zones=True)) == [[], [], [], []]
+
+
+def test_since_when_a_pod_waits_is_not_known_so_no_node_waits_for_it() -> None:
+    """Not by one look: the engine that leads may have seen it begin long ago."""
+    waiting = replace(pod("p", None, 100, 100), unschedulable=True)
+    cluster = Cluster.of([node(name) for name in "abc"], [waiting])
+    budgets = replace(UNLIMITED, cooldown=Cooldown(after_pending_seconds=600))
+    assert waits(cluster, budgets) == [[], []]
 
 
 def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:

@@ -21,8 +21,8 @@ from core.reason import Blocker
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (
-    "Left out is what only the engine that leads has seen: the delay, nodes that came, the "
-    "busiest moment."
+    "Left out is what only the engine that leads has seen: the delay, nodes that came, since when "
+    "pods wait, the busiest moment."
 )
 
 
