@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.config.settings import Config
 from core.drain.budgets import Allowances
 from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
-from core.drain.reasons import COMES_BACK, NOT_HARD
+from core.drain.reasons import COMES_BACK, NOT_HARD, UNSETTLED
 from core.engine.harden import Against
 from core.engine.plan import Plan
 from core.fit.rules import tolerates
@@ -115,12 +115,30 @@ class Ground:
         return next((why for why in found if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:
-        """Say why a pod of any node would not be evicted now if it were its turn, or None."""
+        """Say why a pod of any node would not be evicted now if it were its turn, or None.
+
+        Its controller is one of those that matter.
+        """
         if not pod.occupies or pod.terminating:
             return None
         if (waited_for := why_waited_for(pod, self.now)) is not None:
             return waited_for
-        return self._never(pod) or self.budgets.why_not(pod)
+        return self._never(pod) or self.why_not_yet(pod)
+
+    def why_not_yet(self, pod: Pod) -> Blocker | None:
+        """Say what such a pod, if it may ever be evicted, has to wait for, or None.
+
+        One that serves goes only while all other pods of its controller do.
+        """
+        alike = self.of_owner[owner_of(pod)] if pod.ready else ()
+        if unsettled := next((one for one in alike if self._in_the_making(one)), None):
+            told = f"{pod.owner_kind} {pod.owner_name}: {unsettled.name} is not Ready"
+            return Blocker(UNSETTLED, told, pod.key)
+        return self.budgets.why_not(pod)
+
+    def _in_the_making(self, pod: Pod) -> bool:
+        """Say whether a pod may soon serve, or has just ceased to."""
+        return leaves(pod, self.now) if pod.terminating else not pod.ready
 
     def _never(self, pod: Pod) -> Blocker | None:
         own, taint_key = self.scene.own_namespace, self.scene.config.taint_key

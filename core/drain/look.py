@@ -15,7 +15,7 @@ from typing import Final
 from core.drain.ground import Ground, Scene
 from core.drain.memory import LOOK_ON_SECONDS, MISSED_MAX, Evicted, Eviction, Memory
 from core.drain.pods import Owner, leaves, owner_of, why_waited_for
-from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN, UNSETTLED
+from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
 from core.model.telling import many
@@ -261,16 +261,7 @@ def _why_not(ground: Ground, memory: Memory, pod: Pod) -> Blocker | None:
     refused = memory.refused.get(pod.uid)
     if refused is not None and ground.now < refused.until:
         return _refused(memory, pod)
-    alike = ground.of_owner[owner_of(pod)] if pod.ready else ()
-    if unsettled := next((one for one in alike if _in_the_making(ground, one)), None):
-        told = f"{pod.owner_kind} {pod.owner_name}: {unsettled.name} is not Ready"
-        return Blocker(UNSETTLED, told, pod.key)
-    return ground.budgets.why_not(pod)
-
-
-def _in_the_making(ground: Ground, pod: Pod) -> bool:
-    """Say whether a pod may soon serve, or has just ceased to."""
-    return leaves(pod, ground.now) if pod.terminating else not pod.ready
+    return ground.why_not_yet(pod)
 
 
 def _refused(memory: Memory, pod: Pod) -> Blocker:

@@ -14,6 +14,7 @@ from itertools import chain
 from core.capacity.reaches import Reach
 from core.config.drain import Eviction
 from core.drain.ground import Ground, Scene
+from core.drain.pods import owner_of
 from core.engine.brakes import Brakes
 from core.engine.memory import Memory, pace, remember
 from core.engine.plan import Placement, Plan
@@ -209,7 +210,7 @@ class Explainer:
             now_seconds=self._now,
             own_namespace=self._own,
         )
-        return Ground(scene, ())
+        return Ground(scene, map(owner_of, self._cluster.pods))
 
     def _undrained(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
         if self._config.eviction is not Eviction.ENABLED:

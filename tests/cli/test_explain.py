@@ -552,6 +552,25 @@ class TestFixes:
         assert "is not drained for" in text
         assert "budget db allows 0" in text
 
+    @pytest.mark.parametrize("name", ["m", "n"])
+    def test_a_pod_is_not_drained_while_another_of_its_controller_is_not_ready(
+        self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Nor from a node without a mark, which nobody drains yet."""
+        making, *serving = (pod(f"web-{on}", on) for on in ("o", "m", "n"))
+        for one in (making, *serving):
+            one["metadata"]["ownerReferences"] = [OWNER]
+        for one in serving:
+            one["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        file = of(tmp_path, marked("m", "hard"), node("n"), node("o"), making, *serving)
+        config = tmp_path / "ebb.yaml"
+        head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+        config.write_text(f"{head}eviction: enabled\n")
+        asked = (file, "node", name, "--config", str(config))
+        (told,) = explained(capsys, *asked)["notDrained"]
+        assert (told["code"], told["pod"]) == ("evict-unsettled", f"shop/web-{name}")
+        assert told["message"] == "ReplicaSet web: web-o is not Ready"
+
     def test_a_name_is_one_word_for_a_shell(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
