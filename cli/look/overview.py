@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from cli.look.found import Found
 from cli.look.standing import Guard, Standing, standings
-from core.engine import step
 from core.engine.plan import Plan
 from core.engine.reserve import RESERVE
+from core.engine.step import judge
+from core.engine.survey import Survey
 from core.explain.caveats import Caveat, caveats
 from core.survival.look import Emptying
 
@@ -85,7 +86,8 @@ class Status:
 
 def look(found: Found, now_seconds: int) -> Status:
     """Judge the cluster and count."""
-    plan = step.plan(found.cluster, found.config, now_seconds=now_seconds)
+    survey = Survey(found.cluster, found.config, now_seconds)
+    plan = judge(survey)
     every = standings(found.cluster, found.config.taint_key, now_seconds)
     marked = [one for one in every if one.mark is not None and not one.going]
     reasons = Counter(
@@ -95,7 +97,8 @@ def look(found: Found, now_seconds: int) -> Status:
     if reserved:
         reasons[RESERVE.code] = reserved
     waiting = [pod for pod in found.cluster.pods if pod.node is None]
-    judged = {pod.key for pod in waiting if pod.evaluable and not pod.stays_with_node}
+    looking = (pod for pod in waiting if not pod.stays_with_node)
+    judged = {pod.key for pod in looking if not survey.pod_blockers(pod)}
     return Status(
         found=found,
         plan=plan,

@@ -38,6 +38,8 @@ Shapes = Counter[tuple[int, int]]
 """How many pods ask for so many millicores and bytes."""
 WHOLE: Final = ""
 """Stands for the whole where things are kept by a reach's key."""
+BEYOND: Final = "asks for nodes of its own, beyond as many sets as are told apart"
+"""Of a pod whose reach is one too many."""
 
 UNREACHED: Final = Reason(
     "unreached",
@@ -149,11 +151,17 @@ class Survey:
         beyond = self.reaches.beyond
         if not beyond:
             return
-        message = "asks for nodes of its own, beyond as many sets as are told apart"
         aside = [members for members in self.movable if plain(members[0].placing) in beyond]
         for pod in (pod for members in aside for pod in members):
-            self._fix(pod, [Blocker(ASKS_TOO_MUCH, message, pod.key)])
+            self._fix(pod, self.pod_blockers(pod))
         self.movable = [m for m in self.movable if plain(m[0].placing) not in beyond]
+
+    def pod_blockers(self, pod: Pod) -> list[Blocker]:
+        """Return every reason why no place is looked for, for a pod that does not stay."""
+        found = pod_blockers(pod)
+        if not found and plain(pod.placing) in self.reaches.beyond:
+            found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
+        return found
 
     def _look_at_unreached(self) -> None:
         """Keep what only pods could use that cannot be evaluated: no threshold protects them."""

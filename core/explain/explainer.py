@@ -25,7 +25,6 @@ from core.engine.work import Work
 from core.fit.rules import refusal
 from core.guards.disruption import findings, stickiness
 from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
-from core.guards.pods import pod_blockers
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.leaving import why_unready
 from core.model.node import Node
@@ -154,7 +153,7 @@ class Explainer:
         if pod is None:
             return None
         home = self.node(pod.node) if pod.node is not None else None
-        blockers = [] if pod.stays_with_node else pod_blockers(pod)
+        blockers = [] if pod.stays_with_node else self._survey.pod_blockers(pod)
         looks = pod.node is None if home is None else not home.node.virtual
         moves = not pod.stays_with_node and not blockers and looks
         place, why_not = self._place(pod, home) if moves else (self._planned.get(key), None)

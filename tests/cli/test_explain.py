@@ -27,6 +27,7 @@ from tests.support.plan_cli import (
     Json,
     dump,
     ebb,
+    many_reaches,
     node,
     on_terminal,
     plan_of,
@@ -246,6 +247,19 @@ class TestPod:
         file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
         found = explained(capsys, file, "pod", "shop/w")
         assert (found["wouldGoTo"], found["whyNot"]) == (None, "no node that admits it has room")
+
+    @pytest.mark.parametrize(("name", "on"), [("p299", "n24"), ("p300", None)])
+    def test_one_of_those_that_ask_for_too_many_sets_of_nodes_together(
+        self, name: str, on: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The node's own verdict says so too; for one that waits no place is looked for."""
+        file = of(tmp_path, *many_reaches())
+        found = explained(capsys, file, "pod", f"shop/{name}")
+        (reason,) = found["reasons"]
+        assert (reason["code"], reason["pod"]) == ("asks-too-much", f"shop/{name}")
+        assert (found["node"], found["movable"], found["whyNot"]) == (on, False, None)
+        assert ("asks-too-much" in found["nodeReasons"]) is (on is not None)
+        assert "movable no: asks-too-much\n" in table(capsys, file, "pod", f"shop/{name}")
 
     def test_one_that_the_plan_moves_twice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -25,7 +25,7 @@ from core.marks.keys import (
 from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from tests.support import builders
-from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, node, on_terminal, pod
+from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, many_reaches, node, on_terminal, pod
 
 HOUR = 3600
 HELD = {
@@ -123,6 +123,13 @@ class TestJson:
         file = tmp_path / "d"
         file.write_bytes(dump(*items))
         assert status_of(capsys, str(file))["podsThatWait"] == {"all": 3, "findNoPlace": 1}
+
+    def test_nor_does_one_whose_nodes_are_not_told_apart(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "d"
+        file.write_bytes(dump(*many_reaches()))
+        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 1, "findNoPlace": 0}
 
     def test_marks_of_one_second_stand_in_the_order_of_their_plan(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def pod(name: str, on: str | None, cpu: str = "500m", **spec: Any) -> Json:
         "spec": {"nodeName": on, "containers": [container], **spec},
         "status": {"phase": "Running" if on else "Pending"},
     }
+
+
+def many_reaches() -> list[Json]:
+    """Make 300 pods that each ask for two nodes of their own; the last one waits."""
+    names = [f"n{number:02}" for number in range(25)]
+    pairs = list(combinations(names, 2))
+    items = [node(name, metadata={"name": name, "labels": {"host": name}}) for name in names]
+    for number, pair in enumerate(pairs, 1):
+        on = pair[1] if number < len(pairs) else None
+        items.append(pod(f"p{number}", on, "100m", **one_of(*pair)))
+    return items
+
+
+def one_of(*hosts: str) -> Json:
+    term = {"matchExpressions": [{"key": "host", "operator": "In", "values": list(hosts)}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
 
 
 A, B, C, D = (LONG.format(number) for number in range(1, 5))
