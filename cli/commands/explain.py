@@ -36,7 +36,7 @@ def node(found: Found, /, name: str, form: str) -> None:
     answer = _explainer(found, now).node(name)
     if answer is None:
         raise _unknown("node", name, [node.name for node in found.cluster.nodes])
-    every = standings(found.cluster, found.config.taint_key, now)
+    every = standings(found.cluster, found.config, now)
     (standing,) = (one for one in every if one.node == name)
     explained = NodeExplained(
         answer=answer,

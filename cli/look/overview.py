@@ -88,7 +88,7 @@ def look(found: Found, now_seconds: int) -> Status:
     """Judge the cluster and count."""
     survey = Survey(found.cluster, found.config, now_seconds)
     plan = judge(survey)
-    every = standings(found.cluster, found.config.taint_key, now_seconds)
+    every = standings(found.cluster, found.config, now_seconds)
     marked = [one for one in every if one.mark is not None and not one.going]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.config.budgets import Backoff
+from core.config.settings import Config
 from core.guards.emptiness import occupants
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,
-    Backoff,
     Details,
     Mark,
     backoff_of,
@@ -61,8 +62,8 @@ class Standing:
     """Whether it is leaving (core.model.leaving)."""
     being_deleted: bool
     """Whether that is so because somebody deletes it."""
-    backoff: Backoff | None
-    """How often it did not empty in time, and until when it is left alone for that."""
+    left_alone_until: int | None
+    """As it did not empty in time, unix seconds; None: it is marked, or not left alone for it."""
 
     @property
     def empty(self) -> bool:
@@ -70,14 +71,14 @@ class Standing:
         return not self.pods_left
 
 
-def standings(cluster: Cluster, taint_key: str, now_seconds: int) -> tuple[Standing, ...]:
+def standings(cluster: Cluster, config: Config, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
     left = occupants(cluster, now_seconds)
-    return tuple(_standing(node, left, taint_key, now_seconds) for node in cluster.nodes)
+    return tuple(_standing(node, left, config, now_seconds) for node in cluster.nodes)
 
 
-def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: int) -> Standing:
-    mark = mark_of(node.labels)
+def _standing(node: Node, left: Mapping[str, int], config: Config, now_seconds: int) -> Standing:
+    mark, taint_key = mark_of(node.labels), config.taint_key
     details = decode_details(node.annotations) if mark else None
     return Standing(
         node=node.name,
@@ -92,8 +93,14 @@ def _standing(node: Node, left: Mapping[str, int], taint_key: str, now_seconds: 
         taints_right=desired_taints(node, taint_key) == node.taints,
         going=going(node),
         being_deleted=being_deleted(node),
-        backoff=backoff_of(node.annotations),
+        left_alone_until=None if mark else _left_alone(node, config.budgets.backoff, now_seconds),
     )
+
+
+def _left_alone(node: Node, rules: Backoff, now_seconds: int) -> int | None:
+    """Return the end of its back-off, if the engine holds to it now."""
+    found = backoff_of(node.annotations)
+    return found.until if found and rules.holds(found.until, now_seconds) else None
 
 
 def _guard(node: Node) -> Guard:

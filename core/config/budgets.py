@@ -145,6 +145,10 @@ class Backoff:
         """Say whether a leader, by a clock of about our time, may have written this end."""
         return until <= now_seconds + self.max_seconds + CLOCKS_APART_SECONDS_MAX
 
+    def holds(self, until: int, now_seconds: int) -> bool:
+        """Say whether a node of which this end is written is left alone now."""
+        return now_seconds < until and self.possible(until, now_seconds)
+
 
 class Publish(StrEnum):
     """How autoscalers are told of the pods that are to be expected."""

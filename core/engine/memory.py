@@ -297,7 +297,7 @@ def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
     budgets = survey.config.budgets
     opened = now_seconds - budgets.window_seconds
     marks = [mark for mark in memory.marked.values() if mark.since > opened]
-    cooldown, possible = budgets.cooldown, budgets.backoff.possible
+    cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
     return Pace(
         cooling_seconds=_left(memory.added, cooldown.after_node_add_seconds, now_seconds),
@@ -306,9 +306,7 @@ def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
         in_window=_by_pool(marks),
         on_unreached=_by_pool(mark for mark in marks if not mark.reached),
         backing_off={
-            name: one.until
-            for name, one in found
-            if one and now_seconds < one.until and possible(one.until, now_seconds)
+            name: one.until for name, one in found if one and holds(one.until, now_seconds)
         },
         refused=memory.left_alone(now_seconds),
         reserve={key: _beyond_now(looks) for key, looks in memory.demand.items()},

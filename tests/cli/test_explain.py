@@ -182,15 +182,35 @@ class TestNode:
         assert "since not known\n" in text
         assert "still to leave nothing: it is empty\n" in text
 
-    def test_a_node_that_is_left_alone(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize(
+        ("until", "mark", "left_alone"),
+        [
+            (SINCE, "", False),
+            (SINCE + 1, "", True),
+            (SINCE + 1, "soft", False),
+            (SINCE + 2 * 86_400, "", True),
+            (SINCE + 400 * 86_400, "", False),
+        ],
+    )
+    def test_a_node_is_left_alone_where_the_engine_holds_to_it(
+        self,
+        until: int,
+        mark: str,
+        left_alone: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
-        annotations = {BACKOFF_ANNOTATION: f"2 {SINCE}", GUARD_ANNOTATION: "true"}
-        tried = node("m", metadata={"name": "m", "annotations": annotations})
-        file = of(tmp_path, tried, node("n"), pod("p", "m"))
-        assert explained(capsys, file, "node", "m")["mark"]["leftAloneUntil"] == SINCE
+        """Not past the time, nor of a time that no leader may have written, nor of a mark."""
+        annotations = {BACKOFF_ANNOTATION: f"2 {until}", GUARD_ANNOTATION: "true"}
+        labels = {MARK_LABEL: mark} if mark else {}
+        metadata = {"name": "m", "labels": labels, "annotations": annotations}
+        last = pod("p", "m")
+        last["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z"
+        file = of(tmp_path, node("m", metadata=metadata), node("n"), last)
+        found = explained(capsys, file, "node", "m")["mark"]["leftAloneUntil"]
+        assert found == (until if left_alone else None)
         text = table(capsys, file, "node", "m")
-        assert "left alone until 2023-11-14" in text
+        assert ("\nleft alone until 2023-11-1" in text) is left_alone
         assert "guard somebody else\n" in text
 
     def test_a_node_that_is_being_deleted(

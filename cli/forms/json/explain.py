@@ -72,7 +72,7 @@ def mark(standing: Standing) -> dict[str, Any]:
         "taintsRight": standing.taints_right,
         "leaving": standing.going,
         "beingDeleted": standing.being_deleted,
-        "leftAloneUntil": standing.backoff.until if standing.backoff else None,
+        "leftAloneUntil": standing.left_alone_until,
     }
 
 

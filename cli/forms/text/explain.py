@@ -122,8 +122,8 @@ def _verdict(answer: NodeAnswer) -> str:
 def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
     guard = ("guard", standing.guard.value)
     if standing.mark is None:
-        alone = standing.backoff
-        backoff = [("left alone until", moment(alone.until, now_seconds))] if alone else []
+        until = standing.left_alone_until
+        backoff = [("left alone until", moment(until, now_seconds))] if until else []
         wrong = [] if standing.taints_right else [("taint", "ebb's taint without a mark")]
         return [("mark", "none"), guard, *wrong, *backoff]
     since = moment(standing.since, now_seconds) if standing.since else "not known"
