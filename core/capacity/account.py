@@ -199,6 +199,11 @@ class Account:
             if sums.over(change, limits[sums], sums.held(marked=marked)):
                 yield Exceeded(sums, change, sums in own)
 
+    def is_over(self, found: Exceeded, *, marked: bool) -> bool:
+        """Say whether the same change would bring these sums over their thresholds now."""
+        sums = found.sums
+        return sums.over(found.change, self._limits[marked][sums], sums.held(marked=marked))
+
     def remove(self, trial: Trial) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""
         self._drop(trial.node)

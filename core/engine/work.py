@@ -17,6 +17,7 @@ from core.engine.buffers import BUFFERED, buffer_of
 from core.engine.memory import Pace
 from core.engine.places import Known, Listing, lost, placements
 from core.engine.plan import Buffered, Kept, Placement, Removal
+from core.engine.refusals import Refusals
 from core.engine.survey import Survey
 from core.model.buffers import BUFFER
 from core.model.telling import amounts, span
@@ -122,8 +123,7 @@ class Work:
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
         self._levels = self._candidates()
         self._gone = 0
-        self._hopeless: set[int] = set()
-        """Nodes with a pod that finds no place, and never will while this plan is made."""
+        self._refusals = Refusals(packer, self.account)
         self._refused: dict[int, tuple[int, _Route]] = {}
         """How many had gone when a node was refused, and for what: true until one more goes."""
 
@@ -272,7 +272,7 @@ class Work:
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
         """
         name = self._name(node)
-        if node in self._hopeless:
+        if self._refusals.holds(node):
             return None
         if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
             return None
@@ -283,8 +283,8 @@ class Work:
         route = self._route(node)
         if route.refused:
             self._refused[node] = self._gone, route
-            if self.packer.hopeless(route.attempt, node):
-                self._hopeless.add(node)
+            marked = name in self.marked
+            self._refusals.note(node, route.attempt, route.over, marked=marked)
             return None
         return route.attempt, route.trial
 
@@ -336,6 +336,7 @@ class Work:
         removal = Removal(self._name(node), order, self.placements(attempt))
         self.account.remove(trial)
         self.packer.commit(attempt, node)
+        self._refusals.move(node, attempt)
         self._brakes.take(self.packer.nodes[node])
         self._gone += 1
         if self._listing is not None:

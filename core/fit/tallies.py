@@ -243,6 +243,11 @@ class Group:
         """Say whether more pods never make a rule admit a node that it has refused."""
         return all(isinstance(rule, Clear | Within) for rule in self.rules)
 
+    @property
+    def by_node(self) -> bool:
+        """Say whether each rule refuses nodes for what stands on them alone."""
+        return len(self.lasting) == len(self.rules)
+
     def refusal_for_good(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node while its pods stay, or None."""
         return next((rule.name for rule in self.lasting if not rule.admits(node)), None)

@@ -441,6 +441,15 @@ class Packer:
             at != leaving and (free[at] - kind.request) & guard == guard for at in ahead
         )
 
+    def repeats(self, leaving: int) -> bool:
+        """Say whether the node's pods find the same places again and again, as nodes go.
+
+        So it is until pods move on the node, or on those where some of its pods find places, if
+        no rule asks about more than a node: what counts over a zone, other nodes change too.
+        """
+        found = map(self._topology.group, self.on[leaving])
+        return all(group is None or group.by_node for group in found)
+
     def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Say in words what kept the pod from every node but *leaving* in the attempt."""
         if self._kind_of[pod].admitting in ([], [leaving]):

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final
 
 from core.config.budgets import Budget, Budgets, Pool
-from core.config.settings import Config, Price
+from core.config.settings import Config, PolicySettings, Price
 from core.config.thresholds import Thresholds
 from core.engine.memory import Memory
 from core.engine.step import step
@@ -34,6 +34,7 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.policies.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod, select
 
@@ -123,6 +124,28 @@ def prices(size: int) -> Shape:
     return Cluster.of(nodes, pods), Config(prices=own, thresholds=whole)
 
 
+def counted(size: int) -> Shape:
+    """Return a pool under UnderutilizedCount; on half of its nodes is a pod that is kept apart."""
+    nodes = [a_node(number, pool="p", half="ab"[number % 2]) for number in range(size)]
+    company = Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    own = [
+        replace(
+            a_pod(number, PODS, placing=Placing(node_selector=(("half", "a"),))),
+            company=company,
+            labels={"app": "own"},
+        )
+        for number in range(0, size, 2)
+    ]
+    pods = [a_pod(number, 0, cpu=800) for number in range(1, size, 2)]
+    settings = CountedPools(
+        pool_label="pool",
+        pools={"p": CountedPool(enabled=True, limit=Fraction(3, 4), required=5)},
+    )
+    policies = PolicySettings(underutilized_count=settings)
+    config = Config(policy=UnderutilizedCount.name, policies=policies, delay_seconds=0)
+    return Cluster.of(nodes, [*pods, *own]), config
+
+
 def pools(size: int) -> Shape:
     """Return a cluster of forty pools, one with thresholds, and pods for half of them each."""
     nodes = [a_node(number, pool=f"p{number % POOLS}") for number in range(size)]
@@ -154,7 +177,7 @@ def sets(size: int) -> Shape:
 
 
 SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
-    plain, apart, spread, ports, tenants, prices, pools, sets
+    plain, apart, spread, ports, tenants, prices, counted, pools, sets
 )  # fmt: skip
 
 
