@@ -66,7 +66,7 @@ def reserve(memory: Memory, survey: Survey, now_seconds: int) -> Reserved:
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
         return Reserve(survey, None).reserved() if survey.buffered else Reserved()
-    found = Reserve(survey, memory.expected(survey.whole, now_seconds))
+    found = Reserve(survey, memory.expected(survey.machines, now_seconds))
     left = unseen_seconds(memory, settings.length_seconds, now_seconds)
     return found.unseen(left) if left else found.reserved()
 
@@ -121,7 +121,7 @@ class Reserve:
         asked, lacking = Counter[str](), Counter[str]()
         for pod, many in self.expected:
             if pod.owner_kind == EXPECTED:
-                share = max(dominant_share(pod.requests, self._survey.whole), 1)
+                share = max(dominant_share(pod.requests, self._survey.machines), 1)
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])

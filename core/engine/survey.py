@@ -216,6 +216,14 @@ class Survey:
         nodes = self.ground.nodes
         return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
+    @cached_property
+    def machines(self) -> Resources:
+        """Return what all nodes offer but the virtual ones.
+
+        Pods that are expected need not be there, so whether some pod reaches a node is no matter.
+        """
+        return Resources.total(one.allocatable for one in self.ground.nodes if not one.virtual)
+
     def account(self, reserve: Mapping[str, Amount] | None = None) -> Account:
         """Open an account; *reserve*: by a reach's key, or WHOLE."""
         kept = reserve or {}
@@ -366,8 +374,7 @@ class Survey:
                 found[placing] = members, Resources.total(amounts)
             return found[placing]
 
-        whole = Resources.total(node.allocatable for node in nodes if not node.virtual)
-        return rooms(self._buffers, offered, whole, self.config.budgets.reserve.buffers)
+        return rooms(self._buffers, offered, self.machines, self.config.budgets.reserve.buffers)
 
     def headroom(self, pods: int) -> list[Pod]:
         """Return pods that do not exist, for whom room must be left: so many for each reach.

@@ -180,6 +180,11 @@ def no_room(pod: Pod) -> bool:
     return pod.node is None and pod.unschedulable and known(pod) and wants_room(pod)
 
 
+def machines(cluster: Cluster) -> Resources:
+    """Return what there is, whoever can use it."""
+    return Resources.total(one.allocatable for one in cluster.nodes if not one.virtual)
+
+
 def weight(pods: list[Pod], whole: Resources) -> int:
     """Return the share of the whole that they ask for."""
     return sum(dominant(pod.requests, whole) for pod in pods)
@@ -230,7 +235,7 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
     if now - looks[0][0] < max(config.budgets.reserve.length_seconds, longest):
         return {one.name for one in empties}
-    came = Expected(looks, config, mutant).pods(now, packing.shared)
+    came = Expected(looks, config, mutant).pods(now, machines(cluster))
     placed = _packed(packing, now, empties, came, mutant)
     return {node.name for _, node in placed} & {one.name for one in empties}
 
@@ -241,12 +246,12 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
         return set()
     now, cluster = looks[-1]
     packing = Packing(cluster, config)
-    came = Expected(looks, config).pods(now, packing.shared)
+    came = Expected(looks, config).pods(now, machines(cluster))
     reaches = [packing.reach_of(pod) for pod in came]
     placed = {pod.name for pod, _ in _packed(packing, now, in_order(packing, ""), came, mutant)}
     asked, without = Counter[frozenset[str]](), Counter[frozenset[str]]()
     for number, (pod, reach) in enumerate(zip(came, reaches, strict=True)):
-        share = max(dominant(pod.requests, packing.shared), 1)
+        share = max(dominant(pod.requests, machines(cluster)), 1)
         asked[reach] += share
         without[reach] += share if f"came-{number}" not in placed else 0
     parts = 2 if mutant == "half" else 4

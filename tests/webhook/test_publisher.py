@@ -17,7 +17,7 @@ from core.errors import UnavailableError
 from core.marks.keys import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import ANYWHERE
+from core.model.constraints import ANYWHERE, Placing
 from core.model.pod import Pod
 from core.writes.published import Change, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
@@ -112,6 +112,28 @@ async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
         engine.look(10, 8, free=free)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
         assert told(api) == asked
+
+
+async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() -> None:
+    """What came has gone, as it mostly has; ten nodes of 500m, of which eight are green."""
+    budgets = replace(UNLIMITED, reserve=replace(RESERVE, buffers=Fraction(1, 2)))
+    config = replace(CONFIG, budgets=budgets)
+    red = Placing(node_selector=(("red", "true"),))
+    nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
+    nodes += [node(f"n{n}", cpu=500, labels={"red": "true"}) for n in (8, 9)]
+    stays = [job(n, placing=red) for n in (8, 9)]
+    came = [job(n, placing=GREEN) for n in range(8)]
+    engine = Engine(config)
+    memory = Memory()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        for seconds, pods in ((0, stays), (10, [*came, *stays]), (20, stays)):
+            engine.last = step(Cluster.of(nodes, pods), config, memory, START + seconds)
+            memory = engine.last.memory
+        assert engine.last is not None
+        engine.last = replace(engine.last, short=frozenset({"green=true"}))
+        await publisher.turn()
+        assert told(api) == [5]
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
     So what is missing is missing at once, and an autoscaler adds few large nodes for it, not a
     small one for each pod that takes some of the room.
     """
-    counts = last.memory.expected(last.survey.whole, last.at)
+    counts = last.memory.expected(last.survey.machines, last.at)
     counts = {kind: many for kind, many in counts.items() if kind.reach in last.short}
-    return wanted(counts, last.survey.whole, config.budgets.reserve.buffers)
+    return wanted(counts, last.survey.machines, config.budgets.reserve.buffers)
 
 
 def _has_seen_all(config: Config, last: Pass) -> bool:
