@@ -43,9 +43,10 @@ HARD_SPREAD: Final = Reason(
     "hard-spread",
     "Pods that must be spread evenly would count the node's domain although none of them "
     "could enter it, and others of them would wait.",
-    "set `nodeTaintsPolicy: Honor` in those topologySpreadConstraints; or leave the mark soft",
+    "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in those topologySpreadConstraints; or "
+    "leave the mark soft",
     "the domain has for five minutes had a node without a mark that takes such pods, or all such "
-    "constraints honor taints",
+    "constraints honor taints and have no `minDomains`",
 )
 HARD_WAITING: Final = Reason(
     "hard-waiting",
@@ -167,7 +168,7 @@ def _domains_closed(ground: _Ground) -> Iterable[_Found]:
     spread = {(id(p.company), id(p.placing)): p for p in ground.cluster.pods if p.company.spread}
     for pod in spread.values():
         for one in pod.company.spread:
-            if not one.honor_taints:
+            if not one.honor_taints or one.min_domains > 1:  # one that is missing counts as empty
                 keys.setdefault(one.topology_key, {})[plain(pod.placing)] = None
     every = dict.fromkeys(placing for placings in keys.values() for placing in placings)
     if len(every) > SHAPES_MAX:

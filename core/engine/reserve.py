@@ -148,9 +148,11 @@ class Reserve:
     def empties(self) -> Sequence[str]:
         """Return the nodes that the autoscaler would take if it might, in the order of their use.
 
-        Those without a mark first, since a plan keeps them; last those that are handed over, so
-        that they stay so; of each, the cheapest. Those with a hard mark among them: it becomes
-        soft where they are kept. Not those that stay whatever comes, which are room like others.
+        Those without a mark first, since a plan keeps them; of the marked ones those last that are
+        handed over, so that they stay so; behind all, those that nobody would hold, which are the
+        autoscaler's at any moment; of each, the cheapest. Those with a hard mark among them: it
+        becomes soft where they are kept. Not those that stay whatever comes, which are room like
+        others.
         """
         survey = self._survey
         found = [
@@ -164,9 +166,10 @@ class Reserve:
         return [node.name for node in found]
 
     def _order(self, node: Node) -> tuple[object, ...]:
-        marked = node.name in self._survey.marks
-        price = self._survey.config.price_of(node.labels)
-        return marked, handed_over(node), price, cost(node.allocatable), node.name
+        config, marked = self._survey.config, node.name in self._survey.marks
+        free = not marked and not may_hold(config, node)
+        price = config.price_of(node.labels)
+        return free, marked, handed_over(node), price, cost(node.allocatable), node.name
 
     @cached_property
     def _hard(self) -> frozenset[str]:

@@ -199,10 +199,10 @@ class ExcessNodes(Policy):
         return seconds >= delay_seconds
 
     def figures(self) -> Iterable[Figure]:
-        """Tell the excess over unmarked nodes, with the first of them as the candidate."""
+        """Tell the excess over unmarked nodes, with the first that nothing keeps as candidate."""
         nodes = [node for node in self._standing() if node not in self._look.marked]
-        if nodes:
-            first = min(nodes, key=self.rank)
+        if going := [node for node in nodes if not self._look.blocked(node)]:
+            first = min(going, key=self.rank)
             free = reduce(Amount.plus, map(self._left, nodes), NOTHING)
             yield Figure(_GAUGE.name, (), _worth(free, self._account.capacity(first)))
 

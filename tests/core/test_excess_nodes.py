@@ -15,7 +15,7 @@ from core.engine import step
 from core.engine.memory import Memory, Pace
 from core.engine.survey import Survey
 from core.explain.explainer import Explainer
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL
+from core.marks.keys import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
@@ -60,6 +60,15 @@ def excess(cluster: Cluster, one: Config | None = None) -> Fraction | int:
     (figure,) = step.plan(cluster, one or config()).figures
     assert figure.gauge == "ebb_excess_nodes"
     return figure.value
+
+
+def test_the_excess_is_told_in_nodes_like_one_that_may_go() -> None:
+    """A small idle one that somebody keeps is never the candidate."""
+    kept = node("a", cpu=1000, annotations={KEEP_ANNOTATION: "true"})
+    two = even(2, 50)
+    assert excess(replace(two, nodes=(kept, *two.nodes))) == Fraction(5, 4)
+    plan = step.plan(replace(two, nodes=(kept,)), config())
+    assert plan.figures == ()
 
 
 def codes(cluster: Cluster, one: Config) -> Mapping[str, set[str]]:

@@ -47,8 +47,10 @@ TOLERANT = Placing(tolerations=(Toleration(key=TAINT_KEY, operator="Exists"),))
 EXACT = Placing(tolerations=(Toleration(key=TAINT_KEY, operator="Equal"),))
 
 
-def spread(key: str, *, honor_taints: bool = False) -> Pod:
-    constraint = SpreadConstraint(EVERYBODY, key, 1, honor_taints=honor_taints)
+def spread(key: str, *, honor_taints: bool = False, min_domains: int = 1) -> Pod:
+    constraint = SpreadConstraint(
+        EVERYBODY, key, 1, honor_taints=honor_taints, min_domains=min_domains
+    )
     return pod("s", "n1", 10, 10, company=Company(spread=(constraint,)))
 
 
@@ -69,6 +71,10 @@ def nodes() -> list[Node]:
         ([spread("zone")], {"n0": [], "n2": ["hard-spread"]}),
         ([spread("host")], {"n0": ["hard-spread"], "n2": ["hard-spread"]}),
         ([spread("host", honor_taints=True)], {"n0": [], "n2": []}),
+        (
+            [spread("zone", honor_taints=True, min_domains=2)],
+            {"n0": [], "n2": ["hard-spread"]},
+        ),
         ([spread("rack")], {"n0": [], "n2": []}),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Publish, Reserve
+from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Price, Scope
 from core.engine.arrivals import (
     KINDS_MAX,
@@ -691,6 +691,18 @@ class TestHeld:
         assert kept(self.found(job("x", None, 2000), nodes=[soft[0], held, free])) == ["z"]
         assert kept(self.found(job("x", None, 2000), nodes=[soft[0], held])) == ["b"]
         assert kept(self.found(job("x", None, 2000), nodes=[soft[0]])) == ["a"]
+
+    def test_what_nobody_holds_is_used_behind_all_others(self) -> None:
+        """Its autoscaler may take it at any moment."""
+        soft = marked(node("m", labels={"pool": "a"}), "soft", START)
+        pools = (Pool(name="a", node_selector=(("pool", "a"),), budget=Budget()),)
+        apart = replace(ASKED, budgets=replace(ASKED.budgets, pools=pools))
+        by_hand = replace(ASKED, hand_over=HandOver(scope=Scope.MARKED))
+        for config in (apart, by_hand):
+            found = self.found(job("x", None, 2000), nodes=[node("free"), soft], config=config)
+            assert kept(found) == ["m"]
+            found = self.found(job("x", None, 2000), nodes=[node("free")], config=config)
+            assert kept(found) == ["free"]
 
     def test_a_node_with_a_soft_mark_and_pods_is_room(self) -> None:
         soft = marked(node("m"), "soft", START)

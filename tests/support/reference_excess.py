@@ -123,4 +123,5 @@ class Excess(Reference):
         """Return the excess over unmarked nodes once pods that wait have places; None: no node."""
         self.settle()
         nodes = [node for node in self.counted() if not is_marked(node)]
-        return self.excess(min(nodes, key=self.score), nodes) if nodes else None
+        going = [node for node in nodes if not self.stays_anyway(node)]
+        return self.excess(min(going, key=self.score), nodes) if going else None

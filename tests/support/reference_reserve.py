@@ -264,7 +264,7 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
     return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
         key=lambda one: (
-            0 if mutant == "marked or not" else turn(one),
+            0 if mutant == "marked or not" else turn(one, config),
             price_of(config, one) * (-1 if mutant == "dearest first" else 1),
             worth(one) * (-1 if mutant == "dearest first" else 1),
             one.name,
@@ -359,10 +359,13 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
     return found
 
 
-def turn(node: Node) -> int:
-    """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for the others."""
+def turn(node: Node, config: Config) -> int:
+    """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for other marked
+    ones, 3 for those without a mark on which no guard is ever set."""
     if node.labels.get(MARK) not in ("soft", "hard"):
-        return 0
+        pools = [set(one.node_selector) for one in config.budgets.pools]
+        of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
+        return 3 if of_none or config.hand_over.scope.value == "marked" else 0
     return 2 - (GUARD_OURS in node.annotations)
 
 
