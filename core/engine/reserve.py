@@ -166,10 +166,10 @@ class Reserve:
         return [node.name for node in found]
 
     def _order(self, node: Node) -> tuple[object, ...]:
-        config, marked = self._survey.config, node.name in self._survey.marks
-        free = not marked and not may_hold(config, node)
-        price = config.price_of(node.labels)
-        return free, marked, handed_over(node), price, cost(node.allocatable), node.name
+        marked = node.name in self._survey.marks
+        price = self._survey.config.price_of(node.labels)
+        goes = not self._stays(node)
+        return goes, marked, handed_over(node), price, cost(node.allocatable), node.name
 
     @cached_property
     def _hard(self) -> frozenset[str]:

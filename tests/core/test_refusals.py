@@ -101,11 +101,14 @@ def test_a_pod_without_a_place_finds_one_when_another_comes_beside_it() -> None:
     assert gone(nodes, pods, config()) == ["Y", "X"]
 
 
-def test_a_reach_is_asked_again_when_load_has_left_it() -> None:
-    """Without X its reach has 6 of 10 cores, and 4 of 8 once Y has gone with 2 of each."""
+def gone_beside_a_wide_one(x: Node, load: int) -> list[str]:
+    """Return who goes of *x* and Y, which has 2 cores and asks for as many.
+
+    X's pod asks for a core. It and that of Z, which asks for *load* of 8 cores, reach these three.
+    """
     reach = on("X", "Y", "Z")
     nodes = [
-        a_node("X", 8000, dear=True),
+        x,
         a_node("Y", 2000),
         a_node("Z", 8000, stays=True),
         a_node("wide", 32_000, stays=True),
@@ -113,28 +116,21 @@ def test_a_reach_is_asked_again_when_load_has_left_it() -> None:
     pods = [
         pod("x", "X", 1000, 100, placing=reach),
         pod("y", "Y", 2000, 100),
-        pod("z", "Z", 3000, 100, placing=reach),
+        pod("z", "Z", load, 100, placing=reach),
         *(pod(f"w{n}", "wide", 1600, 100) for n in range(8)),
     ]
-    assert gone(nodes, pods, config("1/2")) == ["Y", "X"]
+    return gone(nodes, pods, config("1/2"))
+
+
+def test_a_reach_is_asked_again_when_load_has_left_it() -> None:
+    """Without X its reach has 6 of 10 cores, and 4 of 8 once Y has gone with 2 of each."""
+    assert gone_beside_a_wide_one(a_node("X", 8000, dear=True), 3000) == ["Y", "X"]
 
 
 def test_a_marked_node_is_asked_again_by_the_thresholds_to_leave() -> None:
     """Without X its reach has 61 %, and 51 % once Y has gone: within 55 %, not 50 %."""
-    reach = on("X", "Y", "Z")
-    nodes = [
-        marked(a_node("X", 8000), Mark.SOFT, 1),
-        a_node("Y", 2000),
-        a_node("Z", 8000, stays=True),
-        a_node("wide", 32_000, stays=True),
-    ]
-    pods = [
-        pod("x", "X", 1000, 100, placing=reach),
-        pod("y", "Y", 2000, 100),
-        pod("z", "Z", 3100, 100, placing=reach),
-        *(pod(f"w{n}", "wide", 1600, 100) for n in range(8)),
-    ]
-    assert gone(nodes, pods, config("1/2")) == ["Y", "X"]
+    x = marked(a_node("X", 8000), Mark.SOFT, 1)
+    assert gone_beside_a_wide_one(x, 3100) == ["Y", "X"]
 
 
 def test_a_reach_of_others_that_is_full_is_passed_by_once_there_is_another_way() -> None:

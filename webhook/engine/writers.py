@@ -13,8 +13,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from core.edge.kube.client import ApiError
-from core.edge.kube.stores.objects import FOR_ALL, Objects, Versioned, Written, write_as_decided
+from core.edge.kube.stores.objects import (
+    Objects,
+    Versioned,
+    Written,
+    is_for_all,
+    write_as_decided,
+)
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.marks.mark import Mark, mark_of
@@ -198,8 +203,7 @@ class Writers:
         try:
             await self._write_as_seen(batch, write)
         except UnavailableError as fault:
-            for_all = isinstance(fault, ApiError) and fault.status in FOR_ALL
-            self._failed(batch, write, refused=not for_all)
+            self._failed(batch, write, refused=not is_for_all(fault))
             log.warning("a write failed", extra=fields(node=write.key, reason=str(fault)))
         except Exception:
             self._failed(batch, write, refused=True)

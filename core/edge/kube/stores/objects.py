@@ -141,8 +141,13 @@ class Refusals:
         return self._forbidden >= FORBIDDEN_MAX or not _of_this_one(fault)
 
 
+def is_for_all(fault: UnavailableError) -> bool:
+    """Say whether a write was refused for who asks, or how often, whatever its object is."""
+    return isinstance(fault, ApiError) and fault.status in FOR_ALL
+
+
 def _of_this_one(fault: UnavailableError) -> bool:
     """Say whether a write may have failed by what its object is."""
     if isinstance(fault, ApiError):
-        return 400 <= fault.status < 500 and fault.status not in FOR_ALL
+        return 400 <= fault.status < 500 and not is_for_all(fault)
     return isinstance(fault, ConflictError)
