@@ -16,6 +16,7 @@ from core.drain.ground import Ground, Scene
 from core.drain.memory import LOOK_ON_SECONDS, MISSED_MAX, Evicted, Eviction, Memory
 from core.drain.pods import Owner, leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
+from core.engine.waiting import waits
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
 from core.model.telling import many
@@ -142,6 +143,8 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
     failed = dict(memory.failed)
     if memory.began and ground.broke_off(memory.node):
         failed.setdefault(memory.node, _interrupted(ground, memory.node))
+    if memory.began and (waited := _why_waited(ground, memory)) is not None:
+        failed.setdefault(memory.node, waited)
     for name in sorted(ground.places, key=lambda name: name != memory.node):
         same = name == memory.node
         if name in failed or not ground.on[name] or not ground.hardens(name):
@@ -157,6 +160,17 @@ def _turned(ground: Ground, memory: Memory) -> Memory:
         elif began or not ground.ends_by_itself(name):
             return _at(ground, memory if same else memory.released(failed), name, failed)
     return memory.released(failed)
+
+
+def _why_waited(ground: Ground, memory: Memory) -> Blocker | None:
+    """Say whether the node must not be hard while a pod waits that is to stand in for one of it.
+
+    The pod would come back, and once the mark is hard again be evicted again, for ever.
+    """
+    if memory.node not in ground.marked or ground.hardens(memory.node):
+        return None
+    waited = (one for one in memory.evicted if any(map(waits, ground.of_owner[one.owner])))
+    return next(map(_not_replaced, waited), None)
 
 
 def _interrupted(ground: Ground, name: str) -> Blocker:

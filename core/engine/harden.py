@@ -1,22 +1,24 @@
 """May a soft mark become a hard one, or would the NoSchedule taint make other pods wait or go.
 
 Source: Kubernetes' DaemonSet controller (its pods need the toleration like all others), the
-scheduler's topology spread, which by default counts tainted nodes as domains, and its preemption,
-which does not look at nodes with a taint that the pod does not tolerate.
+scheduler's topology spread and pod affinity, which count pods on tainted nodes too, and its
+preemption, which does not look at nodes with a taint that the pod does not tolerate.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
 from core.engine.survey import Survey
 from core.engine.waiting import shape
 from core.fit.kinds import NodeKinds
-from core.fit.rules import tolerates
+from core.fit.neighbours import Topology
+from core.fit.rules import selects, tolerates
 from core.marks.mark import Mark
 from core.marks.taints import hard_taint
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, plain
+from core.model.constraints import Company, Placing, plain
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -48,6 +50,14 @@ HARD_SPREAD: Final = Reason(
     "the domain has for five minutes had a node without a mark that takes such pods, or all such "
     "constraints honor taints and have no `minDomains`",
 )
+HARD_AFFINITY: Final = Reason(
+    "hard-affinity",
+    "Pods that must run beside certain others would find those on no node that they could enter, "
+    "and more of them would wait.",
+    "prefer the affinity to requiring it; or run one of the pods that they must be near on a node "
+    "without a mark; or leave the mark soft",
+    "an unmarked node that takes such pods has for five minutes had what they must be near",
+)
 HARD_WAITING: Final = Reason(
     "hard-waiting",
     "A pod waits that a hard mark may be keeping from the node: Ebb cannot judge all that the "
@@ -65,7 +75,7 @@ HARD_PREEMPTION: Final = Reason(
     "ones have room for a pod like {name} in {namespace}",
     "an unmarked node that admits such a pod has had room for it for five minutes",
 )
-REASONS: Final = (HARD_DAEMONSET, HARD_SPREAD, HARD_WAITING, HARD_PREEMPTION)
+REASONS: Final = (HARD_DAEMONSET, HARD_SPREAD, HARD_AFFINITY, HARD_WAITING, HARD_PREEMPTION)
 
 Against = Mapping[str, tuple[Blocker, ...]]
 """By marked node: why its mark must not be hard."""
@@ -109,6 +119,7 @@ def refusals(
     for name, blocker in chain(
         _daemons(survey),
         _domains_closed(ground),
+        _parted(ground),
         _kept_waiting(ground, stuck),
         _preempting(ground),
     ):
@@ -117,7 +128,7 @@ def refusals(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-PASSING: Final = (HARD_SPREAD, HARD_WAITING, HARD_PREEMPTION)
+PASSING: Final = (HARD_SPREAD, HARD_AFFINITY, HARD_WAITING, HARD_PREEMPTION)
 """What comes and goes with single pods, or with whether a node is Ready."""
 
 
@@ -187,6 +198,52 @@ def _domains_closed(ground: _Ground) -> Iterable[_Found]:
             if (domain := node.labels.get(key)) is not None:
                 message = f"pods spread over {key} would count {domain}, which no pod could enter"
                 yield node.name, Blocker(HARD_SPREAD, message)
+
+
+def _parted(ground: _Ground) -> Iterable[_Found]:
+    """Yield the marked nodes beside whose pods others must run that find such on no open node."""
+    likes = _companions(ground.cluster)
+    if not likes:
+        return
+    marked, opened = ground.marked, [node for node, _ in ground.open]
+    if len(likes) > SHAPES_MAX:
+        blocker = Blocker(
+            HARD_AFFINITY, f"of more than {SHAPES_MAX} kinds pods must be near others"
+        )
+        yield from ((node.name, blocker) for node in marked)
+        return
+    known = {node.name for node in (*marked, *opened)}
+    nodes = (*marked, *opened, *(n for n in ground.cluster.nodes if n.name not in known))
+    topology = Topology(ground.cluster, nodes, likes)
+    kinds, open_kinds = (
+        NodeKinds(some, [pod.placing for pod in likes]) for some in (marked, opened)
+    )
+    for number, pod in enumerate(likes):
+        group = topology.group(number)
+        if group is None or any(
+            group.finds_company(len(marked) + there) for there in open_kinds.allowing(pod.placing)
+        ):
+            continue
+        message = f"a pod like {pod.key} must be near pods that are on no unmarked node"
+        for here in kinds.allowing(pod.placing):
+            if group.finds_company(here):
+                yield marked[here].name, Blocker(HARD_AFFINITY, message, pod.key)
+
+
+def _companions(cluster: Cluster) -> list[Pod]:
+    """Return a pod of each kind that must be near others, as one that comes anew."""
+    near = {
+        (id(pod.company), id(pod.placing), id(pod.labels)): pod
+        for pod in cluster.pods
+        if pod.company.near and not pod.stays_with_node
+    }
+    kinds: dict[object, Pod] = {}
+    for pod in near.values():
+        terms, placing = pod.company.near, plain(pod.placing)
+        own = all(selects(term.selector, pod) for term in terms)
+        alone = replace(pod, node=None, placing=placing, company=Company(near=terms))
+        kinds.setdefault((terms, placing, own), alone)
+    return list(kinds.values())
 
 
 def _kept_waiting(ground: _Ground, stuck: Iterable[tuple[Pod, str]]) -> Iterable[_Found]:

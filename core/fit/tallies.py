@@ -258,6 +258,10 @@ class Group:
         shut = isinstance(first, Even) and first.admits_only(away)
         return first.name if first is not None and shut else None
 
+    def finds_company(self, node: int) -> bool:
+        """Say whether those are there that the pods must be near."""
+        return all(rule.admits(node) for rule in self.rules if isinstance(rule, Near))
+
     def refusal(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node, or None."""
         return next((rule.name for rule in self.rules if not rule.admits(node)), None)

@@ -374,6 +374,24 @@ def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
     assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
 
 
+@pytest.mark.parametrize(
+    ("on", "against", "fails"),
+    [
+        (None, {"m": (WHY,)}, {"m": "evict-not-replaced"}),
+        ("open", {"m": (WHY,)}, {}),
+        (None, {}, {}),
+    ],
+)
+def test_a_drain_ends_if_its_node_must_let_the_pods_come_back(
+    on: str | None, against: dict[str, tuple[Blocker, ...]], fails: dict[str, str]
+) -> None:
+    """Else they would be evicted again as soon as the mark is hard again, and again come back."""
+    before = replace(evicted(a_pod("a")), node="m")
+    new = a_pod("b", on, ready=False, unschedulable=on is None)
+    found = look(scene(new, a_pod("rest", of="other"), against_hard=against), before)
+    assert failed(found) == fails
+
+
 def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
     assert look(scene(), BEGAN).hard == {"m"}
 

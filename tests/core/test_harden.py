@@ -10,6 +10,7 @@ from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import step
 from core.engine.harden import (
+    HARD_AFFINITY,
     HARD_DAEMONSET,
     HARD_PREEMPTION,
     HARD_SPREAD,
@@ -30,6 +31,7 @@ from core.model.constraints import (
     ANYWHERE,
     Company,
     Placing,
+    PodAffinityTerm,
     PodSelector,
     SpreadConstraint,
     Toleration,
@@ -37,8 +39,8 @@ from core.model.constraints import (
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.telling import span
-from core.reason import Blocker
-from tests.support.builders import GREEN, UNLIMITED, node, pod
+from core.reason import Blocker, Reason
+from tests.support.builders import GREEN, UNLIMITED, node, pod, select
 from tests.support.strategies import marked
 
 EVERYBODY = PodSelector(None, ())
@@ -81,6 +83,49 @@ def nodes() -> list[Node]:
 def test_what_speaks_against_it(others: list[Pod], against: dict[str, list[str]]) -> None:
     found = refusals(Survey(Cluster.of(nodes(), others), Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
+
+
+def near(key: str, *, of: str = "cache", **changes: Any) -> Pod:
+    terms = (PodAffinityTerm(select(of), key),)
+    return replace(pod("client", "n1", 10, 10, company=Company(near=terms)), **changes)
+
+
+CACHE = pod("cache", "n0", 10, 10, labels={"app": "cache"})
+ITSELF: dict[str, Any] = {"labels": {"app": "cache"}, "node": "n0"}
+HARD_0 = {"n0": [HARD_AFFINITY], "n2": []}
+SOFT: dict[str, list[Reason]] = {"n0": [], "n2": []}
+
+
+@pytest.mark.parametrize(
+    ("pods", "against"),
+    [
+        ([near("host")], SOFT),  # it finds none, marked or not
+        ([near("host"), CACHE], HARD_0),
+        ([near("host", node=None), CACHE], HARD_0),
+        ([near("host", daemon=True), CACHE], SOFT),
+        ([near("host"), CACHE, replace(CACHE, name="other", node="n1")], SOFT),
+        ([near("zone"), CACHE], SOFT),  # n1 is in the same zone
+        ([near("zone"), replace(CACHE, node="n2")], {"n0": [], "n2": [HARD_AFFINITY]}),
+        ([near("rack"), CACHE], SOFT),
+        ([near("host", placing=GREEN), CACHE], SOFT),  # it may run on neither
+        # One more of a group that is its own company must stand where the first stands.
+        ([near("host", **ITSELF)], HARD_0),
+        ([near("host", **ITSELF | {"node": "n1"})], SOFT),
+        ([near("host", **ITSELF | {"node": None})], SOFT),
+    ],
+)
+def test_who_must_be_near_others_finds_them_on_a_node_without_a_mark(
+    pods: list[Pod], against: dict[str, list[Reason]]
+) -> None:
+    found = refusals(Survey(Cluster.of(nodes(), pods), Config()))
+    assert {name: [one.reason for one in why] for name, why in found.items()} == against
+
+
+@pytest.mark.parametrize(("kinds", "against"), [(SHAPES_MAX, 0), (SHAPES_MAX + 1, 2)])
+def test_with_too_many_kinds_of_company_all_marks_stay_soft(kinds: int, against: int) -> None:
+    pods = [near("host", of=f"cache-{n}", name=f"client-{n}") for n in range(kinds)]
+    found = refusals(Survey(Cluster.of(nodes(), pods), Config()))
+    assert [one.reason for why in found.values() for one in why] == [HARD_AFFINITY] * against
 
 
 ODD = Pod(namespace="d", name="odd", node="other", unreadable="spec")
