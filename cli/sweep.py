@@ -135,10 +135,9 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
 
 
 async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
-    """Delete the CapacityBuffers of ours."""
+    """Delete the CapacityBuffers of ours, and their PodTemplates."""
     store = PublishedStore(client, namespace)
-    found = await store.found()
-    for change in changes({}, found, lower=True) if found else ():
+    for change in changes({}, await store.found(), lower=True):
         drop = partial(store.carry_out, change)
         await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
 

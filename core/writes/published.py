@@ -56,6 +56,8 @@ class Found:
 
     buffers: Mapping[str, Standing] = field(default_factory=dict)
     templates: frozenset[str] = frozenset()
+    absent: bool = False
+    """There is no such kind as a buffer or a template, or it may not be read."""
 
     @property
     def empty(self) -> bool:

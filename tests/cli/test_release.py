@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core.edge.decode.kinds import BUFFERS
 from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from core.marks.keys import (
     BUFFER_OURS_LABEL,
@@ -102,6 +103,19 @@ async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
     assert code == 0
     assert f"buffer {home}/ebb-reserve-a  released: drop buffer" in out
     assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
+
+
+async def test_templates_go_where_there_is_no_such_kind_as_a_buffer_any_more(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    ours = {"name": "ebb-reserve-a", "namespace": home, "labels": {BUFFER_OURS_LABEL: ""}}
+    api.put("podtemplates", {"metadata": ours})
+    api.served -= set(BUFFERS.paths)
+    code, out, _ = await run(capsys, "release", "--all", *where)
+    assert code == 0
+    assert f"buffer {home}/ebb-reserve-a  released: drop template" in out
+    assert not api.objects["podtemplates"]
 
 
 def is_clean(api: FakeApi, name: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Scope
-from core.edge.decode.kinds import BUFFERS, TEMPLATES
+from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
 from core.edge.kube.stores.published import PublishedStore
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
@@ -341,6 +341,42 @@ async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_onc
         api.served |= set(BUFFERS.paths)
         await publisher.turn()
         assert told(api) == [3], "once it has come"
+
+
+async def test_where_the_kind_has_gone_its_templates_go_once_nothing_is_to_be_told() -> None:
+    """As where the autoscaler was uninstalled with its definitions; they may come back."""
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await publisher.turn()
+        api.served -= set(BUFFERS.paths)
+        api.objects[BUFFERS.resource].clear()
+        await publisher.turn()
+        assert len(api.objects[TEMPLATES.resource]) == 1, "they are asked for"
+        engine.say(publish=Publish.NONE)
+        for _ in range(2):
+            await publisher.turn()
+        assert nothing_left(api)
+        calls = len(api.calls)
+        await publisher.turn()
+        assert len(api.calls) == calls, "nothing is left to ask for"
+
+
+@pytest.mark.parametrize("denied", [BUFFERS, TEMPLATES])
+async def test_what_may_not_be_read_keeps_nothing_else_from_going(denied: AnyKind) -> None:
+    engine = Engine()
+    async with FakeApi() as api, opened(api) as client:
+        publisher = Publisher(PublishedStore(client, SPACE), engine)
+        engine.look(0, 0)
+        engine.look(10, 3)
+        await publisher.turn()
+        api.denied.add(denied.resource)
+        engine.say(publish=Publish.NONE)
+        await publisher.turn()
+        left = {kind for kind in (BUFFERS, TEMPLATES) if api.objects[kind.resource]}
+        assert left == {denied}
 
 
 async def test_the_older_version_is_written_where_it_alone_is_served() -> None:

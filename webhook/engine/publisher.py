@@ -26,8 +26,8 @@ log = logging.getLogger("ebb.publisher")
 class Store(Protocol):
     """Where the buffers are: the API server, or a stand-in."""
 
-    async def found(self) -> Found | None:
-        """Return what of Ebb's is there; None: buffers are not there. Raises: UnavailableError."""
+    async def found(self) -> Found:
+        """Return what of Ebb's is there. Raises: UnavailableError."""
 
     async def carry_out(self, change: Change) -> None:
         """Write. Raises: ConflictError, UnavailableError."""
@@ -68,10 +68,10 @@ class Publisher:
         if last is None or stale() is not None:
             return
         found = await self._store.found()
-        if found is None and not self._absent:
+        if found.absent and not self._absent:
             log.warning("no CapacityBuffers here: the cluster has no such kind, or no right to it")
-        self._absent = found is None
-        if found is None:
+        self._absent = found.absent
+        if found.absent:
             return
         await self._write(found, _wanted(config, last), lower=_has_seen_all(config, last))
 
@@ -79,9 +79,8 @@ class Publisher:
         if self._gone and not self._sees_some():
             return
         found = await self._store.found()
-        if found is not None:
-            await self._write(found, {}, lower=True)
-        self._gone = found is None or found.empty
+        await self._write(found, {}, lower=True)
+        self._gone = found.empty
 
     def _sees_some(self) -> bool:
         """Say whether the last pass saw some of Ebb's: a leader of before may write late."""

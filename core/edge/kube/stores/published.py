@@ -42,26 +42,19 @@ class PublishedStore:
         self._buffers = in_namespace(BUFFERS.path, namespace)
         self._templates = in_namespace(TEMPLATES.path, namespace)
 
-    async def found(self) -> Found | None:
-        """Return what of Ebb's is there; None: buffers are not there, or may not be read.
-
-        Raises: UnavailableError.
-        """
+    async def found(self) -> Found:
+        """Return what of Ebb's is there. Raises: UnavailableError."""
+        buffers = None
         for path in BUFFERS.paths:
-            self._buffers = in_namespace(path, self._namespace)
-            try:
+            if buffers is None:
+                self._buffers = in_namespace(path, self._namespace)
                 buffers = await self._list(self._buffers)
-                templates = await self._list(self._templates)
-            except ApiError as fault:
-                if fault.status not in ABSENT:
-                    raise
-            else:
-                return Found(
-                    {name: Standing(_replicas(one), one.metadata.resource_version)
-                     for name, one in buffers.items()},
-                    frozenset(templates),
-                )  # fmt: skip
-        return None
+        templates = await self._list(self._templates)
+        return Found(
+            {one.metadata.name: _standing(one) for one in buffers or ()},
+            frozenset(one.metadata.name for one in templates or ()),
+            absent=buffers is None or templates is None,
+        )
 
     async def carry_out(self, change: Change) -> None:
         """Write. Raises: ConflictError when somebody was faster, UnavailableError."""
@@ -108,18 +101,25 @@ class PublishedStore:
     async def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> None:
         await self._client.ask(method, path, body, seconds_max=CALL_SECONDS_MAX, tries_max=1)
 
-    async def _list(self, path: str) -> dict[str, _Item]:
-        found: dict[str, _Item] = {}
+    async def _list(self, path: str) -> list[_Item] | None:
+        """Return what of ours is there; None: there is no such kind, or it may not be read."""
+        found: list[_Item] = []
         token: str | None = None
         for _ in range(PAGES_MAX):
-            raw = await self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
-            page = answered(_DECODER, raw)
-            found |= {one.metadata.name: one for one in page.items or ()}
+            asked = self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
+            try:
+                page = answered(_DECODER, await asked)
+            except ApiError as fault:
+                if fault.status in ABSENT:
+                    return None
+                raise
+            found += page.items or ()
             token = page.metadata.token
             if not token:
                 break
         return found
 
 
-def _replicas(one: _Item) -> int:
-    return (one.spec.replicas if one.spec else None) or 0
+def _standing(one: _Item) -> Standing:
+    replicas = (one.spec.replicas if one.spec else None) or 0
+    return Standing(replicas, one.metadata.resource_version)
