@@ -137,7 +137,7 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
 async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
     """Delete the CapacityBuffers of ours, and their PodTemplates."""
     store = PublishedStore(client, namespace)
-    for change in changes({}, await store.found(), lower=True):
+    for change in changes({}, await store.found()):
         drop = partial(store.carry_out, change)
         await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
 

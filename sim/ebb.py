@@ -110,7 +110,8 @@ class _Buffers:
     async def found(self) -> Found:
         """Return what is there."""
         standing = {name: Standing(many, "1") for name, many in self._replicas.items()}
-        return Found(standing, frozenset(self._pods))
+        templates = {name: (pod.requests, pod.placing) for name, pod in self._pods.items()}
+        return Found(standing, templates)
 
     async def carry_out(self, change: Change) -> None:
         """Write."""

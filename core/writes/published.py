@@ -1,8 +1,8 @@
 """What is told any autoscaler of the pods that are to be expected: CapacityBuffers of Ebb's; pure.
 
 A buffer and its PodTemplate for each kind of pod, both of a name that follows from what such a pod
-asks for: where that is another one, so is the name, and a template is never changed. Nothing else
-remembers what has been told: it stands in the cluster, by its label, for whoever leads next.
+asks for: where that is another one, so is the name, and a template is never changed. What has been
+told stands in the cluster, by its label, for whoever leads next.
 """
 
 from collections import Counter
@@ -29,9 +29,13 @@ MATERIAL: Final = 10
 """A number of pods is written anew when it differs by more than one part in so many."""
 PREFIX: Final = "ebb-reserve-"
 NAME_DIGITS: Final = 12
+INHERITED: Final = ""
+"""Stands for the reach of inherited pods whose like this leader does not expect."""
 IMAGE: Final = "pause"
 """Of a container that never runs; the API server may ask for some image."""
 Json = Mapping[str, Any]
+Alike = tuple[Resources, Placing]
+"""What pods of one buffer ask for, as it is read off its template."""
 
 
 class Wanted(NamedTuple):
@@ -55,9 +59,20 @@ class Found:
     """What of Ebb's is there, by name; without a buffer's template nobody reads the buffer."""
 
     buffers: Mapping[str, Standing] = field(default_factory=dict)
-    templates: frozenset[str] = frozenset()
+    templates: Mapping[str, Alike | None] = field(default_factory=dict)
+    """None: what its pods ask for cannot be read."""
     absent: bool = False
     """There is no such kind as a buffer or a template, or it may not be read."""
+
+    @property
+    def told(self) -> Mapping[Alike, int]:
+        """Return how many pods autoscalers are asked for, by what these ask for."""
+        found: dict[Alike, int] = {}
+        for name, one in self.buffers.items():
+            alike = self.templates.get(name)
+            if alike and one.replicas > 0:
+                found[alike] = max(one.replicas, found.get(alike, 0))
+        return found
 
     @property
     def empty(self) -> bool:
@@ -86,17 +101,27 @@ class Change(NamedTuple):
     """What the decision rests on; of what is added: none."""
 
 
-def wanted(expected: Counts, whole: Resources, share: Fraction) -> dict[str, Wanted]:
+def wanted(
+    expected: Counts,
+    whole: Resources,
+    share: Fraction,
+    inherited: Mapping[Alike, int] = MappingProxyType({}),
+) -> dict[str, Wanted]:
     """Return the buffers for the *expected* pods, as far as they ask for that *share* of *whole*.
 
     Whoever makes many pods come and go would else have nodes bought for all of them at once.
+    *inherited*: what the leader before has told, as long as this one knows of no reason to ask for
+    less; within the same bounds, in which all that is inherited alone counts for one reach.
     """
-    alike: Counter[_Alike] = Counter()
-    reaches: dict[_Alike, str] = {}
+    alike: Counter[Alike] = Counter()
+    reaches: dict[Alike, str] = {}
     for kind, many in expected.items():
-        one = kind.requests, kind.placing
+        one = kind.requests, _as_read(kind.placing)
         alike[one] += many
         reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
+    for one, many in inherited.items():
+        alike[one] = max(alike[one], many)
+        reaches.setdefault(one, INHERITED)
     costs = {one: max(share_of_room(one[0], whole), 1) for one in alike}
     ranked = sorted(alike, key=lambda one: (-costs[one] * alike[one], repr(one)))
     told = by_turns(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
@@ -109,8 +134,10 @@ def wanted(expected: Counts, whole: Resources, share: Fraction) -> dict[str, Wan
     return found
 
 
-_Alike = tuple[Resources, Placing]
-"""What pods of one buffer ask for."""
+def _as_read(placing: Placing) -> Placing:
+    """Return what a template of such pods is read as."""
+    selector = tuple(sorted(dict(placing.labels).items()))
+    return Placing(selector, placing.affinity, placing.tolerations)
 
 
 class _Asked(NamedTuple):
@@ -146,26 +173,20 @@ def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
     return found
 
 
-def changes(asked: Mapping[str, Wanted], found: Found, *, lower: bool) -> Iterator[Change]:
-    """Yield the writes that bring what is *found* to what is *asked*.
-
-    Not *lower*: who has not looked on long enough knows of no reason to ask for less than before.
-    """
+def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
+    """Yield the writes that bring what is *found* to what is *asked*."""
     for name, one in sorted(asked.items()):
         if name not in found.templates:
             yield Change(Act.ADD_TEMPLATE, name, spec=one.spec)
         standing = found.buffers.get(name)
         if standing is None:
             yield Change(Act.ADD_BUFFER, name, one.replicas)
-        elif _is_material(standing.replicas, one.replicas) and (
-            lower or one.replicas > standing.replicas
-        ):
+        elif _is_material(standing.replicas, one.replicas):
             yield Change(Act.RESIZE, name, one.replicas, version=standing.version)
-    if lower:
-        for name in sorted(found.buffers.keys() - asked.keys()):
-            yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
-        for name in sorted(found.templates - asked.keys()):
-            yield Change(Act.DROP_TEMPLATE, name)
+    for name in sorted(found.buffers.keys() - asked.keys()):
+        yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
+    for name in sorted(found.templates.keys() - asked.keys()):
+        yield Change(Act.DROP_TEMPLATE, name)
 
 
 def _is_material(was: int, now: int) -> bool:

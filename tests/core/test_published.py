@@ -1,6 +1,7 @@
 """What autoscalers are told of the pods that are to be expected."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,9 +17,11 @@ from core.writes.published import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
     Act,
+    Alike,
     Change,
     Found,
     Standing,
+    Wanted,
     changes,
     pod_spec,
     wanted,
@@ -165,49 +168,99 @@ ASKED = wanted({kind(SMALL): 10}, WHOLE, HALF)
 
 def standing(replicas: int, *names: str) -> Found:
     own = dict.fromkeys(names or (NAME,), Standing(replicas, "7"))
-    return Found(own, frozenset(own))
+    return Found(own, dict.fromkeys(own, (SMALL, ANYWHERE)))
 
 
 @pytest.mark.parametrize(
-    ("found", "lower", "made"),
+    ("found", "made"),
     [
-        (Found(), False, [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
-        (Found({}, frozenset({NAME})), False, [(Act.ADD_BUFFER, 10)]),
-        (Found({NAME: Standing(10, "7")}), True, [(Act.ADD_TEMPLATE, 0)]),
-        (standing(10), True, []),
-        (standing(9), True, [(Act.RESIZE, 10)]),
-        (standing(11), True, []),
-        (standing(12), True, [(Act.RESIZE, 10)]),
-        (standing(12), False, []),
-        (standing(0), False, [(Act.RESIZE, 10)]),
+        (Found(), [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
+        (Found({}, {NAME: None}), [(Act.ADD_BUFFER, 10)]),
+        (Found({NAME: Standing(10, "7")}), [(Act.ADD_TEMPLATE, 0)]),
+        (standing(10), []),
+        (standing(9), [(Act.RESIZE, 10)]),
+        (standing(11), []),
+        (standing(12), [(Act.RESIZE, 10)]),
+        (standing(0), [(Act.RESIZE, 10)]),
     ],
 )
 def test_what_is_written_is_what_differs_materially(
-    found: Found, lower: bool, made: list[tuple[Act, int]]
+    found: Found, made: list[tuple[Act, int]]
 ) -> None:
-    assert [(one.act, one.replicas) for one in changes(ASKED, found, lower=lower)] == made
+    assert [(one.act, one.replicas) for one in changes(ASKED, found)] == made
 
 
 @pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
 def test_a_tenth_more_or_less_is_no_reason_to_write(was: int, now: int, written: int) -> None:
     asked = {NAME: ONE._replace(replicas=now)}
-    assert len(list(changes(asked, standing(was), lower=True))) == written
+    assert len(list(changes(asked, standing(was)))) == written
 
 
-def test_a_buffer_goes_before_its_template_and_neither_while_too_little_was_seen() -> None:
-    found = standing(3, "ebb-reserve-a")
-    assert list(changes({}, found, lower=True)) == [
+def test_a_buffer_goes_before_its_template() -> None:
+    assert list(changes({}, standing(3, "ebb-reserve-a"))) == [
         Change(Act.DROP_BUFFER, "ebb-reserve-a", version="7"),
         Change(Act.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
-    assert list(changes({}, found, lower=False)) == []
 
 
 def test_a_write_rests_on_the_version_that_was_read() -> None:
-    (one,) = changes(ASKED, standing(1), lower=True)
+    (one,) = changes(ASKED, standing(1))
     assert one.version == "7"
 
 
 def test_once_carried_out_nothing_is_left_to_write() -> None:
-    there = Found({NAME: Standing(ONE.replicas, "1")}, frozenset(ASKED))
-    assert list(changes(ASKED, there, lower=True)) == []
+    assert list(changes(ASKED, standing(ONE.replicas))) == []
+
+
+def read(asked: dict[str, Wanted]) -> Found:
+    """Return what the next leader finds of it."""
+    templates = {}
+    for name, one in asked.items():
+        pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
+        assert pod is not None
+        templates[name] = pod.requests, pod.placing
+    return Found({name: Standing(one.replicas, "1") for name, one in asked.items()}, templates)
+
+
+def told(many: int, requests: Resources = SMALL) -> dict[Alike, int]:
+    return {(requests, ANYWHERE): many}
+
+
+@pytest.mark.parametrize(
+    "placing", [ANYWHERE, GREEN, Placing(system=(("os", "linux"),), features=("UserNS",))]
+)
+def test_what_one_leader_has_told_the_next_tells_under_the_same_name(placing: Placing) -> None:
+    before = wanted({kind(SMALL, placing): 3, kind(LARGE, placing): 2}, WHOLE, HALF)
+    assert wanted({}, WHOLE, HALF, read(before).told) == before
+    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).told) == before
+
+
+def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> None:
+    for many in (2, 30):
+        (one,) = wanted({kind(SMALL): many}, WHOLE, HALF, told(20)).values()
+        assert one.replicas == max(many, 20)
+
+
+def test_a_buffer_of_no_pods_or_without_a_template_that_can_be_read_tells_nothing() -> None:
+    sizes = {"a": Standing(3, "1"), "b": Standing(3, "1"), "c": Standing(3, "1")}
+    templates = {"a": None, "c": (SMALL, ANYWHERE), "d": (LARGE, ANYWHERE)}
+    assert Found({**sizes, "d": Standing(0, "1")}, templates).told == told(3)
+
+
+def test_of_two_templates_that_say_the_same_the_larger_buffer_counts() -> None:
+    """As where an Ebb of another version named them otherwise."""
+    sizes = {"a": Standing(3, "1"), "b": Standing(5, "1"), "c": Standing(4, "1")}
+    assert Found(sizes, dict.fromkeys(sizes, (SMALL, ANYWHERE))).told == told(5)
+
+
+def test_what_is_inherited_takes_its_turn_within_the_same_bounds() -> None:
+    expected = {kind(Resources(1000 + number, 1, 0, 1)): 10**4 for number in range(50)}
+    inherited = {(Resources(500 + number, 1, 0, 1), ANYWHERE): 10**4 for number in range(50)}
+    found = wanted(expected, WHOLE, HALF, inherited)
+    assert len(found) == PUBLISHED_MAX
+    cpu = Counter[bool]()
+    for one in found.values():
+        asked = int(one.spec["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m"))
+        cpu[asked < 1000] += asked * one.replicas
+    assert cpu.total() <= WHOLE.cpu_millis * HALF
+    assert min(cpu.values()) > WHOLE.cpu_millis * HALF * Fraction(4, 10)

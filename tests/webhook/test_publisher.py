@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+import orjson
 import pytest
 
 from core.config.budgets import Budget, Pool, Publish, Reserve
@@ -19,7 +20,8 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import ANYWHERE, Placing
 from core.model.pod import Pod
-from core.writes.published import Change, Found
+from core.model.resources import Resources
+from core.writes.published import PUBLISHED_MAX, Change, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
@@ -194,6 +196,70 @@ async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> N
         second.look(20 + 3600, 3)
         await Publisher(store, second).turn()
         assert nothing_left(api)
+
+
+async def test_a_new_leader_takes_back_at_once_what_it_has_told_itself() -> None:
+    first, second = Engine(), Engine()
+    async with FakeApi() as api, opened(api) as client:
+        store = PublishedStore(client, SPACE)
+        first.look(0, 0)
+        first.look(10, 3)
+        await Publisher(store, first).turn()
+        publisher = Publisher(store, second)
+        for seconds, pods, free, asked in ((20, 0, 2, [3]), (30, 5, 0, [5]), (40, 5, 5, [3])):
+            second.look(seconds, pods, free=free)
+            await publisher.turn()
+            assert told(api) == asked
+
+
+async def test_what_is_taken_away_meanwhile_is_inherited_no_more() -> None:
+    first, second = Engine(), Engine()
+    async with FakeApi() as api, opened(api) as client:
+        store = PublishedStore(client, SPACE)
+        first.look(0, 0)
+        first.look(10, 3)
+        await Publisher(store, first).turn()
+        publisher = Publisher(store, second)
+        second.look(20, 3)
+        await publisher.turn()
+        assert told(api) == [3]
+        second.say(publish=Publish.NONE)
+        await publisher.turn()
+        second.say()
+        await publisher.turn()
+        assert nothing_left(api)
+
+
+async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> None:
+    """None of them looks on for as long as arrivals count, and no two pods ask for the same."""
+    budgets = replace(UNLIMITED, reserve=replace(RESERVE, buffers=Fraction(1, 2)))
+    config = replace(CONFIG, budgets=budgets)
+    nodes = [node(f"n{number}") for number in range(8)]
+    web = [pod(f"w{number}", f"n{number}", 3000, 100) for number in range(8)]
+    async with FakeApi() as api, opened(api) as client:
+        for begins in range(0, 3 * 3000, 3000):
+            engine = Engine(config)
+            publisher = Publisher(PublishedStore(client, SPACE), engine)
+            for number in range(10):
+                cpu = 900 + begins // 30 + number
+                size = Resources(cpu, 0, 0, 1)
+                came = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
+                memory = engine.last.memory if engine.last else Memory()
+                cluster = Cluster.of(nodes, [*web, *came])
+                engine.last = step(cluster, config, memory, START + begins + 300 * number)
+                await publisher.turn()
+                assert len(told(api)) <= PUBLISHED_MAX
+                assert cpu_asked(api) <= 8 * 4000 / 2
+            assert told(api)
+
+
+def cpu_asked(api: FakeApi) -> int:
+    """Return millis of all buffers together."""
+    asked = 0
+    for key, one in api.objects[BUFFERS.resource].items():
+        raw = orjson.dumps(api.objects[TEMPLATES.resource][key])
+        asked += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
+    return asked
 
 
 async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_counted_as_long() -> (

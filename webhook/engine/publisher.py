@@ -6,7 +6,7 @@ written. In mode observe, and where the setting does not ask for it, all of Ebb'
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,7 +15,7 @@ from core.edge.kube.client import ApiError
 from core.edge.logs import fields
 from core.engine.step import Pass
 from core.errors import ConflictError, UnavailableError
-from core.writes.published import Change, Found, Wanted, changes, wanted
+from core.writes.published import Alike, Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import at_news
 
 ROUND_SECONDS: Final = 10.0
@@ -46,11 +46,14 @@ class Told(Protocol):
 
 
 class Publisher:
-    """Writes while this replica leads; nothing is remembered but that nothing is left."""
+    """Writes while this replica leads, and remembers what the leader before has told."""
 
     def __init__(self, store: Store, told: Told) -> None:
         self._store, self._told = store, told
         self._gone = self._absent = False
+        self._since: int | None = None
+        self._inherited: Mapping[Alike, int] = {}
+        """What was told when arrivals began to be counted, at that unix second."""
 
     async def keep(self, stale: Callable[[], str | None]) -> None:
         """Take turns until cancelled; *stale*: why the view cannot be trusted, or None."""
@@ -73,13 +76,20 @@ class Publisher:
         self._absent = found.absent
         if found.absent:
             return
-        await self._write(found, _wanted(config, last), lower=_has_seen_all(config, last))
+        self._inherit(found, last.memory.arrivals.since)
+        await self._write(found, _wanted(config, last, self._inherited))
+
+    def _inherit(self, found: Found, since: int | None) -> None:
+        """Remember what was told before this leader counted, or counted anew by other settings."""
+        if since != self._since:
+            self._since, self._inherited = since, found.told
 
     async def _clear(self) -> None:
         if self._gone and not self._sees_some():
             return
+        self._since = None
         found = await self._store.found()
-        await self._write(found, {}, lower=True)
+        await self._write(found, {})
         self._gone = found.empty
 
     def _sees_some(self) -> bool:
@@ -88,14 +98,14 @@ class Publisher:
         buffers = last.survey.cluster.buffers if last else ()
         return any(one.published is not None for one in buffers)
 
-    async def _write(self, found: Found, asked: dict[str, Wanted], *, lower: bool) -> None:
+    async def _write(self, found: Found, asked: dict[str, Wanted]) -> None:
         """Write. Raises: UnavailableError, when all is tried: what one is refused others are not.
 
         Of what was refused nothing more is written: a buffer needs its template. A server that
         does not answer at all ends the turn.
         """
         refused: dict[str, str] = {}
-        for change in changes(asked, found, lower=lower):
+        for change in changes(asked, found):
             if change.name in refused:
                 continue
             try:
@@ -109,21 +119,17 @@ class Publisher:
             raise UnavailableError("; ".join(refused.values()))
 
 
-def _wanted(config: Config, last: Pass) -> dict[str, Wanted]:
+def _wanted(config: Config, last: Pass, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
     """Return what is asked for: of reaches that are short of room all, of others nothing.
 
     So what is missing is missing at once, and an autoscaler adds few large nodes for it, not a
-    small one for each pod that takes some of the room.
+    small one for each pod that takes some of the room. Who has seen all that counts asks no more
+    for what is *inherited*.
     """
+    reserve = config.budgets.reserve
     counts = last.memory.expected(last.survey.machines, last.at)
     counts = {kind: many for kind, many in counts.items() if kind.reach in last.short}
-    return wanted(counts, last.survey.machines, config.budgets.reserve.buffers)
-
-
-def _has_seen_all(config: Config, last: Pass) -> bool:
-    """Say whether pods have been counted for as long as arrivals count: then less may be asked.
-
-    Other settings may have had them counted anew.
-    """
     since = last.memory.arrivals.since
-    return since is None or last.at - since >= config.budgets.reserve.over_seconds
+    if since is None or last.at - since >= reserve.over_seconds:
+        inherited = {}
+    return wanted(counts, last.survey.machines, reserve.buffers, inherited)

@@ -1,16 +1,17 @@
 """The CapacityBuffers and PodTemplates that Ebb has written, in one namespace."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from core.edge.decode.kinds import BUFFERS, TEMPLATES, in_namespace
 from core.edge.decode.objects import Name
 from core.edge.kube.client import ApiError, Client, answered
-from core.edge.kube.listing import ABSENT, Page
+from core.edge.kube.listing import ABOUT, ABSENT, Page
+from core.errors import InvalidInputError
 from core.marks.keys import BUFFER_OURS_LABEL
-from core.writes.published import Act, Change, Found, Standing
+from core.writes.published import Act, Alike, Change, Found, Standing
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20
@@ -26,12 +27,14 @@ class _Spec(msgspec.Struct):
     replicas: int | None = None
 
 
-class _Item(msgspec.Struct):
+class _Buffer(msgspec.Struct):
     metadata: Name
     spec: _Spec | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(Page[_Item])
+_BUFFERS: Final = msgspec.json.Decoder(Page[_Buffer])
+_TEMPLATES: Final = msgspec.json.Decoder(Page[msgspec.Raw])
+Item = TypeVar("Item")
 
 
 class PublishedStore:
@@ -48,11 +51,11 @@ class PublishedStore:
         for path in BUFFERS.paths:
             if buffers is None:
                 self._buffers = in_namespace(path, self._namespace)
-                buffers = await self._list(self._buffers)
-        templates = await self._list(self._templates)
+                buffers = await self._list(self._buffers, _BUFFERS)
+        templates = await self._list(self._templates, _TEMPLATES)
         return Found(
             {one.metadata.name: _standing(one) for one in buffers or ()},
-            frozenset(one.metadata.name for one in templates or ()),
+            {answered(ABOUT, one).metadata.name: _alike(one) for one in templates or ()},
             absent=buffers is None or templates is None,
         )
 
@@ -101,14 +104,16 @@ class PublishedStore:
     async def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> None:
         await self._client.ask(method, path, body, seconds_max=CALL_SECONDS_MAX, tries_max=1)
 
-    async def _list(self, path: str) -> list[_Item] | None:
+    async def _list(
+        self, path: str, decoder: msgspec.json.Decoder[Page[Item]]
+    ) -> list[Item] | None:
         """Return what of ours is there; None: there is no such kind, or it may not be read."""
-        found: list[_Item] = []
+        found: list[Item] = []
         token: str | None = None
         for _ in range(PAGES_MAX):
             asked = self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
             try:
-                page = answered(_DECODER, await asked)
+                page = answered(decoder, await asked)
             except ApiError as fault:
                 if fault.status in ABSENT:
                     return None
@@ -120,6 +125,14 @@ class PublishedStore:
         return found
 
 
-def _standing(one: _Item) -> Standing:
+def _standing(one: _Buffer) -> Standing:
     replicas = (one.spec.replicas if one.spec else None) or 0
     return Standing(replicas, one.metadata.resource_version)
+
+
+def _alike(template: msgspec.Raw) -> Alike | None:
+    try:
+        pod = TEMPLATES.read(template).pod
+    except InvalidInputError:
+        return None
+    return None if pod.too_much else (pod.requests, pod.placing)
