@@ -1,9 +1,10 @@
 """The leader tells autoscalers what is to be expected, and takes it away again."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any
+from threading import get_ident
+from typing import Any, ClassVar
 
 import orjson
 import pytest
@@ -12,6 +13,7 @@ from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
 from core.edge.kube.stores.published import PublishedStore
+from core.engine.arrivals import Counts
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.errors import UnavailableError
@@ -297,6 +299,31 @@ async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> N
         assert old not in api.objects[TEMPLATES.resource]
         await publisher.turn()
         assert sorted(told(api)) == [2, 4]
+
+
+class Asked(Memory):
+    """Remembers which threads have asked what is expected."""
+
+    threads: ClassVar[list[int]] = []
+
+    def expected(self, whole: Resources, now_seconds: int) -> Counts:
+        self.threads.append(get_ident())
+        return super().expected(whole, now_seconds)
+
+
+async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
+    """After a day of many kinds of pods it takes most of a second, in which reviews would wait."""
+    engine = Engine()
+    engine.look(0, 0)
+    engine.look(10, 3)
+    assert engine.last is not None
+    known = {one.name: getattr(engine.last.memory, one.name) for one in fields(Memory)}
+    engine.last = replace(engine.last, memory=Asked(**known))
+    async with FakeApi() as api, opened(api) as client:
+        await Publisher(PublishedStore(client, SPACE), engine).turn()
+        assert told(api) == [3]
+    assert len(Asked.threads) == 1
+    assert get_ident() not in Asked.threads
 
 
 async def test_a_server_that_does_not_answer_ends_the_turn() -> None:

@@ -8,13 +8,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from core.config.settings import Config
 from core.edge.kube.client import ApiError
 from core.edge.logs import fields
+from core.engine.memory import Memory
 from core.engine.step import Pass
 from core.errors import ConflictError, UnavailableError
+from core.model.resources import Resources
 from core.writes.published import Alike, Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import at_news
 
@@ -45,6 +47,15 @@ class Told(Protocol):
         """The last pass of this lead; None: there was none."""
 
 
+class _Seen(NamedTuple):
+    """What a turn goes by of a pass; the rest is let go meanwhile, piece by piece."""
+
+    memory: Memory
+    machines: Resources
+    short: frozenset[str]
+    at: int
+
+
 class Publisher:
     """Writes while this replica leads, and remembers what the leader before has told."""
 
@@ -63,12 +74,13 @@ class Publisher:
 
     async def turn(self, stale: Callable[[], str | None] = lambda: None) -> None:
         """Look once. Raises: EbbError: the next turn goes on."""
-        config, last = self._told.config, self._told.last
+        config = self._told.config
         if not config.publishes:
             await self._clear()
             return
         self._gone = False
-        if last is None or stale() is not None:
+        seen = _seen(self._told.last)
+        if seen is None or stale() is not None:
             return
         found = await self._store.found()
         if found.absent and not self._absent:
@@ -76,8 +88,8 @@ class Publisher:
         self._absent = found.absent
         if found.absent:
             return
-        self._inherit(found, last.memory.arrivals.since)
-        await self._write(found, _wanted(config, last, self._inherited))
+        self._inherit(found, seen.memory.arrivals.since)
+        await self._write(found, await asyncio.to_thread(_wanted, config, seen, self._inherited))
 
     def _inherit(self, found: Found, since: int | None) -> None:
         """Remember what was told before this leader counted, or counted anew by other settings."""
@@ -119,7 +131,13 @@ class Publisher:
             raise UnavailableError("; ".join(refused.values()))
 
 
-def _wanted(config: Config, last: Pass, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
+def _seen(last: Pass | None) -> _Seen | None:
+    if last is None:
+        return None
+    return _Seen(last.memory, last.survey.machines, last.short, last.at)
+
+
+def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
     """Return what is asked for: of reaches that are short of room all, of others nothing.
 
     So what is missing is missing at once, and an autoscaler adds few large nodes for it, not a
@@ -127,9 +145,9 @@ def _wanted(config: Config, last: Pass, inherited: Mapping[Alike, int]) -> dict[
     for what is *inherited*.
     """
     reserve = config.budgets.reserve
-    counts = last.memory.expected(last.survey.machines, last.at)
-    counts = {kind: many for kind, many in counts.items() if kind.reach in last.short}
-    since = last.memory.arrivals.since
-    if since is None or last.at - since >= reserve.over_seconds:
+    counts = seen.memory.expected(seen.machines, seen.at)
+    counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
+    since = seen.memory.arrivals.since
+    if since is None or seen.at - since >= reserve.over_seconds:
         inherited = {}
-    return wanted(counts, last.survey.machines, reserve.buffers, inherited)
+    return wanted(counts, seen.machines, reserve.buffers, inherited)
