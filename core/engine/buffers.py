@@ -24,8 +24,8 @@ BUFFERS_MAX: Final = 256
 """So many are looked at; every namespace's first comes before any namespace's second."""
 PODS_MAX: Final = 2000
 """Of all buffers together."""
-ALL: Final[tuple[int, ...]] = ()
-"""Stands for all nodes."""
+ALL: Final = None
+"""Stands for all nodes, where others are counted by a number."""
 
 BUFFERED: Final = Reason(
     "buffer",
@@ -85,15 +85,17 @@ def rooms(
     turns = [(queue[0][0], namespace) for namespace, queue in sorted(queues.items())]
     heapify(turns)
     spent: Counter[str] = Counter()
-    used: Counter[tuple[tuple[int, ...], bool]] = Counter()
+    areas = _areas(asked, offered)
+    used: Counter[tuple[int | None, bool]] = Counter()
     while turns and sum(kept.values()) < PODS_MAX:
         _, namespace = heappop(turns)
         with_it, number = heappop(queues[namespace])
-        buffer, pod = asked[number]
-        nodes, theirs = offered(pod.placing)
-        own, cost = share_of_room(pod.requests, theirs), costs[number]
-        added = {(nodes, own > most): own, (ALL, cost > most): cost}
-        if nodes and all(used[of] + more <= most or not used[of] for of, more in added.items()):
+        buffer, _ = asked[number]
+        area, own, cost = *areas[number], costs[number]
+        added = {(area, own > most): own, (ALL, cost > most): cost}
+        if area is not None and all(
+            used[of] + more <= most or not used[of] for of, more in added.items()
+        ):
             used.update(added)
             kept[buffer.key] += 1
             spent[namespace] += counts[number]
@@ -103,3 +105,20 @@ def rooms(
             _, number = queues[namespace][0]
             heappush(turns, (spent[namespace] + counts[number], namespace))
     return tuple(Room(one, pod, kept[one.key]) for one, pod in asked)
+
+
+def _areas(
+    asked: Sequence[tuple[Buffer, Pod]], offered: Callable[[Placing], Offered]
+) -> list[tuple[int | None, int]]:
+    """Return for each a number of the nodes that admit it, and a pod's share of what they offer.
+
+    The same nodes have the same number; None: there are none. To hash thousands of them for each
+    pod would take longer than all the rest.
+    """
+    numbers: dict[tuple[int, ...], int] = {}
+    found: list[tuple[int | None, int]] = []
+    for _, pod in asked:
+        nodes, theirs = offered(pod.placing)
+        area = numbers.setdefault(nodes, len(numbers)) if nodes else None
+        found.append((area, share_of_room(pod.requests, theirs)))
+    return found

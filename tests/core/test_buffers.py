@@ -360,6 +360,18 @@ class TestBounds:
         found = rooms(asking(asked), offered, whole, Fraction(share))
         assert [one.kept for one in found] == kept
 
+    def test_the_nodes_of_a_buffer_are_looked_at_once_however_many_pods_it_asks_for(self) -> None:
+        """They may be thousands, and each look takes them all."""
+        looks: list[Placing] = []
+
+        def offered(placing: Placing) -> Offered:
+            looks.append(placing)
+            return (0, 1), Resources(8000, 10**12)
+
+        whole = Resources(16_000, 10**12)
+        rooms(asking((buffer(9), buffer(9, key="shop/c"))), offered, whole, Fraction(1))
+        assert len(looks) == 2
+
 
 class TestReserve:
     def test_empty_nodes_are_held_for_buffers_and_it_is_said_for_which(self) -> None:
