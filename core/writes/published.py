@@ -174,19 +174,29 @@ def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
 
 
 def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
-    """Yield the writes that bring what is *found* to what is *asked*."""
-    for name, one in sorted(asked.items()):
-        if name not in found.templates:
-            yield Change(Act.ADD_TEMPLATE, name, spec=one.spec)
-        standing = found.buffers.get(name)
-        if standing is None:
-            yield Change(Act.ADD_BUFFER, name, one.replicas)
-        elif _is_material(standing.replicas, one.replicas):
-            yield Change(Act.RESIZE, name, one.replicas, version=standing.version)
+    """Yield the writes that bring what is *found* to what is *asked*.
+
+    Those that ask for less come first: else old and new would be asked for together between two
+    writes, and an autoscaler may buy nodes for both.
+    """
     for name in sorted(found.buffers.keys() - asked.keys()):
         yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
     for name in sorted(found.templates.keys() - asked.keys()):
         yield Change(Act.DROP_TEMPLATE, name)
+    resized = [
+        Change(Act.RESIZE, name, one.replicas, version=standing.version)
+        for name, one in asked.items()
+        if (standing := found.buffers.get(name)) is not None
+        and _is_material(standing.replicas, one.replicas)
+    ]
+    yield from sorted(
+        resized, key=lambda one: (one.replicas > found.buffers[one.name].replicas, one.name)
+    )
+    for name, one in sorted(asked.items()):
+        if name not in found.templates:
+            yield Change(Act.ADD_TEMPLATE, name, spec=one.spec)
+        if name not in found.buffers:
+            yield Change(Act.ADD_BUFFER, name, one.replicas)
 
 
 def _is_material(was: int, now: int) -> bool:

@@ -4,9 +4,12 @@ import re
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Final
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.edge.decode.kinds import PODS
 from core.engine.arrivals import Kind
@@ -201,6 +204,26 @@ def test_a_buffer_goes_before_its_template() -> None:
         Change(Act.DROP_BUFFER, "ebb-reserve-a", version="7"),
         Change(Act.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
+
+
+SOME: Final = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 40), max_size=5)
+
+
+@given(SOME, SOME)
+def test_between_two_writes_no_more_is_asked_for_than_before_or_after(
+    was: dict[str, int], now: dict[str, int]
+) -> None:
+    found = Found({name: Standing(many, "7") for name, many in was.items()})
+    asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
+    standing, totals = dict(was), []
+    for change in changes(asked, found):
+        if change.act in (Act.ADD_BUFFER, Act.RESIZE):
+            standing[change.name] = change.replicas
+        elif change.act is Act.DROP_BUFFER:
+            del standing[change.name]
+        totals.append(sum(standing.values()))
+    assert standing.keys() == now.keys()
+    assert all(total <= max(sum(was.values()), totals[-1]) for total in totals)
 
 
 def test_a_write_rests_on_the_version_that_was_read() -> None:
