@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from threading import get_ident
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 import pytest
@@ -301,10 +301,11 @@ async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> N
         assert sorted(told(api)) == [2, 4]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Asked(Memory):
     """Remembers which threads have asked what is expected."""
 
-    threads: ClassVar[list[int]] = []
+    threads: list[int] = field(default_factory=list)
 
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         self.threads.append(get_ident())
@@ -318,12 +319,13 @@ async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
     engine.look(10, 3)
     assert engine.last is not None
     known = {one.name: getattr(engine.last.memory, one.name) for one in fields(Memory)}
-    engine.last = replace(engine.last, memory=Asked(**known))
+    asked = Asked(**known)
+    engine.last = replace(engine.last, memory=asked)
     async with FakeApi() as api, opened(api) as client:
         await Publisher(PublishedStore(client, SPACE), engine).turn()
         assert told(api) == [3]
-    assert len(Asked.threads) == 1
-    assert get_ident() not in Asked.threads
+    assert len(asked.threads) == 1
+    assert get_ident() not in asked.threads
 
 
 async def test_a_server_that_does_not_answer_ends_the_turn() -> None:
