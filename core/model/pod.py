@@ -45,8 +45,8 @@ class Pod:
     unsupported: tuple[str, ...] = ()
     """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
     too_much: str = ""
-    """What it asks more of than is evaluated for one pod: nothing of that is, and the pod is not
-    movable; empty: nothing."""
+    """What it asks more of than is evaluated for one pod: nothing of that is but for the ports and
+    disks it holds, which others feel, and the pod is not movable; empty: nothing."""
     unreadable: str = ""
     """Why it could not be read: what stands here is all that is known of it, and neither it nor
     another pod can be placed beside it; empty: it could."""

@@ -24,6 +24,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import (
     ALONE,
     ANYWHERE,
+    ClaimUse,
     Company,
     HostPort,
     Placing,
@@ -37,8 +38,9 @@ from core.model.constraints import (
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from tests.support.builders import node, pod, select, thesis_config
-from tests.support.kube_json import NODE, POD, changed
+from tests.support.kube_json import NODE, POD, changed, cluster_from_dumps, dump
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -147,8 +149,66 @@ def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, to
     assert beyond is not None
     assert within.evaluable
     assert told in beyond.too_much
-    assert (beyond.company, beyond.placing.affinity) == (ALONE, None)
+    assert (replace(beyond.company, host_ports=()), beyond.placing) == (ALONE, ANYWHERE)
     assert beyond.requests == within.requests
+
+
+HELD_PORT = {"spec__containers__0__ports": [{"hostPort": 80}]}
+HELD_CLAIM: Any = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+HELD_DISK: Any = {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+@pytest.mark.parametrize("case", ["tolerations", "labels", "volumes"])
+def test_a_pod_that_asks_too_much_keeps_its_ports_and_disks(case: str, *, daemon: bool) -> None:
+    most, fields, _ = CASES[case]
+    asked = fields(most + 1)
+    asked["spec__volumes"] = [HELD_CLAIM, HELD_DISK, *asked.get("spec__volumes", ())]
+    if daemon:
+        asked["metadata__ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+    found = kinds.PODS.read(changed(POD, **HELD_PORT, **asked))
+    assert found is not None
+    assert found.too_much
+    assert found.company == Company(host_ports=(HostPort(80),))
+    assert found.ties.claims == (ClaimUse("c"),)
+    assert found.unsupported == (VOLUMES_FIELD, CLAIMS_FIELD)
+
+
+@pytest.mark.parametrize("case", ["apart", "spread"])
+def test_a_pod_that_asks_too_much_of_others_keeps_its_ports(case: str) -> None:
+    most, fields, _ = CASES[case]
+    found = kinds.PODS.read(changed(POD, **HELD_PORT, **fields(most + 1)))
+    assert found is not None
+    assert found.company == Company(host_ports=(HostPort(80),))
+
+
+def test_of_too_many_ports_and_volumes_so_many_are_kept_as_may_be() -> None:
+    ports = [{"hostPort": 1 + n} for n in range(2 * caps.HOST_PORTS_MAX)]
+    volumes = [
+        {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}}
+        for n in range(2 * caps.VOLUMES_MAX)
+    ]
+    found = kinds.PODS.read(changed(POD, spec__containers__0__ports=ports, spec__volumes=volumes))
+    assert found is not None
+    assert {one.port for one in found.company.host_ports} == set(range(1, 1 + caps.HOST_PORTS_MAX))
+    assert len(found.ties.claims) == caps.VOLUMES_MAX
+
+
+def test_nobody_is_planned_onto_the_port_of_a_pod_that_asks_too_much() -> None:
+    """n2 is fuller and would be first; its pod holds the port."""
+    moving = changed(POD, **HELD_PORT)
+    greedy = changed(
+        POD,
+        metadata__name="greedy",
+        spec__nodeName="n2",
+        spec__tolerations=[{"key": f"k{n}"} for n in range(caps.TOLERATIONS_MAX + 1)],
+        **HELD_PORT,
+    )
+    nodes = [changed(NODE, metadata__name=name, spec=None) for name in ("n1", "n2", "n3")]
+    cluster = cluster_from_dumps([("f", dump(*nodes, moving, greedy))])
+    plan = step.plan(cluster, thesis_config("1", "1"), due=frozenset({"n1"}))
+    (removal, *_) = plan.removals
+    assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
 
 
 @pytest.mark.parametrize(

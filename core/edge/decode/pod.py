@@ -23,12 +23,10 @@ from core.edge.decode.requests import requests_of
 from core.edge.decode.ties import ties_of
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.constraints import (
-    ALONE,
     ANY_IP,
     ANYWHERE,
     HOST_USERS,
     RESTARTS_ALL,
-    UNTIED,
     Company,
     HostPort,
     Placing,
@@ -129,7 +127,8 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
 
 
 Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
-"""Of node and pods; what cannot be evaluated; ties; what is too much: then nothing else."""
+"""Of node and pods; what cannot be evaluated; ties; what is too much: then what it asks of nodes
+and other pods is left out, but for what it holds: ports and disks."""
 
 
 def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
@@ -138,17 +137,20 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
     if resident:  # its tolerations alone say whether its like may come after a hard mark
         selector = affinity = NULL_BYTES
     template = templates.template(selector, affinity, bytes(spec.tolerations))
-    asked = _asked(obj, namespace, template, resident=resident)
-    too_much = template.too_much or asked.too_much
+    too_much = template.too_much
     if labels is templates.TOO_MANY_LABELS:
         too_much = f"more than {caps.LABELS_MAX} labels, or very long ones"
     if spec.volumes and len(spec.volumes) > caps.VOLUMES_MAX:
         too_much = caps.over("volumes", len(spec.volumes), caps.VOLUMES_MAX)
+    ports = _host_ports(spec)
     if too_much:
-        return ANYWHERE, ALONE, (), UNTIED, too_much
+        asked = templates.held(ports, too_much)
+    else:
+        asked = _asked(obj, namespace, template, ports, resident=resident)
     ties, inline = ties_of(obj, obj.metadata.annotations or {})
     unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
-    return template.placing, asked.company, unsupported, ties, ""
+    placing = ANYWHERE if asked.too_much else template.placing
+    return placing, asked.company, unsupported, ties, asked.too_much
 
 
 def _cost(annotations: Mapping[str, str], key: str) -> str | None:
@@ -217,14 +219,18 @@ def _on_system(placing: Placing, name: str) -> Placing:
 
 
 def _asked(
-    obj: PodObject, namespace: str, template: templates.Template, *, resident: bool
+    obj: PodObject,
+    namespace: str,
+    template: templates.Template,
+    ports: tuple[HostPort, ...],
+    *,
+    resident: bool,
 ) -> templates.Asked:
     """Return what the pod asks of other pods; most ask nothing."""
     spec = obj.spec
-    ports = _host_ports(spec)
     too_much = caps.over("host ports", len(ports), caps.HOST_PORTS_MAX)
     if too_much:
-        return templates.Asked(ALONE, (), too_much)
+        return templates.held(ports, too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
     if resident:
         if not ports and b"podAntiAffinity" not in affinity:

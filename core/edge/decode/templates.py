@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     unsupported: tuple[str, ...]
     """Field paths of what cannot be evaluated."""
     too_much: str = ""
-    """As in a Template."""
+    """As in a Template; what the pod holds is told all the same."""
 
 
 NOTHING_ASKED: Final = Asked(ALONE, ())
@@ -117,13 +117,13 @@ def _company(
 ) -> Asked:
     too_much = caps.too_large(topologySpreadConstraints=spreads)
     if too_much:
-        return Asked(ALONE, (), too_much)
+        return held(ports, too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
     constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
     too_much = caps.over("topology spread constraints", len(constraints), caps.SPREADS_MAX)
     if too_much:
-        return Asked(ALONE, (), too_much)
+        return held(ports, too_much)
     found = Company(
         near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
         apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
@@ -136,6 +136,13 @@ def _company(
     )
     size = len(affinity) + len(spreads) + bytes_in(ports)
     return Asked(_same_company(found, size), tuple(sorted(unsupported)))
+
+
+def held(ports: tuple[HostPort, ...], too_much: str) -> Asked:
+    """Return what others feel of a pod that asks too much: its ports, up to the cap."""
+    ports = ports[: caps.HOST_PORTS_MAX]
+    company = _same_company(Company(host_ports=ordered(ports)), bytes_in(ports))
+    return Asked(company, (), too_much)
 
 
 def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace: str) -> Company:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
+from core.edge.decode.caps import VOLUMES_MAX
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.kept import Kept
 from core.edge.decode.objects import PodObject, Volume
@@ -22,11 +23,11 @@ OVERDUE_SECONDS: Final = 30
 
 
 def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[Ties, bool]:
-    """Return the pod's ties, and whether a disk stands in the pod itself."""
+    """Return the pod's ties, and whether a disk stands in the pod; of volumes up to the cap."""
     claims: list[ClaimUse] = []
     local: list[str] = []
     inline = False
-    for volume in obj.spec.volumes or ():
+    for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
         if volume.empty_dir is not None:
             if volume.empty_dir.medium != IN_MEMORY:
                 local.append(volume.name)
