@@ -86,9 +86,11 @@ class Budget:
     """Of a pool, or of the cluster; None: no limit."""
 
     max_marked: Nodes = None
-    """Nodes that carry a mark at once."""
+    """Nodes that carry a mark at once; those that no pod reaches do not hold back the rest, so
+    that in all there may be up to twice as many."""
     max_in_window: Nodes = None
-    """Nodes that are marked within the window, those that have left since among them."""
+    """Nodes that are marked within the window, those that have left since among them; those that
+    no pod reaches as for `maxMarked`."""
     min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Nodes that must be left when all marked ones have gone; a new mark leaves so many that take
     pods."""
