@@ -190,12 +190,35 @@ class TestPod:
                 Ties(claims=(ClaimUse("c"), ClaimUse("web-0-b", ephemeral=True))),
                 (CLAIMS_FIELD,),
             ),
-            ([{"name": "a", "cinder": {"volumeID": "v"}}], UNTIED, (VOLUMES_FIELD,)),
         ],
     )
     def test_volumes(self, volumes: Any, ties: Ties, unsupported: tuple[str, ...]) -> None:
         found = pod(spec__volumes=volumes)
         assert (found.ties, found.unsupported) == (ties, unsupported)
+
+    @pytest.mark.parametrize(
+        ("source", "disk"),
+        [
+            ("awsElasticBlockStore", True),
+            ("azureDisk", True),
+            ("cinder", True),
+            ("gcePersistentDisk", True),
+            ("iscsi", True),
+            ("portworxVolume", True),
+            ("rbd", True),
+            ("azureFile", False),
+            ("cephfs", False),
+            ("csi", False),
+            ("nfs", False),
+            ("vsphereVolume", False),
+        ],
+    )
+    def test_disks_in_the_pod_itself_are_those_that_the_scheduler_looks_at(
+        self, source: str, *, disk: bool
+    ) -> None:
+        """For VolumeRestrictions, or for NodeVolumeLimits where CSI drivers have taken over."""
+        found = pod(spec__volumes=[{"name": "a", source: {"volumeID": "v"}}])
+        assert (found.ties, found.unsupported) == (UNTIED, (VOLUMES_FIELD,) if disk else ())
 
     def test_pods_without_ties_share_one_object(self) -> None:
         assert pod().ties is UNTIED

@@ -102,6 +102,7 @@ class Volume(Struct):
     azure_disk: Present | None = None
     cinder: Present | None = None
     iscsi: Present | None = None
+    portworx_volume: Present | None = None
     rbd: Present | None = None
 
 

@@ -60,6 +60,7 @@ def _is_disk(volume: Volume) -> bool:
         or volume.azure_disk
         or volume.cinder
         or volume.iscsi
+        or volume.portworx_volume
         or volume.rbd
     )
 
