@@ -90,6 +90,7 @@ class Reaches:
         """Templates of reaches that are too many to be told apart."""
         self.all, self.beyond = self._told_apart(by_nodes, asked)
         self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
+        self._asking = [by_nodes[one.nodes] for one in self.all]
         told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
         self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
         """The nodes that at least one movable pod reaches."""
@@ -97,11 +98,7 @@ class Reaches:
         """One for each set of nodes that pods ask for now."""
         self.left: Sequence[Placing] = [by_nodes[n][0] for n in told if n not in here]
         """One for each that they only did lately."""
-        of: list[list[int]] = [[] for _ in nodes]
-        for number, reach in enumerate(self.all):
-            for node in reach.nodes:
-                of[node].append(number)
-        self.of: list[tuple[int, ...]] = [tuple(numbers) for numbers in of]
+        self.of: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
         """By node: the numbers of its reaches in `all`."""
 
     def members(self, placing: Placing) -> tuple[int, ...]:
@@ -116,9 +113,9 @@ class Reaches:
         """Return the reach of a template; None for that of one node, of none, or one beyond."""
         return self._by_nodes.get(self.members(placing))
 
-    def size(self, number: int) -> int:
-        """Return how many nodes the reach of that number has."""
-        return len(self.all[number].nodes)
+    def asking(self, number: int) -> Sequence[Placing]:
+        """Return the templates whose reach has that number."""
+        return self._asking[number]
 
     def admitting(self, placing: Placing) -> list[int]:
         """Return the nodes that admit the template as they are, but for cordons; ascending."""
@@ -157,6 +154,14 @@ class Reaches:
         return tuple(map(Reach, keys, sets, names)), frozenset(
             one for nodes in gone for one in by_nodes[nodes]
         )
+
+
+def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
+    of: list[list[int]] = [[] for _ in range(nodes)]
+    for number, reach in enumerate(reaches):
+        for node in reach.nodes:
+            of[node].append(number)
+    return [tuple(numbers) for numbers in of]
 
 
 def _fair(

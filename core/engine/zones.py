@@ -2,9 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
+from core.capacity.reaches import Reaches
 from core.engine.survey import Survey
+from core.fit.rules import ZONE_LABELS
+from core.model.constraints import HOST_LABEL, Placing, SelectorTerm
 from core.model.node import Node
 from core.model.telling import many
 
@@ -13,42 +17,58 @@ ZONE_SKEW_MAX: Final = 1
 """By how many nodes a zone may fall behind the largest by a removal."""
 TAKING: Final = "node that takes pods", "nodes that take pods"
 """What counts, one and several."""
+WHERE: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
+"""Labels that say where a node is, or which, and nothing of what it is."""
+_Place = tuple[int, str]
+"""The number of a reach, or of a set of nodes; and the name of a pool, empty: of none."""
+_Kind = tuple[tuple[int, ...], str, str]
+"""The reaches of a node, its pool and its zone."""
 
 
 class Zones:
     """The nodes of each zone that take pods, among those that the same pods can use.
 
     The narrowest reach of a node that spans several zones decides: the wider ones hold nodes that
-    are of no use to its pods. What nobody reaches needs no balance. A zone stays one while none of
-    its nodes takes pods, so which reach decides does not change as nodes come and go.
+    are of no use to its pods. Where each of its pods names nodes or zones, the reach is as wide
+    as without these words, among the nodes of all reaches that span zones: two names say that
+    each zone has one node, and would decide for the pods of others. What nobody reaches needs no
+    balance. A zone stays one while none of its nodes takes pods, so which reach decides does not
+    change as nodes come and go.
     """
 
     def __init__(self, survey: Survey, standing: Iterable[Node]) -> None:
         self._survey = survey
-        counts: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-        self._counts: dict[str, list[Counter[str]]] = {}
-        """By node, the narrowest reach first."""
+        kinds: dict[_Kind, list[Node]] = {}
         for node in standing:
-            if zone := node.labels.get(ZONE_LABEL):
-                self._counts[node.name] = [counts[where] for where in self._places(node)]
-                for zones in self._counts[node.name]:
-                    zones[zone] += self._counted(node)
-        self._deciding = {
-            name: next((zones for zones in own if len(zones) > 1), None)
-            for name, own in self._counts.items()
-        }
+            if node.labels.get(ZONE_LABEL):
+                kinds.setdefault(self._kind(node), []).append(node)
+        found: defaultdict[_Place, set[str]] = defaultdict(set)
+        for reaches, pool, zone in kinds:
+            for reach in reaches:
+                found[reach, pool].add(zone)
+        spanning = {place for place, zones in found.items() if len(zones) > 1}
+        wide = _Wide(survey.reaches, {reach for reach, _ in spanning})
+        counts: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
+        self._counts: dict[str, list[Counter[str]]] = {}
+        self._deciding: dict[str, Counter[str]] = {}
+        for (reaches, pool, zone), nodes in kinds.items():
+            if deciding := [reach for reach in reaches if (reach, pool) in spanning]:
+                zones = counts[wide.narrowest(deciding), pool]
+                for node in nodes:
+                    self._deciding[node.name] = zones
+                    own = [counts[one, pool] for one in wide.of[survey.ground.ids[node.name]]]
+                    self._counts[node.name] = own
+                    for each in own:
+                        each[zone] += self._counted(node)
+
+    def _kind(self, node: Node) -> _Kind:
+        survey = self._survey
+        pool = survey.config.budgets.pool_of(node.labels)
+        reaches = survey.reaches.of[survey.ground.ids[node.name]]
+        return reaches, pool.name if pool else "", node.labels[ZONE_LABEL]
 
     def _counted(self, node: Node) -> bool:
         return node.name not in self._survey.closed
-
-    def _places(self, node: Node) -> list[tuple[int, str]]:
-        """Return where the node counts, the narrowest first."""
-        survey = self._survey
-        pool = survey.config.budgets.pool_of(node.labels)
-        name = pool.name if pool else ""
-        number = survey.ground.ids[node.name]
-        sized = sorted(survey.reaches.of[number], key=lambda n: (survey.reaches.size(n), n))
-        return [(reach, name) for reach in sized]
 
     def refusal(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
@@ -66,3 +86,50 @@ class Zones:
         """Count the node as one that goes; a zone stays one when its last node has gone."""
         for zones in self._counts.get(node.name, ()):
             zones[node.labels[ZONE_LABEL]] -= self._counted(node)
+
+
+class _Wide:
+    """The sets of nodes that are balanced, by the numbers of the reaches that they stand for."""
+
+    def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
+        wholes = {number: _whole(reaches, number) for number in numbers}
+        sets = {id(nodes): nodes for nodes in wholes.values()}
+        places = {one: place for place, one in enumerate(sets)}
+        self._place = {number: places[id(nodes)] for number, nodes in wholes.items()}
+        self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in wholes.items()}
+        self.of: defaultdict[int, list[int]] = defaultdict(list)
+        """By node: the sets that it is in."""
+        for place, nodes in enumerate(sets.values()):
+            for node in nodes:
+                self.of[node].append(place)
+
+    def narrowest(self, reaches: Iterable[int]) -> int:
+        """Return the smallest set among those of these reaches."""
+        return self._place[min(reaches, key=self._order.__getitem__)]
+
+
+def _whole(reaches: Reaches, number: int) -> tuple[int, ...]:
+    """Return the nodes of the reach if its pods named neither nodes nor zones."""
+    wide: set[Placing] = set()
+    for placing in reaches.asking(number):
+        found = _wherever(placing)
+        if found == placing:
+            return reaches.all[number].nodes
+        wide.add(found)
+    return min(map(reaches.members, wide), key=lambda nodes: (len(nodes), nodes))
+
+
+def _wherever(placing: Placing) -> Placing:
+    """Return the template without what it says of where its nodes are."""
+    selector = tuple(one for one in placing.node_selector if one[0] not in WHERE)
+    return replace(placing, node_selector=selector, affinity=_terms(placing.affinity))
+
+
+def _terms(terms: tuple[SelectorTerm, ...] | None) -> tuple[SelectorTerm, ...] | None:
+    found = []
+    for term in terms or ():
+        labels = tuple(one for one in term.labels if one.key not in WHERE)
+        if not labels and (term.labels or term.fields):
+            return None  # the term is about places alone, so that without them any node meets it
+        found.append(SelectorTerm(labels))
+    return terms and tuple(found)

@@ -21,7 +21,7 @@ from core.marks.keys import BACKOFF_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import HOST_LABEL, Placing, Requirement, SelectorTerm
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.packing.packer import NOT_ADMITTED
@@ -729,6 +729,57 @@ def test_the_narrowest_reach_that_spans_zones_decides() -> None:
     asked = config(balance_zones=True)
     assert gone(Cluster.of([*some, *others], [TINY, only]), asked) == ["x0", "y2", "y3"]
     assert gone(Cluster.of([*some, *others], [TINY]), asked) == ["x0", "x1"]
+
+
+def asking(key: str, *values: str, **labels: str) -> Placing:
+    """Return a template that asks for one of the values, and for labels beside it."""
+    term = SelectorTerm((Requirement(key, "In", values),))
+    return Placing(node_selector=tuple(labels.items()), affinity=(term,))
+
+
+NAMED = SelectorTerm(fields=(Requirement("metadata.name", "In", ("a1",)),))
+
+
+@pytest.mark.parametrize(
+    "placing",
+    [
+        asking(HOST_LABEL, "a1", "c5"),
+        asking(HOST_LABEL, "a1", "c5", green="true"),
+        asking(ZONE_LABEL, "a", "b"),
+        asking(ZONE_LABEL, "a", "b", green="true"),
+        Placing(affinity=(NAMED, SelectorTerm((Requirement(HOST_LABEL, "In", ("c5",)),)))),
+        Placing(affinity=(SelectorTerm((Requirement(ZONE_LABEL, "In", ("b",)),)), NAMED)),
+    ],
+)
+def test_who_names_nodes_or_zones_does_not_decide_for_others(placing: Placing) -> None:
+    """Two names say that each zone has one node, two zones that there are no others."""
+    keep = {"kube-ebb.io/keep": "true"}
+    labels = {one.name: {HOST_LABEL: one.name, "green": "true"} for one in in_zones("aaabccc")}
+    nodes = [
+        replace(one, labels={**one.labels, **labels[one.name]}) for one in in_zones("aaabccc")
+    ]
+    nodes = [one if one.name[0] == "a" else replace(one, annotations=keep) for one in nodes]
+    alone, asked = pod("alone", None, 0, 0, placing=placing), config(balance_zones=True)
+    assert gone(Cluster.of(nodes, [TINY, alone]), asked) == ["a0"]
+
+
+def test_zones_that_nobody_reaches_hold_back_nobody_who_names_others() -> None:
+    keep = {"kube-ebb.io/keep": "true"}
+    stays = [replace(one, annotations=keep) for one in in_zones("bccc")]
+    only = pod("only", None, 0, 0, placing=asking(ZONE_LABEL, "a", "b"))
+    cluster = Cluster.of([*in_zones("aaa"), *stays], [only])
+    assert gone(cluster, config(balance_zones=True)) == ["a0", "a1", "a2"]
+
+
+def test_what_who_names_nodes_asks_beside_it_counts() -> None:
+    """Of the green nodes zone x is the smaller one; of all it is the larger."""
+    keep, green = {"kube-ebb.io/keep": "true"}, {"green": "true"}
+    some = [replace(one, labels={**one.labels, **green}) for one in in_zones("xyyy")]
+    others = [replace(one, name=f"o{one.name}") for one in in_zones("xxxx")]
+    others = [replace(one, annotations=keep) for one in others]
+    named = pod("named", None, 0, 0, placing=asking(ZONE_LABEL, "x", "y", green="true"))
+    cluster = Cluster.of([*some, *others], [TINY, named])
+    assert gone(cluster, config(balance_zones=True)) == ["y1", "y2", "y3"]
 
 
 def test_marks_are_counted_by_pool_and_by_whether_pods_reach_their_nodes() -> None:

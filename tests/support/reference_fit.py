@@ -6,6 +6,7 @@ values. A name in *mutant* leaves that rule out, so that tests can show that it 
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from core.model.constraints import Placing, PodSelector, Requirement, SelectorTerm, Toleration
 from core.model.node import Node, Taint
@@ -186,6 +187,25 @@ def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> b
         and (liked(node, placing) or mutant == "no node affinity")
         and (stands_taints(node, placing, aside) or mutant == "no taints")
         and (declares(node, placing) or mutant == "no features")
+    )
+
+
+def without_places(placing: Placing, mutant: str = "") -> Placing:
+    """Return what is asked for but for the names of nodes, zones and regions."""
+    places = {ZONE, OLD_ZONE, REGION, OLD_REGION} if mutant != "named zones decide" else set()
+    if mutant != "named nodes decide":
+        places.add("kubernetes.io/hostname")
+
+    def left(term: SelectorTerm) -> SelectorTerm:
+        labels = tuple(one for one in term.labels if one.key not in places)
+        return SelectorTerm(labels, term.fields if mutant == "named nodes decide" else ())
+
+    terms = placing.affinity or ()
+    said_nothing_else = any(left(one) == SelectorTerm() != one for one in terms)
+    return replace(
+        placing,
+        node_selector=tuple(one for one in placing.node_selector if one[0] not in places),
+        affinity=None if said_nothing_else else placing.affinity and tuple(map(left, terms)),
     )
 
 

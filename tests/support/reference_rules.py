@@ -183,8 +183,8 @@ def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
     return max(leave.cpu, enter[0]), max(leave.memory, enter[1])
 
 
-Reaches = Mapping[frozenset[str], str]
-"""Sets of nodes, by name, each with the reach's key."""
+Reaches = Mapping[frozenset[str], tuple[str, frozenset[str]]]
+"""Sets of nodes, by name, each with the reach's key and what it would be without places' names."""
 
 
 class Counts:
@@ -210,7 +210,9 @@ class Counts:
             if mutant == "closed nodes count"
             or (is_open(n, [p for p in cluster.pods if p.node == n.name]) and not is_shut(n, pace))
         }
-        self.config, self.pace, self.reaches = config, pace, found
+        self.config, self.pace, self.mutant = config, pace, mutant
+        self.reaches = {members: key for members, (key, _) in found.items()}
+        self.wide = {members: wide for members, (_, wide) in found.items()}
         self.reached = frozenset().union(*found)
         self.all = [n for n in cluster.nodes if not n.virtual and not leaving(n)]
         self.gone: list[Node] = []
@@ -254,25 +256,27 @@ class Counts:
     def unbalances(self, node: Node) -> bool:
         """Say whether the node's zone would fall behind in the narrowest reach with zones.
 
-        Where it counts are nodes that take pods; a zone is one by any node.
+        Each is as wide as if nobody named nodes or zones, among the nodes of all with zones. Where
+        it counts are nodes that take pods; a zone is one by any node.
         """
         mine = node.labels.get(ZONE)
-        if not mine:
+        alike = [
+            n for n in self.all if n.labels.get(ZONE) and self.pool_name(n) == self.pool_name(node)
+        ]
+        spanning = [
+            members
+            for members in self.reaches
+            if len({n.labels[ZONE] for n in alike if n.name in members}) > 1
+        ]
+        own = [members for members in spanning if node.name in members]
+        if not mine or not own:
             return False
-        for members in sorted(self.reaches, key=lambda one: (len(one), self.reaches[one])):
-            zoned = [
-                n
-                for n in self.all
-                if n.name in members
-                and n.labels.get(ZONE)
-                and self.pool_name(n) == self.pool_name(node)
-            ]
-            if node.name in members and len({n.labels[ZONE] for n in zoned}) > 1:
-                work = [n for n in zoned if n.name in self.takes_pods and n not in self.gone]
-                left = [n.labels[ZONE] for n in work]
-                most = max((left.count(zone) for zone in left if zone != mine), default=0)
-                return left.count(mine) - 1 < most - 1
-        return False
+        decides = min(own, key=lambda one: (len(self.wide[one]), self.reaches[one]))
+        among = spanning if self.mutant != "zones of nobody count" else [self.wide[decides]]
+        there = self.wide[decides] & frozenset().union(*among) & self.takes_pods
+        left = [n.labels[ZONE] for n in alike if n.name in there and n not in self.gone]
+        most = max((left.count(zone) for zone in left if zone != mine), default=0)
+        return left.count(mine) - 1 < most - 1
 
     def too_fast(
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"

@@ -12,7 +12,13 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.reference_fit import has_room, reaches, volumes_reach, volumes_zoned
+from tests.support.reference_fit import (
+    has_room,
+    reaches,
+    volumes_reach,
+    volumes_zoned,
+    without_places,
+)
 from tests.support.reference_rules import (
     Counts,
     Shares,
@@ -94,9 +100,9 @@ class State:
         ]
         self.moves = {pod.key for pod in self.movable}
         self.reached: Members = frozenset().union(*self.all_reaches)
-        named = {members: key(members) for members in self.all_reaches}
+        named = {one: (key(one), self.wide(one)) for one in self.all_reaches}
         if mutant == "all nodes count":
-            named = {frozenset(self.nodes): ""}
+            named = {frozenset(self.nodes): ("", frozenset(self.nodes))}
         self.counts = Counts(cluster, config, pace, named, mutant)
         self.useful = {members: self.usability(members) for members in self.all_reaches}
         self.useful_whole = self.usability(None)
@@ -144,6 +150,15 @@ class State:
             if (not node.virtual or self.mutant == "virtual nodes are machines")
             and reaches(node, pod.placing, self.config.taint_key, self.mutant)
         )
+
+    def wide(self, members: Members) -> Members:
+        """Return the reach as it would be if its pods named neither nodes nor zones."""
+        asking = [pod for pod in self.movable if self.reach[pod.key] == members]
+        found = [
+            self.reach_of(replace(pod, placing=without_places(pod.placing, self.mutant)))
+            for pod in asking
+        ]
+        return min(found, key=lambda one: (len(one), sorted(one)))
 
     def told_apart(self, pods: list[Pod]) -> list[Members]:
         """Return the reaches; of too many, each namespace's commonest before anyone's second."""
