@@ -15,5 +15,9 @@ from core.edge.clock import SystemClock
 @source.installed
 @output.option(overview.Status)
 def command(found: Found, /, form: str) -> None:
-    """Tell nodes, marks, reasons and who leads, in one look; nothing is written."""
+    """Tell nodes, marks, waiting pods, reasons and who leads, in one look; nothing is written.
+
+    Waiting pods that find no place (findNoPlace in -o json) are those for which one is looked
+    for: not pods of DaemonSets, nor such that Ebb cannot judge, nor those of a priority under -10.
+    """
     output.put(overview.look(found, found.now_seconds(SystemClock())), form)

@@ -97,7 +97,7 @@ def look(found: Found, now_seconds: int) -> Status:
     if reserved:
         reasons[RESERVE.code] = reserved
     waiting = [pod for pod in found.cluster.pods if pod.node is None]
-    looking = (pod for pod in waiting if not pod.stays_with_node)
+    looking = (pod for pod in waiting if not (pod.stays_with_node or pod.expendable))
     judged = {pod.key for pod in looking if not survey.pod_blockers(pod)}
     return Status(
         found=found,

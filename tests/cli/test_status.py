@@ -116,13 +116,18 @@ class TestJson:
     def test_who_is_not_looked_a_place_for_finds_none_by_nobodys_word(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A DaemonSet's pod comes with its node, and a claim that waits says not yet where."""
+        """A DaemonSet's pod comes with its node, a claim that waits says not yet where, and what
+        autoscalers count for nothing is placed nowhere.
+        """
         daemon, claims = pod("d", None), [{"persistentVolumeClaim": {"claimName": "c"}}]
         daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
-        items = [node("n"), daemon, pod("c", None, volumes=claims), pod("large", None, "5")]
+        cheap = pod("cheap", None, priority=-11)
+        items = [node("n"), daemon, cheap, pod("c", None, volumes=claims), pod("l", None, "5")]
         file = tmp_path / "d"
         file.write_bytes(dump(*items))
-        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 3, "findNoPlace": 1}
+        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 4, "findNoPlace": 1}
+        assert main(["status", "--from-file", str(file)]) == 0
+        assert "4, of which 1 find no place on any node" in capsys.readouterr().out
 
     def test_nor_does_one_whose_nodes_are_not_told_apart(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
