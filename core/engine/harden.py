@@ -146,14 +146,26 @@ def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tupl
     return kept
 
 
+def paused(found: Against, spoken: Spoken) -> list[str]:
+    """Name the nodes of which nothing that comes and goes is *found* any more, but was lately.
+
+    By what is found, not by when: one second may see more than one look.
+    """
+    return [
+        name
+        for name in spoken
+        if name in found and not any(one.reason in PASSING for one in found[name])
+    ]
+
+
 def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tuple[Blocker, ...]]:
     """Add what spoke against a hard mark a short time ago."""
-    paused = dict(found)
-    for name, (at, blocker) in spoken.items():
-        if at < now_seconds and name in paused:
-            message = f"{blocker.message}; that was {span(now_seconds - at)} ago"
-            paused[name] = (*paused[name], blocker._replace(message=message))
-    return paused
+    added = dict(found)
+    for name in paused(found, spoken):
+        at, blocker = spoken[name]
+        message = f"{blocker.message}; that was {span(now_seconds - at)} ago"
+        added[name] = (*added[name], blocker._replace(message=message))
+    return added
 
 
 def _daemons(survey: Survey) -> Iterable[_Found]:

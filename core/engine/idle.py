@@ -52,7 +52,6 @@ def _is_counting(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -
     return (
         bool(held.cooling_seconds or held.pending_seconds or held.spacing_seconds or memory.placed)
         or _is_new(memory, survey, now_seconds)
-        or any(at < now_seconds for at, _ in memory.spoken.values())
         or any(one.since > now_seconds for one in survey.marks.values())
         or any(one and not possible(one.until, now_seconds) for one in backoffs)
     )

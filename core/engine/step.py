@@ -96,6 +96,7 @@ def step(
     against = against_hard(survey, placed, now_seconds, kept, goes) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken)
+    counts = not found.complete or bool(harden.paused(against, spoken))
     return Pass(
         survey=survey,
         memory=seen,
@@ -104,7 +105,7 @@ def step(
         against_hard=harden.with_pause(against, spoken, now_seconds),
         at=now_seconds,
         short=short,
-        again=idle_until(seen, survey, held, now_seconds) if found.complete else now_seconds,
+        again=now_seconds if counts else idle_until(seen, survey, held, now_seconds),
     )
 
 

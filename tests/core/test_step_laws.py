@@ -365,3 +365,20 @@ def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() ->
         gc.collect()
         last = step(changed(chance, cluster, EPOCH), asked, last.memory, EPOCH + 1, last=last)
         assert gc.collect() == 0
+
+
+def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_its_end() -> None:
+    """Several passes a second are made where pods wait."""
+    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    waits = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
+    nodes = [mixed.marked(node("n0"), "soft", 1), node("n1")]
+    last = step(Cluster.of(nodes, [waits]), asked, Memory(), 10)
+    bound = Cluster.of(nodes, [replace(waits, node="n1", unschedulable=False)])
+    for now, ago in ((10, "0 s"), (11, "1 s"), (309, "4 min 59 s")):
+        last = step(bound, asked, last.memory, now, last=last)
+        assert not last.skipped
+        (why,) = last.against_hard["n0"]
+        assert why.code == "hard-waiting"
+        assert why.message.endswith(f"; that was {ago} ago")
+    last = step(bound, asked, last.memory, 310, last=last)
+    assert not last.against_hard["n0"]
