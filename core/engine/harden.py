@@ -128,8 +128,8 @@ def refusals(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-PASSING: Final = (HARD_SPREAD, HARD_AFFINITY, HARD_WAITING, HARD_PREEMPTION)
-"""What comes and goes with single pods, or with whether a node is Ready."""
+LASTING: Final = (HARD_DAEMONSET,)
+"""All else comes and goes with single pods, or with whether a node is Ready: the reserve too."""
 
 
 def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:
@@ -141,7 +141,7 @@ def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tupl
     }
     for name, blockers in found.items():
         for blocker in blockers:
-            if blocker.reason in PASSING:
+            if blocker.reason not in LASTING:
                 kept[name] = now_seconds, blocker
     return kept
 
@@ -154,7 +154,7 @@ def paused(found: Against, spoken: Spoken) -> list[str]:
     return [
         name
         for name in spoken
-        if name in found and not any(one.reason in PASSING for one in found[name])
+        if name in found and all(one.reason in LASTING for one in found[name])
     ]
 
 

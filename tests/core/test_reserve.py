@@ -724,6 +724,18 @@ class TestHeld:
         assert [one.code for one in found.against_hard["e0"]] == ["reserve"]
         assert [one.node for one in found.plan.removals][:1] == ["e0"]
 
+    def test_its_mark_stays_soft_for_five_minutes_longer_than_it_is_kept(self) -> None:
+        """Room for one pod more or less comes and goes with single pods."""
+        hard = replace(ASKED, hard_after_seconds=0)
+        nodes = [marked(one, "soft", START) for one in self.EMPTY]
+        last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        cluster = last.survey.cluster
+        more = replace(cluster, nodes=(*cluster.nodes, node("more")))
+        for seconds, against in ((401, ["reserve"]), (699, ["reserve"]), (700, [])):
+            last = step(more, hard, last.memory, START + seconds, last=last)
+            assert kept(last) == ["more"]
+            assert [one.code for one in last.against_hard["e0"]] == against
+
     def test_an_empty_node_with_a_hard_mark_is_kept_and_softened(self) -> None:
         """Marks become hard while nodes empty: with `hardAfter` most empty ones have one."""
         nodes = [marked(one, "hard", START) for one in self.EMPTY]
