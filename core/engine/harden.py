@@ -32,6 +32,10 @@ waits at least that often, and marks must not change with every pod."""
 SHAPES_MAX: Final = 256
 """Different placings, or pods that wait, of which each is looked at; with more all marks stay
 soft."""
+LOOKS_MAX: Final = 4096
+"""Sizes of pods for which room is looked for in one look; with more all marks that are left stay
+soft."""
+_COMMON: Final = ("cpu", "memory", "ephemeral-storage")
 
 HARD_DAEMONSET: Final = Reason(
     "hard-daemonset",
@@ -289,61 +293,104 @@ def _takers(
 def _preempting(ground: _Ground) -> Iterable[_Found]:
     """Yield the marked nodes that a pod would have to do without that may preempt others instead.
 
-    For each placing the largest pods of more than the lowest priority must find room on a node
-    that is open and not marked. A hard mark on a node that could not take them takes them nothing.
+    For each placing the largest pods of more than the lowest priority that a marked node could
+    take must find room on a node that is open and not marked. Those that it could not take say
+    nothing of it, be they ever so large: a hard mark takes them nothing.
     """
-    largest = _largest(ground.cluster)
-    if not largest:
+    shapes = _shapes(ground.cluster)
+    if len(shapes) > SHAPES_MAX:
+        first = next(iter(next(iter(shapes.values())).values()))
+        yield from _kept_soft(ground, range(len(ground.marked)), first)
         return
-    rooms = ground.open
-    looked_at = list(largest)[: SHAPES_MAX + 1]
+    if not shapes:
+        return
     kinds, open_kinds = (
-        NodeKinds(nodes, looked_at) for nodes in (ground.marked, [node for node, _ in rooms])
+        NodeKinds(nodes, shapes) for nodes in (ground.marked, [node for node, _ in ground.open])
     )
-    left = set(range(len(ground.marked)))
-    for placing in looked_at:
-        for pod in largest[placing]:
-            alike = placing, pod.requests
-            found = left & _takers(ground, kinds, alike, count=len(largest))
-            if not found or (
-                len(largest) <= SHAPES_MAX
-                and any(
-                    pod.requests.fits_in(rooms[number][1])
-                    for number in open_kinds.allowing(placing)
-                )
-            ):
-                continue
-            message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
-            blocker = Blocker(HARD_PREEMPTION, message, pod.key)
-            left -= found
-            yield from ((ground.marked[number].name, blocker) for number in sorted(found))
+    left, looks = set(range(len(ground.marked))), 0
+    for placing, alike in shapes.items():
+        rooms = [ground.open[number][1] for number in open_kinds.allowing(placing)]
+        for pods in _ranked(alike.values()):
+            asked = left.intersection(kinds.allowing(placing))
+            for pod, takers in _first_taken(ground, asked, pods):
+                looks += 1
+                found = left if looks > LOOKS_MAX else takers
+                if found is left or (takers and not any(map(pod.requests.fits_in, rooms))):
+                    yield from _kept_soft(ground, found, pod)
+                    left = left - found
 
 
-def _largest(cluster: Cluster) -> dict[Placing, tuple[Pod, ...]]:
-    """Return by placing, volumes set aside, the pods that ask for most of a resource.
+def _kept_soft(ground: _Ground, nodes: Iterable[int], pod: Pod) -> Iterable[_Found]:
+    """Yield the marked nodes for the pod that may preempt others."""
+    message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
+    blocker = Blocker(HARD_PREEMPTION, message, pod.key)
+    yield from ((ground.marked[number].name, blocker) for number in sorted(nodes))
+
+
+def _first_taken(
+    ground: _Ground, asked: Collection[int], pods: Iterable[Pod]
+) -> Iterable[tuple[Pod, set[int]]]:
+    """Yield pods, and the marked nodes among *asked* of which each is the first that they take.
+
+    What is larger than all that they have of some resource is passed over.
+    """
+    left, most = set(asked), None
+    for pod in pods:
+        if not left:
+            return
+        if most is None or pod.requests.fits_in(most):
+            takers = {n for n in left if pod.requests.fits_in(ground.marked[n].allocatable)}
+            left -= takers
+            most = _most(ground, left) if takers or most is None else most
+            yield pod, takers
+
+
+def _most(ground: _Ground, nodes: Iterable[int]) -> Resources:
+    """Return the most that one of the marked nodes has of each resource."""
+    most: dict[str, int] = {}
+    for number in nodes:
+        have = ground.marked[number].allocatable
+        for name, amount in (*_amounts(have), ("pods", have.pods)):
+            most[name] = max(most.get(name, 0), amount)
+    cpu, memory, ephemeral, pods = (most.pop(name, 0) for name in (*_COMMON, "pods"))
+    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(most.items())))
+
+
+def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
+    common = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes)
+    return (*zip(_COMMON, common, strict=True), *asked.extended)
+
+
+def _shapes(cluster: Cluster) -> dict[Placing, dict[Resources, Pod]]:
+    """Return by placing, volumes set aside, and by what they ask for, a pod each.
 
     Of those whose priority is above the lowest: the others have nobody to preempt.
     """
     movers = [pod for pod in cluster.pods if not pod.stays_with_node]
     lowest = min((pod.priority for pod in movers), default=0)
-    most: dict[Placing, dict[int | str, tuple[tuple[int, ...], str, Pod]]] = {}
+    found: dict[Placing, dict[Resources, Pod]] = {}
     bare: dict[Placing, Placing] = {}
     for pod in movers:
         if pod.priority == lowest:
             continue
         if (placing := bare.get(pod.placing)) is None:
             placing = bare[pod.placing] = plain(pod.placing)
-        best, asked = most.setdefault(placing, {}), pod.requests
-        common = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes)
-        amounts: list[tuple[int | str, int]] = [*enumerate(common), *asked.extended]
-        for name, amount in amounts:
-            rank = (amount, asked.cpu_millis, asked.memory_bytes)
-            if name not in best or (rank, pod.key) > best[name][:2]:
-                best[name] = rank, pod.key, pod
-    return {
-        placing: tuple({pod.key: pod for _, _, pod in best.values()}.values())
-        for placing, best in most.items()
-    }
+        alike = found.setdefault(placing, {})
+        if pod.requests not in alike or pod.key > alike[pod.requests].key:
+            alike[pod.requests] = pod
+    return found
+
+
+def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
+    """Yield them for each resource, those first that ask for most of it."""
+    asking: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
+    for pod in pods:
+        for name, amount in _amounts(pod.requests):
+            rank = amount, pod.requests.cpu_millis, pod.requests.memory_bytes
+            asking.setdefault(name, []).append((rank, pod.key, pod))
+    for found in asking.values():
+        found.sort(key=lambda one: one[:2], reverse=True)
+        yield [pod for _, _, pod in found]
 
 
 def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:

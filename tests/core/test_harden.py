@@ -15,6 +15,7 @@ from core.engine.harden import (
     HARD_PREEMPTION,
     HARD_SPREAD,
     HARD_WAITING,
+    LOOKS_MAX,
     PAUSE_SECONDS,
     SHAPES_MAX,
     refusals,
@@ -38,6 +39,7 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.resources import Resources
 from core.model.telling import span
 from core.reason import Blocker, Reason
 from tests.support.builders import GREEN, UNLIMITED, node, pod, select
@@ -267,6 +269,9 @@ def ranked(name: str, cpu: int, priority: int = 1, **more: object) -> Pod:
     return replace(pod(name, "open", cpu, 100), priority=priority, **more)  # type: ignore[arg-type]
 
 
+HUGE = Resources(5, 5, 0, 1, (("gpu", 9),))
+
+
 @pytest.mark.parametrize(
     ("others", "against"),
     [
@@ -282,6 +287,10 @@ def ranked(name: str, cpu: int, priority: int = 1, **more: object) -> Pod:
         ([ranked("p", 100, node="green"), ranked("q", 2000, placing=GREEN, node="green")],
          ["green"]),
         ([ranked("p", 5000, node=None)], []),
+        # What no marked node could take hides nothing that one could.
+        ([ranked("p", 501), ranked("q", 10**9, node=None)], ["green", "small"]),
+        ([ranked("p", 501), ranked("q", 4000, node=None)], ["green", "small"]),
+        ([ranked("p", 501), ranked("q", 5, node=None, requests=HUGE)], ["green", "small"]),
     ],
 )  # fmt: skip
 def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
@@ -290,6 +299,35 @@ def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
     found = refusals(Survey(small(*others), Config()))
     told = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
     assert told == against
+
+
+def test_a_pod_for_larger_nodes_says_nothing_of_smaller_ones() -> None:
+    """Each marked node goes by the largest that it could take itself."""
+    large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
+    more = [node("big", 64_000), marked(node("middle", 32_000), Mark.SOFT, 1)]
+    found = small(*large, ranked("web", 600), used=3400)
+    told = refusals(Survey(Cluster.of([*found.nodes, *more], found.pods), Config()))
+    assert {name: [one.pod for one in why] for name, why in told.items() if why} == {
+        "middle": ["d/b"]
+    }
+    full = pod("full", "big", 4000, 100)
+    told = refusals(Survey(Cluster.of([*found.nodes, *more], [*found.pods, full]), Config()))
+    assert {name: [one.pod for one in why] for name, why in told.items() if why} == {
+        "green": ["d/web"],
+        "middle": ["d/b"],
+        "small": ["d/web"],
+    }
+
+
+def test_with_more_sizes_than_are_looked_at_all_marks_that_are_left_stay_soft() -> None:
+    """Each asks for more memory than one node has, and for more CPU than the other."""
+    nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
+    nodes = [*(marked(one, Mark.SOFT, 1) for one in nodes), node("open", 20_000, 20_000)]
+    sizes = [replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(LOOKS_MAX)]
+    for many, against in ((LOOKS_MAX // 3, []), (LOOKS_MAX, ["a", "b"])):
+        pods = [pod("low", None, 1, 1), *sizes[:many]]
+        found = refusals(Survey(Cluster.of(nodes, pods), Config()))
+        assert [name for name, why in found.items() if why] == against
 
 
 def test_each_resource_has_its_largest_pod() -> None:
