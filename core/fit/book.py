@@ -16,11 +16,10 @@ from core.fit.tallies import (
     Rule,
     Spread,
     Tally,
-    conflicts,
 )
 from core.model.constraints import (
+    ANY_IP,
     Company,
-    HostPort,
     Placing,
     PodAffinityTerm,
     PodSelector,
@@ -43,8 +42,9 @@ class Book:
         self._keys = {key for node in nodes for key in node.labels}
         self._tallies: dict[object, Tally] = {}
         self._spreads: dict[object, Spread] = {}
-        self._ports: dict[tuple[int, str], dict[HostPort, Tally]] = {}
-        """By number and protocol."""
+        self._ports: dict[tuple[int, str, str | None], Tally] = {}
+        """By number, protocol and address; None: whatever the address is. Who takes one address
+        asks who has it or all of them, who takes all of them asks who has any."""
         self._holders: dict[PodAffinityTerm, list[Tally]] = {}
         """Tallies by the terms whose pods they count."""
         self._counted: Finder[tuple[Tally, bool]] = Finder()
@@ -107,12 +107,10 @@ class Book:
             adds = [tally for tally, always in found if always or not pod.terminating]
             for term in pod.company.apart:
                 adds += self._holders.get(term, ())
-            adds += [
-                tally
-                for own in pod.company.host_ports
-                for port, tally in self._ports.get((own.port, own.protocol), {}).items()
-                if conflicts(port, own)
-            ]
+            ports = (
+                (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
+            )
+            adds += [self._ports[port] for port in ports if port in self._ports]
             # Counted once where several terms are about it: what counts is whether any is there.
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
         return group.adds
@@ -121,9 +119,11 @@ class Book:
         company = pod.company
         rules: list[Rule] = []
         for port in company.host_ports:
-            same = self._ports.setdefault((port.port, port.protocol), {})
-            tally = same.setdefault(port, Tally(range(len(self._nodes))))
-            rules.append(Clear(f"host port {port.port}/{port.protocol}", tally))
+            for ip in (None,) if port.ip == ANY_IP else (port.ip, ANY_IP):
+                key = port.port, port.protocol, ip
+                if key not in self._ports:
+                    self._ports[key] = Tally(range(len(self._nodes)))
+                rules.append(Clear(f"host port {port.port}/{port.protocol}", self._ports[key]))
         rules += self._attachments.rules(company)
         rules += (self._even(pod, one, kinds) for one in company.spread)
         if company.near:

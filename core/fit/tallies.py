@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from core.model.constraints import ANY_DRIVER, ANY_IP, Company, Disk, HostPort
+from core.model.constraints import ANY_DRIVER, Company, Disk
 from core.model.pod import Pod
 
 Domain = str | int
@@ -265,12 +265,3 @@ class Group:
     def refusal(self, node: int) -> str | None:
         """Return the name of the first rule that refuses the node, or None."""
         return next((rule.name for rule in self.rules if not rule.admits(node)), None)
-
-
-def conflicts(one: HostPort, other: HostPort) -> bool:
-    """Say whether two pods with these ports cannot share a node; 0.0.0.0 takes every address."""
-    return (
-        one.port == other.port
-        and one.protocol == other.protocol
-        and (one.ip == other.ip or ANY_IP in (one.ip, other.ip))
-    )

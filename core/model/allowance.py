@@ -14,6 +14,7 @@ from core.model.constraints import (
     ALONE,
     ANYWHERE,
     Company,
+    HostPort,
     Placing,
     PodAffinityTerm,
     PodSelector,
@@ -28,6 +29,8 @@ REQUIREMENTS_MAX: Final = 1024
 """Of selectors in different terms of pod affinity and anti-affinity and in spread constraints."""
 FOREIGN_MAX: Final = 64
 """Those of them that are about pods of other namespaces: they cost others time."""
+PORTS_MAX: Final = 4096
+"""Host ports of different sets of them: hundreds of usual ones."""
 VALUES_A_REQUIREMENT: Final = 16
 """So many values of a requirement count as one more, and so many tolerations as one."""
 
@@ -35,7 +38,8 @@ Entry = PodAffinityTerm | tuple[object, object]
 """A term, a spread constraint with the placing whose nodes it counts, or affinity by topology."""
 Kind = tuple[Company, Placing | None]
 """Pods that ask the same of others."""
-Kind_ = TypeVar("Kind_", Kind, Placing)
+Ports = tuple[HostPort, ...]
+Kind_ = TypeVar("Kind_", Kind, Placing, Ports)
 
 
 def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -44,6 +48,7 @@ def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
     What most pods of the namespace ask is evaluated first, then in the order of names.
     """
     pods = _without(pods, _beyond_of_nodes(pods), _asks_too_much_of_nodes)
+    pods = _without(pods, _beyond_of_ports(pods), _takes_too_many_ports)
     return _without(pods, _beyond_of_pods(pods), _asks_too_much_of_pods)
 
 
@@ -96,6 +101,25 @@ def _ranked(
     return sorted(
         kinds.items(), key=lambda kind: (-len(kind[1]), min(pods[one].name for one in kind[1]))
     )
+
+
+def _beyond_of_ports(pods: Sequence[Pod]) -> Iterable[int]:
+    """Yield the pods that take more host ports than their namespaces' allowances hold.
+
+    Those that go with their node are placed nowhere, and so are no matter.
+    """
+    taking: dict[str, dict[Ports, list[int]]] = {}
+    for number, pod in enumerate(pods):
+        ports = pod.company.host_ports
+        if ports and not (pod.stays_with_node and pod.node):
+            taking.setdefault(pod.namespace, {}).setdefault(ports, []).append(number)
+    for sets in taking.values():
+        left = PORTS_MAX
+        for ports, alike in _ranked(pods, sets) if sum(map(len, sets)) > left else ():
+            if len(ports) > left:
+                yield from alike
+            else:
+                left -= len(ports)
 
 
 def _beyond_of_pods(pods: Sequence[Pod]) -> Iterable[int]:
@@ -169,6 +193,15 @@ def _asks_too_much_of_nodes(pod: Pod) -> Pod:
         f"({NODE_REQUIREMENTS_MAX} requirements)"
     )
     return replace(pod, placing=ANYWHERE, company=_not_of_pods(pod.company), too_much=told)
+
+
+def _takes_too_many_ports(pod: Pod) -> Pod:
+    """Return the pod with what it asks of others left out, but for ports and disks."""
+    told = (
+        f"host ports in more ways than are evaluated for namespace {pod.namespace} "
+        f"({PORTS_MAX} ports)"
+    )
+    return replace(pod, company=_not_of_pods(pod.company), too_much=told)
 
 
 def _asks_too_much_of_pods(pod: Pod) -> Pod:

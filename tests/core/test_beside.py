@@ -101,6 +101,19 @@ def test_a_pod_that_is_refused_everywhere_costs_no_question_a_node(
     assert asked[0] == asked[1]
 
 
+def test_a_port_of_many_addresses_costs_no_question_an_address_and_pod() -> None:
+    asked = []
+    for size in (100, 200):
+        ips = ["0.0.0.0" if number % 2 else f"10.0.0.{number}" for number in range(size)]
+        pods = [
+            pod(f"p{number}", "n0", 1, 1, company=Company(host_ports=(HostPort(80, ip=ip), more)))
+            for number, ip in enumerate(ips)
+            for more in [HostPort(1000 + number)]
+        ]
+        asked.append(calls(Survey(Cluster.of(hosts(2), pods), Config()).packer))
+    assert asked[1] < 2.5 * asked[0]
+
+
 DOMAINS = [None, "a", "b", "b", "c"]
 
 

@@ -16,6 +16,7 @@ from core.guards.disruption import SAFE_TO_EVICT
 from core.model.allowance import (
     FOREIGN_MAX,
     NODE_REQUIREMENTS_MAX,
+    PORTS_MAX,
     REQUIREMENTS_MAX,
     VALUES_A_REQUIREMENT,
     within_allowance,
@@ -443,6 +444,41 @@ class TestAllowanceOfNodes:
         found = within_allowance([one])
         assert found[0].too_much
         assert found[0].company == Company(host_ports=(HostPort(80),))
+
+
+class TestAllowanceOfPorts:
+    EACH = 64
+
+    def _taking(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
+        ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(self.EACH))
+        company = Company(host_ports=ports, apart=(_own(namespace, 1),))
+        one = pod(name, "n1", 1, 1, namespace=namespace, company=company)
+        return replace(one, **changes)
+
+    def _greedy(self, many: int = 2) -> list[Pod]:
+        kinds = PORTS_MAX // self.EACH + many
+        return [self._taking(f"p{n:03}", "evil", n) for n in range(kinds)]
+
+    def test_each_namespace_has_its_own(self) -> None:
+        tame = [self._taking(f"p{n}", "tame", n) for n in range(9)]
+        found = within_allowance([*self._greedy(), *tame])
+        beyond = [one for one in found if one.too_much]
+        assert [one.name for one in beyond] == ["p064", "p065"]
+        assert "namespace evil" in beyond[0].too_much
+        assert not beyond[0].company.apart
+        assert beyond[0].company.host_ports, "they are taken all the same"
+        assert found[-9:] == tame
+
+    def test_what_most_pods_take_is_evaluated_first(self) -> None:
+        many = [self._taking(f"z{n}", "evil", 200) for n in range(2)]
+        found = within_allowance([*self._greedy(0), *many])
+        assert [one.name for one in found if one.too_much] == ["p063"]
+        assert within_allowance([*many, *self._greedy(0)])[:2] == found[-2:]
+
+    def test_equal_ones_and_those_that_go_with_their_node_count_for_nothing(self) -> None:
+        pods = [self._taking(f"p{n}", "d", 1) for n in range(3 * PORTS_MAX // self.EACH)]
+        pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
+        assert within_allowance(pods) == pods
 
 
 def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
