@@ -5,8 +5,10 @@ that it is about. What one pod may ask is bounded where it is read; this bounds 
 Each namespace has its own allowance, so that one tenant cannot use up another's.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import Final, TypeVar
 
@@ -19,6 +21,7 @@ from core.model.constraints import (
     PodAffinityTerm,
     PodSelector,
     Requirement,
+    SpreadConstraint,
     plain,
 )
 from core.model.pod import Pod
@@ -29,12 +32,19 @@ REQUIREMENTS_MAX: Final = 1024
 """Of selectors in different terms of pod affinity and anti-affinity and in spread constraints."""
 FOREIGN_MAX: Final = 64
 """Those of them that are about pods of other namespaces: they cost others time."""
+COUNTED_MAX: Final = 2**18
+"""Pods that these are about, counted for each term anew, as far as labels tell: each of them costs
+time in each of its terms wherever it is tried."""
 PORTS_MAX: Final = 4096
 """Host ports of different sets of them: hundreds of usual ones."""
 VALUES_A_REQUIREMENT: Final = 16
 """So many values of a requirement count as one more, and so many tolerations as one."""
 
-Entry = PodAffinityTerm | tuple[object, object]
+Entry = (
+    PodAffinityTerm
+    | tuple[SpreadConstraint, Placing | None]
+    | tuple[tuple[PodAffinityTerm, ...], str]
+)
 """A term, a spread constraint with the placing whose nodes it counts, or affinity by topology."""
 Kind = tuple[Company, Placing | None]
 """Pods that ask the same of others."""
@@ -131,13 +141,20 @@ def _beyond_of_pods(pods: Sequence[Pod]) -> Iterable[int]:
             # Objects before values: pods of one template share them, and hashing values is dear.
             objects = id(company), id(pod.placing) if company.spread else 0
             asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
-    for groups in asking.values():
-        companies = (pods[alike[0]].company for alike in groups.values())
-        if sum(_weight(_entries(company, None)) for company in companies) > FOREIGN_MAX:
-            yield from _beyond(pods, groups.values())
+    sizes = Counter(pod.namespace for pod in pods) if asking else Counter[str]()
+    labelled = _Labelled(pods)
+    for namespace, groups in asking.items():
+        companies = [pods[alike[0]].company for alike in groups.values()]
+        asked = sum(_weight(_entries(company, None)) for company in companies)
+        at_home = not any(_entries(_foreign(one, namespace), None) for one in companies)
+        counted = asked * (sizes[namespace] if at_home else len(pods))
+        if asked > FOREIGN_MAX or counted > COUNTED_MAX:
+            yield from _beyond(pods, groups.values(), labelled)
 
 
-def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:
+def _beyond(
+    pods: Sequence[Pod], groups: Iterable[list[int]], labelled: "_Labelled"
+) -> Iterable[int]:
     """Yield the pods of a namespace that ask what its allowance does not hold any more."""
     kinds: dict[Kind, list[int]] = {}
     for alike in groups:
@@ -146,15 +163,65 @@ def _beyond(pods: Sequence[Pod], groups: Iterable[list[int]]) -> Iterable[int]:
         kinds.setdefault(kind, []).extend(alike)
     own: dict[Entry, int] = {}
     foreign: dict[Entry, int] = {}
+    counted = 0
     for (company, placing), alike in _ranked(pods, kinds):
         namespace = pods[alike[0]].namespace
         new = _entries(company, placing)
         abroad = _entries(_foreign(company, namespace), placing)
-        if _weight(own | new) > REQUIREMENTS_MAX or _weight(foreign | abroad) > FOREIGN_MAX:
+        more = sum(labelled.most(_selectors(entry)) for entry in new.keys() - own.keys())
+        if (
+            _weight(own | new) > REQUIREMENTS_MAX
+            or _weight(foreign | abroad) > FOREIGN_MAX
+            or counted + more > COUNTED_MAX
+        ):
             yield from alike
         else:
             own |= new
             foreign |= abroad
+            counted += more
+
+
+class _Labelled:
+    """How many pods have a label; counted when it is asked for first."""
+
+    def __init__(self, pods: Sequence[Pod]) -> None:
+        self._pods = pods
+
+    @cached_property
+    def _counts(self) -> Counter[tuple[str | None, str, str | None]]:
+        """By namespace (None: of all), key and value (None: all pods, of no key)."""
+        labels = {id(pod.labels): pod.labels for pod in self._pods}
+        found: Counter[tuple[str | None, str, str | None]] = Counter()
+        alike = Counter((pod.namespace, id(pod.labels)) for pod in self._pods)
+        for (namespace, which), many in alike.items():
+            for key, value in (("", None), *labels[which].items()):
+                found[namespace, key, value] += many
+                found[None, key, value] += many
+        return found
+
+    def most(self, selectors: Iterable[PodSelector]) -> int:
+        """Return how many pods all the selectors are about at most, as far as `In` tells."""
+        found = []
+        for one in selectors:
+            named = one.namespaces is not None and len(one.namespaces) == 1
+            namespace = one.namespaces[0] if named and one.namespaces else None
+            found.append(self._counts[namespace, "", None] if one.namespaces != () else 0)
+            found += (
+                sum(self._counts[namespace, asked.key, value] for value in asked.values)
+                for asked in one.requirements
+                if asked.operator == "In"
+            )
+        return min(found, default=0)
+
+
+def _selectors(entry: Entry) -> Iterable[PodSelector]:
+    """Return those of one entry: whom it counts, all of them are about."""
+    if isinstance(entry, PodAffinityTerm):
+        return (entry.selector,)
+    about, _ = entry
+    return (
+        (about.selector,) if isinstance(about, SpreadConstraint) else (o.selector for o in about)
+    )
 
 
 def _weight(entries: Mapping[Entry, int]) -> int:
@@ -208,7 +275,8 @@ def _asks_too_much_of_pods(pod: Pod) -> Pod:
     """Return the pod with what it asks of others left out, but for ports and disks."""
     told = (
         f"terms about other pods beyond those that are evaluated for namespace {pod.namespace} "
-        f"({REQUIREMENTS_MAX} requirements, {FOREIGN_MAX} of them about other namespaces)"
+        f"({REQUIREMENTS_MAX} requirements, {FOREIGN_MAX} of them about other namespaces, "
+        f"{COUNTED_MAX} pods that they are about)"
     )
     return replace(pod, company=_not_of_pods(pod.company), too_much=told)
 

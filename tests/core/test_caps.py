@@ -1,6 +1,6 @@
 """What one pod may ask, and the pods of one namespace together; beyond it they do not move."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from core.engine import step
 from core.errors import InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
 from core.model.allowance import (
+    COUNTED_MAX,
     FOREIGN_MAX,
     NODE_REQUIREMENTS_MAX,
     PORTS_MAX,
@@ -33,6 +34,7 @@ from core.model.constraints import (
     PodSelector,
     Requirement,
     SelectorTerm,
+    SpreadConstraint,
     Toleration,
     VolumeReach,
 )
@@ -352,6 +354,57 @@ class TestAllowance:
         ]
         found = within_allowance(pods)
         assert [bool(one.too_much) for one in found] == [False] * FOREIGN_MAX + [True]
+
+    @pytest.mark.parametrize(
+        ("namespaces", "others"), [(("d",), 0), (("d",), 5000), (None, 5000), (("d", "o"), 5000)]
+    )
+    def test_terms_about_many_pods_are_fewer(
+        self, namespaces: tuple[str, ...] | None, others: int
+    ) -> None:
+        """A term that passes over one pod is about all others, in each namespace that it names."""
+        own, most = (600, 600) if namespaces == ("d",) else (FOREIGN_MAX, FOREIGN_MAX + others)
+        beyond = COUNTED_MAX // most
+        pods = []
+        for number in range(own):
+            but = Requirement("app", "NotIn", (f"a{number}",))
+            term = PodAffinityTerm(PodSelector(namespaces, (but,)), "zone")
+            pods.append(_apart(f"p{number:04}", "d", term))
+        pods += [pod(f"o{number}", "n1", 1, 1, namespace="o") for number in range(others)]
+        found = within_allowance(pods)
+        assert [one.name for one in found if one.too_much] == [
+            one.name for one in pods[beyond:own]
+        ]
+        assert 0 < beyond < own
+
+    @pytest.mark.parametrize(
+        "company",
+        [
+            lambda one: Company(near=(PodAffinityTerm(one, "zone"),)),
+            lambda one: Company(near=(PodAffinityTerm(one, "zone"), _own("d", 1))),
+            lambda one: Company(spread=(SpreadConstraint(one, "zone", 1),)),
+        ],
+        ids=["near", "near two", "spread"],
+    )
+    def test_so_are_other_terms(self, company: Callable[[PodSelector], Company]) -> None:
+        pods = []
+        for number in range(600):
+            but = Requirement("app", "NotIn", (f"b{number}",))
+            asked = company(PodSelector(("d",), (but,)))
+            pods.append(pod(f"p{number:04}", "n1", 1, 1, company=asked, labels={"app": "a1"}))
+        beyond = [one.name for one in within_allowance(pods) if one.too_much]
+        assert beyond == [one.name for one in pods[COUNTED_MAX // 600 :]]
+
+    @pytest.mark.parametrize("few", [2, 3])
+    def test_terms_about_few_of_many_pods_are_not(self, few: int) -> None:
+        """As those that labels tell apart are, whatever else all of them have in common."""
+        pods = []
+        for number in range(few * REQUIREMENTS_MAX // 2):
+            asked = (("app", f"a{number // few}"), ("team", "t"))
+            which = tuple(Requirement(key, "In", (value,)) for key, value in asked)
+            term = PodAffinityTerm(PodSelector(("d",), which), "zone")
+            pods.append(replace(_apart(f"p{number:04}", "d", term), labels=dict(asked)))
+        found = within_allowance(pods)
+        assert [one.name for one in found if one.too_much] == []
 
     def test_equal_terms_count_once(self) -> None:
         pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * REQUIREMENTS_MAX)]
