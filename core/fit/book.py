@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from core.fit.kinds import NodeKinds
 from core.fit.rules import LABEL_RULES, TAINT_RULE, Finder, Rules, selects
@@ -27,6 +28,9 @@ from core.model.constraints import (
 )
 from core.model.node import Node
 from core.model.pod import Pod
+
+TOGETHER_MAX: Final = 16
+"""Sets of anti-affinity terms that a term is counted in, before each is counted alone."""
 
 
 class Book:
@@ -138,8 +142,9 @@ class Book:
             for term in terms
         ]
         rules += [
-            Clear(f"another pod's anti-affinity on {key}", self._any_holding(terms, key))
+            Clear(f"another pod's anti-affinity on {key}", tally)
             for key, terms in self._by_key(self._repelled.matching(pod))
+            for tally in self._holding(terms, key)
         ]
         return rules
 
@@ -162,6 +167,15 @@ class Book:
         for term in terms:
             found.setdefault(term.topology_key, []).append(term)
         return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
+
+    def _holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> list[Tally]:
+        """Return what counts the pods that ask for any of the terms, together if that can be.
+
+        Of ten terms there are a thousand sets: pods that hold all would count in each of them.
+        """
+        if any(len(self._holders.get(term, ())) >= TOGETHER_MAX for term in terms):
+            return [self._any_holding((term,), topology_key) for term in terms]
+        return [self._any_holding(terms, topology_key)]
 
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> Tally:
         """Count the pods that ask for any of the terms."""

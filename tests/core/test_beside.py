@@ -17,6 +17,8 @@ from core.model.constraints import (
     Company,
     HostPort,
     PodAffinityTerm,
+    PodSelector,
+    Requirement,
     SpreadConstraint,
 )
 from core.model.node import Node
@@ -112,6 +114,29 @@ def test_a_port_of_many_addresses_costs_no_question_an_address_and_pod() -> None
         ]
         asked.append(calls(Survey(Cluster.of(hosts(2), pods), Config()).packer))
     assert asked[1] < 2.5 * asked[0]
+
+
+def test_pods_that_many_sets_of_terms_repel_cost_no_question_a_set_and_pod() -> None:
+    """As many sets as pods, of a few terms that all of them ask for."""
+    asked = []
+    for many in (6, 8):
+        terms = tuple(
+            PodAffinityTerm(PodSelector(("d",), (Requirement(f"k{n}", "In", ("1",)),)), HOST_LABEL)
+            for n in range(many)
+        )
+        pods = [
+            pod(
+                f"p{number}",
+                "n0",
+                1,
+                1,
+                labels={f"k{n}": str(number >> n & 1) for n in range(many)},
+                company=Company(apart=terms),
+            )
+            for number in range(2**many)
+        ]
+        asked.append(calls(Survey(Cluster.of(hosts(2), pods), Config()).packer))
+    assert asked[1] < 7 * asked[0]
 
 
 DOMAINS = [None, "a", "b", "b", "c"]
