@@ -37,6 +37,8 @@ COUNTED_MAX: Final = 2**18
 time in each of its terms wherever it is tried."""
 PORTS_MAX: Final = 4096
 """Host ports of different sets of them: hundreds of usual ones."""
+CLAIMS_MAX: Final = 2**14
+"""Claims that pods name, of each pod: thousands of pods with a few. They need not be there."""
 VALUES_A_REQUIREMENT: Final = 16
 """So many values of a requirement count as one more, and so many tolerations as one."""
 
@@ -60,6 +62,25 @@ def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
     pods = _without(pods, _beyond_of_nodes(pods), _asks_too_much_of_nodes)
     pods = _without(pods, _beyond_of_ports(pods), _takes_too_many_ports)
     return _without(pods, _beyond_of_pods(pods), _asks_too_much_of_pods)
+
+
+def within_claims(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Return the pods; of those beyond their namespace's allowance no claim is looked up.
+
+    Those that name fewest are looked at first, then in the order of names.
+    """
+    naming: dict[str, list[int]] = {}
+    for number, pod in enumerate(pods):
+        if pod.ties.claims:
+            naming.setdefault(pod.namespace, []).append(number)
+    beyond: list[int] = []
+    for numbers in naming.values():
+        left = CLAIMS_MAX
+        numbers.sort(key=lambda one: (len(pods[one].ties.claims), pods[one].name))
+        for number in numbers:
+            left -= len(pods[number].ties.claims)
+            beyond += (number,) if left < 0 else ()
+    return _without(pods, beyond, _names_too_many_claims)
 
 
 def _without(
@@ -260,6 +281,11 @@ def _asks_too_much_of_nodes(pod: Pod) -> Pod:
         f"({NODE_REQUIREMENTS_MAX} requirements)"
     )
     return replace(pod, placing=ANYWHERE, company=_not_of_pods(pod.company), too_much=told)
+
+
+def _names_too_many_claims(pod: Pod) -> Pod:
+    told = f"more claims than are looked up for namespace {pod.namespace} ({CLAIMS_MAX})"
+    return replace(pod, ties=replace(pod.ties, claims=()), too_much=told)
 
 
 def _takes_too_many_ports(pod: Pod) -> Pod:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.model.allowance import within_allowance
+from core.model.allowance import within_allowance, within_claims
 from core.model.buffers import Buffer, PodTemplate, looked_up
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import (
@@ -94,10 +94,11 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
     Devices that no node offers are nothing that they can be judged by. What they ask of other
-    pods stays within the allowance of their namespace.
+    pods, and the claims that they name, stay within the allowance of their namespace.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
+    pods = within_claims(pods)
     lookup = _Lookup(
         claims={one.key: one for one in claims},
         volumes={one.name: one for one in volumes},

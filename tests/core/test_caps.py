@@ -13,7 +13,9 @@ from core.edge.decode.ties import NOTE_CHARS_MAX
 from core.engine import step
 from core.errors import InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
+from core.guards.pods import pod_blockers
 from core.model.allowance import (
+    CLAIMS_MAX,
     COUNTED_MAX,
     FOREIGN_MAX,
     NODE_REQUIREMENTS_MAX,
@@ -21,6 +23,7 @@ from core.model.allowance import (
     REQUIREMENTS_MAX,
     VALUES_A_REQUIREMENT,
     within_allowance,
+    within_claims,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -35,13 +38,14 @@ from core.model.constraints import (
     Requirement,
     SelectorTerm,
     SpreadConstraint,
+    Ties,
     Toleration,
     VolumeReach,
 )
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, cluster_of
 from tests.support.builders import node, pod, select, thesis_config
 from tests.support.kube_json import NODE, POD, changed, cluster_from_dumps, dump
 
@@ -532,6 +536,37 @@ class TestAllowanceOfPorts:
         pods = [self._taking(f"p{n}", "d", 1) for n in range(3 * PORTS_MAX // self.EACH)]
         pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
         assert within_allowance(pods) == pods
+
+
+class TestAllowanceOfClaims:
+    EACH = 256
+
+    def _naming(self, name: str, namespace: str, many: int) -> Pod:
+        ties = Ties(claims=tuple(ClaimUse(f"{name}-{n}") for n in range(many)), overdue_seconds=7)
+        one = pod(name, "n1", 1, 1, namespace=namespace, unsupported=(CLAIMS_FIELD,))
+        return replace(one, ties=ties)
+
+    def _greedy(self) -> list[Pod]:
+        return [
+            self._naming(f"p{n:03}", "evil", self.EACH) for n in range(CLAIMS_MAX // self.EACH)
+        ]
+
+    def test_each_namespace_has_its_own_and_who_names_few_comes_first(self) -> None:
+        few = [self._naming("few", "evil", 1), self._naming("tame", "tame", self.EACH)]
+        for pods in ([*self._greedy(), *few], [*few, *self._greedy()[::-1]]):
+            beyond = [one for one in within_claims(pods) if one.too_much]
+            assert [one.name for one in beyond] == ["p063"]
+            assert "namespace evil" in beyond[0].too_much
+            assert beyond[0].ties == Ties(overdue_seconds=7)
+        assert within_claims(self._greedy()) == self._greedy()
+
+    def test_who_is_beyond_does_not_move_and_attaches_nothing(self) -> None:
+        pods = [*self._greedy(), self._naming("few", "evil", 1)]
+        found = {one.name: one for one in cluster_of([node("n1")], pods).pods}
+        told = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
+        assert "asks-too-much" in told["p063"]
+        assert told["p062"][0] == "pod-volumes"
+        assert (len(found["p062"].company.disks), found["p063"].company) == (self.EACH, ALONE)
 
 
 def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
