@@ -31,4 +31,5 @@ class DrainConfig:
     max_in_namespace: AtOnce = 3
     """Of them those of one namespace."""
     max_in_cluster: AtOnce = 10
-    """Pods of all marked nodes that are on their way at once, whoever has sent them."""
+    """Pods of all marked nodes that are on their way at once, whoever has sent them; of each
+    namespace no more than `maxInNamespace` count."""

@@ -44,6 +44,7 @@ class OnTheWay(NamedTuple):
 
     on_node: Counter[str]
     in_namespace: Counter[str]
+    in_cluster: int
 
 
 class Ground:
@@ -171,7 +172,16 @@ class Ground:
         return any(why_waited_for(pod, self.now) for pod in self.on[name])
 
     def on_the_way(self) -> OnTheWay:
-        """Count the pods that leave, whoever has sent them."""
+        """Count the pods that leave, whoever has sent them.
+
+        Of each namespace no more count, of a node and of all, than may be at once: whoever deletes
+        pods of one, and lets them take years, takes no turn from others.
+        """
         found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
-        nodes = Counter(pod.node or "" for pod in found)
-        return OnTheWay(nodes, Counter(pod.namespace for pod in found))
+        most = self.scene.config.drain.max_in_namespace
+        spaces = Counter(pod.namespace for pod in found)
+        on_nodes = Counter((pod.node or "", pod.namespace) for pod in found)
+        nodes: Counter[str] = Counter()
+        for (node, _), many in on_nodes.items():
+            nodes[node] += min(many, most)
+        return OnTheWay(nodes, spaces, sum(min(many, most) for many in spaces.values()))

@@ -241,8 +241,8 @@ def _chosen(
     ground: Ground, memory: Memory, pods: Sequence[Pod]
 ) -> tuple[list[Eviction], list[Blocker]]:
     """Choose as many as may be on their way at once."""
-    limits, (nodes, namespaces) = ground.scene.config.drain, ground.on_the_way()
-    there, everywhere = nodes[memory.node], nodes.total()
+    limits, (nodes, namespaces, everywhere) = ground.scene.config.drain, ground.on_the_way()
+    there = nodes[memory.node]
     room = min(limits.max_on_node - there, limits.max_in_cluster - everywhere)
     sets: Counter[object] = Counter()
     evict: list[Eviction] = []

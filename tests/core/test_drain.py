@@ -466,6 +466,21 @@ def test_pods_that_leave_already_count_among_them_whoever_has_sent_them(limit: s
     assert len(look(asked, Memory()).evict) == 1
 
 
+@pytest.mark.parametrize(("where", "went"), [("m2", 3), ("m", 2)])
+def test_pods_of_one_namespace_that_take_years_to_leave_take_no_turn_of_others(
+    where: str, went: int
+) -> None:
+    """Else each drain would fail, one after the other, and its node be left alone."""
+    years = Ties(overdue_seconds=NOW + 10**9)
+    leaving = [
+        a_pod(f"x{number}", where, of="x", namespace="x", terminating=True, ties=years)
+        for number in range(20)
+    ]
+    nodes = (M, marked("m2", order=2), OPEN)
+    asked = scene(*leaving, *(a_pod(f"p{number}") for number in range(5)), nodes=nodes)
+    assert len(look(asked, Memory()).evict) == went
+
+
 def test_of_a_stateful_set_one_goes_after_the_other() -> None:
     pods = [a_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
     assert len(look(scene(*pods), Memory()).evict) == 1
