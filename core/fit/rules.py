@@ -218,7 +218,7 @@ class Finder(Generic[Target_]):
 
     def __init__(self) -> None:
         self._at: dict[object, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
-        """By label, namespace, or None for the rest."""
+        """By label (and namespace, if it is one), namespace, or None for the rest."""
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
         """Add what is about the pods that all the selectors select.
@@ -232,19 +232,21 @@ class Finder(Generic[Target_]):
             if requirement.operator == "In"
         )
         fewest = min(wanted, key=lambda requirement: len(requirement.values), default=None)
-        places: Iterable[object] = (None,)
+        namespaces = selectors[0].namespaces if selectors else None
+        places: Iterable[object] = (None,) if namespaces is None else namespaces
         if fewest is not None:
-            places = [(fewest.key, value) for value in fewest.values]
-        elif selectors and selectors[0].namespaces is not None:
-            places = selectors[0].namespaces
+            where = namespaces if namespaces is not None and len(namespaces) == 1 else ()
+            places = [(*where, fewest.key, value) for value in fewest.values]
         for place in places:
             self._at.setdefault(place, []).append((selectors, target))
 
     def matching(self, pod: Pod) -> list[Target_]:
         """Return all that is about the pod, in an order that the pod's labels decide."""
+        labels = sorted(pod.labels.items())
+        own = [(pod.namespace, *label) for label in labels]
         return [
             target
-            for place in (*sorted(pod.labels.items()), pod.namespace, None)
+            for place in (*own, *labels, pod.namespace, None)
             for selectors, target in self._at.get(place, ())
             if all(selects(selector, pod) for selector in selectors)
         ]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain import look as looks
+from core.drain.budgets import Allowances
 from core.drain.ground import Scene
 from core.drain.look import Drain, look
 from core.drain.memory import LOOK_ON_SECONDS, Memory
@@ -28,6 +30,7 @@ from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.reason import Blocker, Reason
+from tests.core.test_beside import calls
 from tests.support.builders import UNLIMITED, node, pod, select
 
 NOW = 1_767_225_600
@@ -433,6 +436,16 @@ def test_a_new_leader_looks_on_first() -> None:
 
 
 # How many
+
+
+def test_a_pod_is_asked_about_by_budgets_of_its_own_namespace_alone() -> None:
+    """Whoever may make budgets may make any number, for labels that others have too."""
+    theirs = [
+        budget(0, f"b{n}", namespace="other", selector=select("web", "other")) for n in range(99)
+    ]
+    none, many = Allowances([budget(1)]), Allowances([*theirs, budget(1)])
+    assert none.why_not(B) is many.why_not(B) is None
+    assert calls(partial(none.why_not, A)) == calls(partial(many.why_not, A))
 
 
 @pytest.mark.parametrize(
