@@ -15,7 +15,7 @@ from core.edge.decode.objects import PodObject
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.objects import TRIES_MAX, Refusals, nodes, pods, write_as_decided
+from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
 from core.edge.kube.stores.published import PublishedStore
 from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
@@ -77,7 +77,7 @@ class _Writing:
 
     def __init__(self, tell: Tell, *, dry_run: bool) -> None:
         self._tell, self._dry_run = tell, dry_run
-        self._refusals, self._refused = Refusals(), 0
+        self._failures, self._refused = Failures(), 0
 
     async def each(
         self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
@@ -88,12 +88,12 @@ class _Writing:
                 await write()
         except UnavailableError as fault:
             told = f"{kind} {name}: {fault}"
-            if self._refusals.end(fault):
+            if self._failures.end(fault):
                 raise UnavailableError(f"{told}; nothing further was tried") from fault
             _say(told)
             self._refused += 1
         else:
-            self._refusals.end(None)
+            self._failures.end(None)
             self._tell(kind, name, what)
 
     def end(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.config.settings import Mode, ScaleInOrder
-from core.edge.kube.stores.objects import Objects, Refusals, write_as_decided
+from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
 from core.edge.logs import fields
 from core.errors import UnavailableError
 from core.model.pod import Pod
@@ -74,7 +74,7 @@ class ScaleIn:
         self._refused &= {write.key for write in wanted}
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
         clock, failed, ended = asyncio.get_running_loop(), 0, False
-        refusals, end = Refusals(), clock.time() + BEGIN_SECONDS_MAX
+        failures, end = Failures(), clock.time() + BEGIN_SECONDS_MAX
 
         async def carry_out(write: Write[Pod]) -> None:
             nonlocal failed, ended
@@ -82,7 +82,7 @@ class ScaleIn:
                 return
             fault = await self._carry_out(write)
             failed += fault is not None
-            ended = refusals.end(fault) or ended
+            ended = failures.end(fault) or ended
 
         await with_each(batch, WRITERS_MAX, carry_out)
         return failed

@@ -125,8 +125,8 @@ async def write_as_decided(
     raise ConflictError(f"{key}: somebody else writes it all the time")
 
 
-class Refusals:
-    """How the writes of many objects ended, and whether to go on with the others."""
+class Failures:
+    """How writes of many objects fail, and whether to go on with the others."""
 
     def __init__(self) -> None:
         self._forbidden = 0
