@@ -85,9 +85,6 @@ class Account:
             for number, of in enumerate(reaches.of)
         ]
         self._usable: list[tuple[Amount, ...]] = []
-        self._limits = [
-            {one: one.limit(marked=marked) for one in sums} for marked in (False, True)
-        ]
         self.standing = 0
         """Open nodes, those that nobody reaches too."""
         self.changed: list[int] = []
@@ -193,16 +190,11 @@ class Account:
 
     def exceeded(self, trial: Trial, *, marked: bool) -> Iterator[Exceeded]:
         """Yield the sums that would be over their thresholds (thesis 4.5)."""
-        limits, group = self._limits[marked], self._groups[trial.node]
+        group = self._groups[trial.node]
         own = group.sums if group else (self.whole,)
         for sums, change in trial.changes.items():
-            if sums.over(change, limits[sums], sums.held(marked=marked)):
+            if sums.over(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
-
-    def is_over(self, found: Exceeded, *, marked: bool) -> bool:
-        """Say whether the same change would bring these sums over their thresholds now."""
-        sums = found.sums
-        return sums.over(found.change, self._limits[marked][sums], sums.held(marked=marked))
 
     def remove(self, trial: Trial) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""

@@ -20,8 +20,9 @@ DECIMALS_MAX: Final = 12
 """Of a percentage; limits in the file have fewer."""
 
 
-Limit = tuple[int, int, int, int]
-"""A Share as whole numbers, part and of: `used * of <= part * whole`, for CPU, then for memory."""
+Limit = tuple[int, int, int, int, int, int]
+"""A Share as whole numbers, part and of, and what is kept beside what is used: `(used + kept) * of
+<= part * whole`; for CPU, then for memory."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,12 @@ class Sums:
     nodes: int = 0
     capacity: Amount = NOTHING
     row: list[int] = field(default_factory=lambda: [0] * COLUMNS)
+    limits: tuple[Limit, Limit] = field(init=False)
+    """For a node without a mark, and for one that carries one."""
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked for every node."""
+        self.limits = self._limit(marked=False), self._limit(marked=True)
 
     def totals(self) -> Totals:
         """Return the sums as they stand."""
@@ -68,25 +75,27 @@ class Sums:
         """
         return NOTHING if marked else self.reserve
 
-    def over(self, change: Sequence[int], limit: Limit, reserve: Amount) -> bool:
+    def over(self, change: Sequence[int], *, marked: bool) -> bool:
         """Say whether the *change* would bring the requests, with the reserve, over the limit."""
-        row = self.row
+        row, limit = self.row, self.limits[marked]
         cpu, memory = row[2] + change[2], row[3] + change[3]
         return (
             cpu <= 0
             or memory <= 0
-            or (row[0] + change[0] + reserve[0]) * limit[1] > limit[0] * cpu
-            or (row[1] + change[1] + reserve[1]) * limit[3] > limit[2] * memory
+            or (row[0] + change[0] + limit[2]) * limit[1] > limit[0] * cpu
+            or (row[1] + change[1] + limit[5]) * limit[4] > limit[3] * memory
         )
 
     def thresholds(self, *, marked: bool) -> Share:
         """Return those that hold for a node that carries a mark, or for one without."""
         return self.leave if marked else self.enter
 
-    def limit(self, *, marked: bool) -> Limit:
-        """Return them as whole numbers."""
-        cpu, memory = self.thresholds(marked=marked)
-        return cpu.numerator, cpu.denominator, memory.numerator, memory.denominator
+    def _limit(self, *, marked: bool) -> Limit:
+        (cpu, memory), kept = self.thresholds(marked=marked), self.held(marked=marked)
+        return (
+            *(cpu.numerator, cpu.denominator, kept.cpu_millis),
+            *(memory.numerator, memory.denominator, kept.memory_bytes),
+        )
 
 
 class Exceeded(NamedTuple):

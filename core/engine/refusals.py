@@ -9,7 +9,6 @@ had no room for one has none now, and one that was refused for what stands on it
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from core.capacity.account import Account
 from core.capacity.sums import Exceeded
 from core.packing.packer import Attempt, Packer
 
@@ -24,8 +23,8 @@ class _Refusal(NamedTuple):
 class Refusals:
     """The nodes that need not be tried, as things stand."""
 
-    def __init__(self, packer: Packer, account: Account) -> None:
-        self._packer, self._account = packer, account
+    def __init__(self, packer: Packer) -> None:
+        self._packer = packer
         self._hopeless: set[int] = set()
         """Nodes with a pod that finds no place, and never will while this plan is made."""
         self._until_moved: dict[int, _Refusal] = {}
@@ -51,9 +50,10 @@ class Refusals:
         if node in self._hopeless:
             return True
         found = self._until_moved.get(node)
-        return found is not None and (
-            found.over is None or self._account.is_over(found.over, marked=False)
-        )
+        if found is None:
+            return False
+        over = found.over
+        return over is None or over.sums.over(over.change, marked=False)
 
     def move(self, leaving: int, attempt: Attempt) -> None:
         """Forget what no longer holds when the attempt is carried out."""

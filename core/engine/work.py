@@ -123,7 +123,7 @@ class Work:
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
         self._levels = self._candidates()
         self._gone = 0
-        self._refusals = Refusals(packer, self.account)
+        self._refusals = Refusals(packer)
         self._refused: dict[int, tuple[int, _Route]] = {}
         """How many had gone when a node was refused, and for what: true until one more goes."""
 
