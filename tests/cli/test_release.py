@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from core.edge.decode.kinds import BUFFERS
@@ -27,6 +28,11 @@ from webhook import names
 
 NAMESPACE = names.NAMESPACE
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
+
+
+def forbid(api: FakeApi, words: str, *, times: int) -> None:
+    for _ in range(times):
+        api.answer_next("patch", orjson.dumps({"message": words}), status=403)
 
 
 def marked(name: str) -> dict[str, Any]:
@@ -323,6 +329,31 @@ async def test_a_buffer_that_is_refused_keeps_no_cost_on_pods(
     assert costs(api, "p1") == {}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'admission webhook "keep.example.com" denied the request: no',
+        'admission webhook "keep.example.com" denied the request without explanation',
+        'nodes "m" is forbidden: ValidatingAdmissionPolicy "keep" denied request: User "x" may',
+        f"nodes \"{'n' * 250}\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request: no",
+        'nodes "m" is forbidden: is not allowed to modify taints',
+    ],
+)
+async def test_nodes_that_admission_denies_stop_no_other_however_many_they_are(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    denied = 2 * FORBIDDEN_MAX
+    for number in range(denied):
+        api.put("nodes", marked(f"a-{number}"))
+    forbid(api, words, times=denied)
+    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    *told, summary = err.splitlines()
+    assert (code, len(told)) == (2, denied)
+    assert summary == f"ebb: refused: {denied} objects, named above; all the others are done"
+    assert is_clean(api, "n1")
+    assert costs(api, "p1") == {}
+
+
 @pytest.mark.parametrize("status", [401, 500])
 async def test_what_the_next_object_would_meet_too_ends_at_once(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
@@ -335,12 +366,20 @@ async def test_what_the_next_object_would_meet_too_ends_at_once(
     assert api.count("patch") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'nodes "m" is forbidden: User "x" cannot patch resource "nodes" in API group ""',
+        'nodes is forbidden: User "admission webhook \\"keep\\" denied" cannot patch',
+        "what a proxy on the way says",
+    ],
+)
 async def test_a_right_that_is_missing_ends_it(
-    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     for number in range(FORBIDDEN_MAX):
         api.put("nodes", marked(f"more-{number}"))
-    api.fail_next("patch", 403, times=2 * FORBIDDEN_MAX)
+    forbid(api, words, times=2 * FORBIDDEN_MAX)
     code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].endswith("; nothing further was tried")

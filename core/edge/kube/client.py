@@ -5,6 +5,7 @@ are not used, because they cost seconds and gigabytes in a large cluster.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -40,6 +41,10 @@ WATCH_SECONDS: Final = 300
 MERGE_PATCH: Final = "application/merge-patch+json"
 USER_AGENT: Final = "kube-ebb"
 
+_DENIAL: Final = re.compile(r'admission webhook "|\S+( "[^"]*")? is forbidden: (?!User ")')
+"""How the API server begins to say that admission denies an object. Where the right is missing it
+names the user there; and a proxy on the way has its own words. Source: its package admission."""
+
 Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
 
@@ -52,6 +57,8 @@ class ApiError(UnavailableError):
     ) -> None:
         super().__init__(f"API server answered {status}: {one_line(problem)}")
         self.status = status
+        self.forbidden = status == 403 and _DENIAL.match(problem) is None
+        """A right is missing, for all objects or some, as far as the words tell."""
         self.retry_after_seconds = retry_after_seconds
 
 

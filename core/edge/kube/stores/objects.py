@@ -15,12 +15,9 @@ TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
 FOR_ALL: Final = frozenset((401, 429))
 """Refusals that are about who asks, or how often: the next object would meet them too."""
-FORBIDDEN: Final = 403
-"""A right is missing, for all objects or those of a namespace, or an admission webhook or policy
-denies this one: they answer alike, but for words."""
 FORBIDDEN_MAX: Final = 20
-"""After so many refusals with 403 in a row the right itself is taken to be missing. Those of a
-policy for some namespaces are not in a row as long as others, by turns, are written."""
+"""After so many refusals in a row for want of a right it is taken to be missing for all objects.
+Those of a namespace are not in a row as long as others, by turns, are written."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -136,7 +133,7 @@ class Failures:
         if fault is None:
             self._forbidden = 0
             return False
-        forbidden = isinstance(fault, ApiError) and fault.status == FORBIDDEN
+        forbidden = isinstance(fault, ApiError) and fault.forbidden
         self._forbidden = self._forbidden + 1 if forbidden else 0
         return self._forbidden >= FORBIDDEN_MAX or not _of_this_one(fault)
 
