@@ -75,7 +75,7 @@ class _Webhook:
         name = os.environ.get("POD_NAME") or socket.gethostname()
         self._serving = Serving()
         timing = Timing.of(config.webhook.lease_seconds)
-        leases = LeaseStore(client, self._namespace, names.LEASE, timing.deadline / 2)
+        leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)
         self._elector = Elector(
             leases,
             # A container that was started again must not take its predecessor's lease for its own.

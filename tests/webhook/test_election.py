@@ -196,7 +196,7 @@ async def test_leading_ends_at_the_deadline_whatever_a_call_does(
 async def test_a_lease_whose_taking_took_too_long_is_not_led_by() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        one.door.after = slow(TIMING.deadline / 2 + 1)
+        one.door.after = slow(TIMING.call + 1)
         await asyncio.sleep(TIMING.deadline + 3)
         assert store.lease is not None
         assert store.lease.holder == "one"
@@ -206,11 +206,16 @@ async def test_a_lease_whose_taking_took_too_long_is_not_led_by() -> None:
         await one.begun.wait()
 
 
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("seconds", [2.5, 2.7, 3.5, 4.2, 4.9])
 @in_virtual_time
-async def test_a_leader_whose_calls_are_slower_than_its_retries_keeps_leading() -> None:
+async def test_a_leader_whose_calls_take_nearly_as_long_as_they_may_keeps_leading(
+    seconds: float, where: str
+) -> None:
+    assert seconds < TIMING.call
     async with running(Store(), "one", "two") as (one, two):
         for replica in (one, two):
-            replica.door.before = slow(TIMING.deadline / 4)
+            setattr(replica.door, where, slow(seconds))
         await one.begun.wait()
         await asyncio.sleep(600)
         assert one.elector.leading
@@ -278,12 +283,12 @@ def weather(seed: int) -> Iterator[Trouble]:
 
 
 def troubled(seed: int) -> Trouble:
-    """Return the trouble of calls that are each given up after half the deadline, as real ones."""
+    """Return the trouble of calls that are each given up after a while, as real ones."""
     drawn = weather(seed)
 
     async def meet() -> None:
         try:
-            async with asyncio.timeout(TIMING.deadline / 2):
+            async with asyncio.timeout(TIMING.call):
                 await next(drawn)()
         except TimeoutError as fault:
             raise UnavailableError("no answer") from fault

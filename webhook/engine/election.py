@@ -47,6 +47,11 @@ class Timing:
         """Keep Kubernetes' own proportions: 15 s, 10 s, 2 s."""
         return cls(duration, duration * 2 / 3, duration * 2 / 15)
 
+    @property
+    def call(self) -> float:
+        """Return how long one call may take: a deadline has room for two of them."""
+        return self.deadline / 2
+
 
 class Elector:
     """Competes for the Lease, and leads while it is held.
@@ -92,8 +97,9 @@ class Elector:
                 self._working = False
 
     async def _acquire(self) -> None:
+        """Take the Lease, by a write that leaves time for another one as slow."""
         while True:
-            if await self._acquired() and self._left() > 0:
+            if await self._acquired() and self._left() > self._timing.call:
                 return
             await asyncio.sleep(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))
 
@@ -113,9 +119,15 @@ class Elector:
         log.warning("lost the lease", extra=fields(identity=self._identity))
 
     async def _renew(self) -> None:
-        """Renew until somebody else has the Lease, or this process has slept for too long."""
+        """Renew until somebody else has the Lease, or this process has slept for too long.
+
+        A retry period lies between the beginnings of two tries: after a slow one it is over.
+        """
+        begun = self._until - self._timing.deadline
         while True:
-            await asyncio.sleep(self._timing.retry)
+            due = begun + self._timing.retry
+            await asyncio.sleep(max(0.0, due - self._clock.monotonic_seconds()))
+            begun = self._clock.monotonic_seconds()
             if self._left() <= 0:
                 return
             if not await self._acquired() and self._held_by_another():
@@ -148,9 +160,8 @@ class Elector:
     async def _try(self) -> bool:
         if self._working and self._seen is not None and self._is_ours(self._seen):
             with suppress(ConflictError):  # a read says what has become of it
-                await self._write(self._seen, self._clock.monotonic_seconds())
+                await self._write(self._seen)
                 return True
-        begun = self._clock.monotonic_seconds()
         found = await self._leases.read()
         now = self._clock.monotonic_seconds()
         if found != self._seen:
@@ -159,14 +170,14 @@ class Elector:
         ends = self._seen_at + before.duration_seconds
         if before.holder and not self._is_ours(before) and now < ends:
             return False
-        await self._write(before, begun)
+        await self._write(before)
         return True
 
     def _is_ours(self, lease: Lease) -> bool:
         return lease.holder == self._identity
 
-    async def _write(self, before: Lease, begun: float) -> None:
-        """Make it ours on the version that was read, and lead from *begun* on (monotonic)."""
+    async def _write(self, before: Lease) -> None:
+        """Make it ours on the version that was read, and lead from now on."""
         now, ours = self._clock.monotonic_seconds(), self._is_ours(before)
         stamp = micro_time(self._clock.unix_seconds())
         wanted = replace(
@@ -178,7 +189,7 @@ class Elector:
             transitions=before.transitions + (before.version != "" and not ours),
         )
         self._seen = await self._leases.write(wanted)
-        self._seen_at, self._until = now, begun + self._timing.deadline
+        self._seen_at, self._until = now, now + self._timing.deadline
 
     async def _release(self) -> None:
         """Empty the Lease, so that the next replica need not wait until it ends."""
