@@ -29,7 +29,7 @@ from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.admission.authority import OLD_SECONDS, Trust
-from webhook.admission.certs import REPLACED
+from webhook.admission.certs import REPLACED, UNTRUSTED_SECONDS
 
 DAY = 24 * 3600
 CA, OTHER = tls.make_ca(START), tls.make_ca(START)
@@ -139,6 +139,23 @@ async def test_a_program_that_starts_into_it_serves_as_soon_as_it_leads(
     await one.round(leading=True)
     assert one.why_not_ready() is None
     assert ready(cluster, server)
+
+
+@pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
+async def test_a_program_that_starts_into_it_waits_for_no_leader_that_serves_files(
+    data: Mapping[str, bytes],
+) -> None:
+    """As after the component cert-manager, whose leader looks at no Secret."""
+    cluster, clock = Cluster(data=data, bundle=[STRANGER]), FakeClock(START)
+    one, server = replica(cluster, clock)
+    with pytest.raises(UnavailableError, match="the leader makes a new one"):
+        await one.round(leading=False)
+    clock.seconds += UNTRUSTED_SECONDS
+    await one.round(leading=False)
+    assert one.why_not_ready() is None
+    assert ready(cluster, server)
+    assert cluster.bundle is not None
+    assert STRANGER in tls.split(cluster.bundle[0])
 
 
 STAGE = Trust(CA, OTHER, START).encode()

@@ -12,7 +12,7 @@ from core.errors import UnavailableError
 from tests.support.certificates import SOAK, START, Cluster, connects, replica, signed, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance
-from webhook.admission.certs import ROTATE_ANNOTATION, UNTRUSTED_SECONDS
+from webhook.admission.certs import BUNDLE_MAX, ROTATE_ANNOTATION, UNTRUSTED_SECONDS
 
 DAY = 24 * 3600
 
@@ -57,7 +57,7 @@ async def test_where_no_leader_writes_the_bundle_whoever_has_waited_adds_to_it()
     assert follower.why_not_ready() is None
     assert cluster.bundle is not None
     for bundle in cluster.bundle:
-        assert theirs in bundle, "nothing is taken away"
+        assert set(tls.split(theirs)) < set(tls.split(bundle)), "nothing is taken away"
         await trusted(serving, bundle)
     clock.seconds += 10 * UNTRUSTED_SECONDS
     await follower.round(leading=False)
@@ -93,12 +93,37 @@ async def test_others_cas_stay_in_the_bundle_and_ended_ones_go() -> None:
     assert cluster.bundle[0] == cluster.bundle[1]
 
 
+@pytest.mark.parametrize("leading", [True, False])
+async def test_a_bundle_that_is_full_gets_our_cas_and_loses_what_trusts_nobody_first(
+    leading: bool,
+) -> None:
+    others = [_renamed(tls.make_ca(START)) for _ in range(BUNDLE_MAX - 1)]
+    ended = tls.make_ca(START - 11 * 365 * DAY).certificate
+    cluster, clock = Cluster(bundle=[ended + b"".join(others), b""]), FakeClock(START)
+    one, _ = replica(cluster, clock)
+    await one.round(leading=False)
+    clock.seconds += UNTRUSTED_SECONDS
+    await one.round(leading=leading)
+    assert cluster.bundle == [cluster.data["ca.crt"] + b"".join(others)] * 2
+
+
+async def test_a_ca_of_others_in_the_secret_takes_one_place_in_the_bundle() -> None:
+    made = [tls.make_ca(START) for _ in range(2)]
+    cas = [signed(one, _key_of(one), days=365, is_ca=True) for one in made]
+    stage = Trust(cas[0], cas[1], START).encode()
+    others = [_renamed(tls.make_ca(START)) for _ in range(BUNDLE_MAX - 2)]
+    cluster = Cluster(data=stage, bundle=[b"".join(others)])
+    one, _ = replica(cluster, FakeClock(START))
+    for _ in range(2):
+        await one.round(leading=True)
+        assert cluster.bundle is not None
+        assert tls.split(cluster.bundle[0]) == [*(ca.certificate for ca in cas), *others]
+
+
 async def test_a_ca_of_others_that_has_our_name_stays_in_the_bundle() -> None:
     """As cert-manager's, whose pods serve on while the component is taken out."""
     first = tls.make_ca(START)
-    key = serialization.load_pem_private_key(first.key, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    theirs = signed(first, key, days=365, is_ca=True)
+    theirs = signed(first, _key_of(first), days=365, is_ca=True)
     cluster = Cluster(bundle=[first.certificate + theirs.certificate])
     one, _ = replica(cluster, FakeClock(START))
     await one.round(leading=True)
@@ -106,6 +131,12 @@ async def test_a_ca_of_others_that_has_our_name_stays_in_the_bundle() -> None:
     assert not tls.is_ours(theirs.certificate)
     assert cluster.bundle is not None
     assert tls.split(cluster.bundle[0])[-1] == theirs.certificate
+
+
+def _key_of(pair: Pair) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pair.key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def _renamed(pair: Pair) -> bytes:

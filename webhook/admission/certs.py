@@ -2,7 +2,7 @@
 
 Every replica signs its own leaf. What others may have written over ours, in the Secret or in the
 registration, is checked before it is used, and the leader puts in its place what works. Where the
-leader does not, as it serves files, a replica that is not trusted adds its own.
+leader does not, as it serves files, a replica that is not trusted does, and adds its own.
 """
 
 import asyncio
@@ -86,17 +86,19 @@ class Certificates:
     async def round(self, *, leading: bool) -> None:
         """Look once: the Secret, the leaf, and as the leader the stage and the caBundle.
 
-        Who has waited too long for the leader adds to the caBundle.
+        Who has waited too long for the leader makes a CA where there is none of use, and adds to
+        the caBundle.
         """
         if self._signed_by and self._is_due(self._clock.unix_seconds()):
             await self._renew()
         bundles = await self._registration.bundles()
-        secret, trust = await self._load(self._before(bundles or ()), leading=leading)
+        acting = leading or self._waits_too_long()
+        secret, trust = await self._load(self._before(bundles or ()), acting=acting)
         self._note_all_trusted(trust, bundles or ())
         if leading:
             trust = await self._advance(secret, trust)
-        if (leading or self._waits_too_long()) and bundles is not None:
-            wanted = self._wanted(trust, bundles) if leading else _added(trust, bundles)
+        if acting and bundles is not None:
+            wanted = self._wanted(trust, bundles, adding=not leading)
             if any(bundle != wanted for bundle in bundles):
                 await self._registration.write(bundles, wanted)
                 log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
@@ -132,11 +134,11 @@ class Certificates:
         now = self._clock.unix_seconds()
         return next((one for one in found if wire.lasts(one, now) and tls.is_ours(one)), b"")
 
-    async def _load(self, before: bytes, *, leading: bool) -> tuple[Secret, Trust]:
+    async def _load(self, before: bytes, *, acting: bool) -> tuple[Secret, Trust]:
         """Return the CA, and the Secret as it is now; make one where there is none of use.
 
-        Whoever finds the Secret empty makes one, the leader alone puts one in garbage's place. The
-        one *before* stays trusted. Raises: UnavailableError, InvalidInputError.
+        Whoever finds the Secret empty makes one, only who is *acting* puts one in garbage's place.
+        The one *before* stays trusted. Raises: UnavailableError, InvalidInputError.
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
@@ -146,7 +148,7 @@ class Certificates:
                     return secret, Trust.decode(secret.data, now)
                 except InvalidInputError as fault:
                     why = f"the one in the Secret cannot be used: {fault}"
-                    if not leading:
+                    if not acting:
                         raise UnavailableError(f"{why}; the leader makes a new one") from fault
             made = begin(now, before)
             try:
@@ -177,12 +179,16 @@ class Certificates:
             log.info("the CA's next stage", extra=fields(certificates=len(after.bundle())))
         return after
 
-    def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
-        """Return our CAs, and after them whatever else is trusted and has not ended."""
-        now, ours = self._clock.unix_seconds(), trust.bundle()
+    def _wanted(self, trust: Trust, bundles: Sequence[bytes], *, adding: bool) -> bytes:
+        """Return our CAs, and after them whatever else is trusted and has not ended.
+
+        *adding*: then the rest too, which others may need and only the leader takes away.
+        """
+        now = self._clock.unix_seconds()
         found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
-        others = (one for one in found if wire.lasts(one, now) and not tls.is_ours(one))
-        return b"".join((*ours, *others)[:BUNDLE_MAX])
+        others = [one for one in found if wire.lasts(one, now) and not tls.is_ours(one)]
+        wanted = dict.fromkeys((*trust.bundle(), *others, *(found if adding else ())))
+        return b"".join([*wanted][:BUNDLE_MAX])
 
     async def _renew(self) -> None:
         """Sign anew by the CA that has signed before: the registration has no part in it."""
@@ -206,10 +212,3 @@ class Certificates:
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))
-
-
-def _added(trust: Trust, bundles: Sequence[bytes]) -> bytes:
-    """Return all that stands in the bundles, and before it our CAs that one of them lacks."""
-    held = [tls.split(bundle) for bundle in bundles]
-    lacking = [one for one in trust.bundle() if any(one not in found for found in held)]
-    return b"".join(lacking) + b"\n".join(dict.fromkeys(bundles))
