@@ -31,9 +31,9 @@ async def _serve(start: program.Start) -> None:
     view = View(config.extender, config.taint_key, SteadyClock(clock))
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
-    serving = _serving(config.extender, clock)
-    metrics.certificate_until.set_function(lambda: serving.valid_until if serving else 0)
-    context = serving.context if serving else None
+    pair = _pair(config.extender, clock)
+    metrics.certificate_until.set_function(lambda: pair.serving.valid_until if pair else 0)
+    context = pair.serving.context if pair else None
     failed = Handshakes(metrics, clock).failed
     listen = config.extender.listen
     server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
@@ -46,9 +46,8 @@ async def _serve(start: program.Start) -> None:
         for kind, selector in wanted.items():
             feed = Feed(view, kind, view.news, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
-        if serving and config.extender.cert_file and config.extender.key_file:
-            files = config.extender.cert_file, config.extender.key_file
-            watches.append(tasks.create_task(http.follow_files(serving, *files, clock)))
+        if pair:
+            watches.append(tasks.create_task(pair.follow()))
         watches.append(tasks.create_task(_predicting(view)))
         await server.start()
         await http.until_signal()
@@ -66,13 +65,11 @@ async def _predicting(view: View) -> None:
             await asyncio.sleep(0)
 
 
-def _serving(config: ExtenderConfig, clock: Clock) -> Serving | None:
+def _pair(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:
     """Return what TLS is served with; None: plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
-    serving = Serving(config.client_ca_file)
-    serving.load_files(config.cert_file, config.key_file, clock.unix_seconds())
-    return serving
+    return http.PairFiles(Serving(config.client_ca_file), config.cert_file, config.key_file, clock)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from core.edge import http, program
-from core.edge.changes import on_change
 from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.handshakes import Handshakes
@@ -67,7 +66,7 @@ class _Webhook:
 
     def __init__(self, start: program.Start, client: Client) -> None:
         config = start.config
-        self._config, self._config_path, self._client = config, start.config_path, client
+        self._start, self._config, self._client = start, config, client
         self._namespace = os.environ.get("POD_NAMESPACE") or names.NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
         self._metrics = Metrics(self._namespace)
@@ -127,9 +126,9 @@ class _Webhook:
     async def run(self) -> None:
         """Serve until SIGTERM; the order of leaving is that of Kubernetes' endpoints."""
         config = self._config.webhook
+        pair = None
         if config.cert_file and config.key_file:
-            now = self._clock.unix_seconds()
-            self._serving.load_files(config.cert_file, config.key_file, now)
+            pair = http.PairFiles(self._serving, config.cert_file, config.key_file, self._clock)
         plain = http.Server(
             http.make_app(self._health, self._clock, self._metrics),
             config.metrics_listen,
@@ -142,7 +141,7 @@ class _Webhook:
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._keep_certificates()),
+                tasks.create_task(self._keep_certificates(pair)),
                 tasks.create_task(self._events.run()),
                 tasks.create_task(self._keep_settings()),
                 tasks.create_task(self._taint_keys.keep()),
@@ -175,26 +174,24 @@ class _Webhook:
         return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_settings(self) -> None:
-        if self._config_path is None:
+        if self._start.config_path is None:
             return
         settings = Settings(
-            self._config_path,
+            self._start.config_path,
             self._controller,
             self._view,
             self._clock,
             self._metrics,
             partial(self._events.tell_of, self._namespace),
         )
-        await on_change([self._config_path], settings.reload)
+        await self._start.changes.follow(settings.reload)
 
-    async def _keep_certificates(self) -> None:
-        config = self._config.webhook
-        if config.cert_file and config.key_file:
-            files = config.cert_file, config.key_file
+    async def _keep_certificates(self, pair: http.PairFiles | None) -> None:
+        if pair is not None:
             self._health.checks["certificate"] = lambda: self._serving.why_not_valid(
                 self._clock.unix_seconds()
             )
-            await http.follow_files(self._serving, *files, self._clock)
+            await pair.follow()
             return
         secrets = SecretStore(self._client, self._namespace, names.SECRET)
         certificates = Certificates(
@@ -202,7 +199,7 @@ class _Webhook:
             self._serving,
             names.server_names(self._namespace),
             self._clock,
-            soak_seconds=config.rotation_soak_seconds,
+            soak_seconds=self._config.webhook.rotation_soak_seconds,
             tell=partial(self._events.tell_of, self._namespace),
         )
         self._health.checks["certificate"] = certificates.why_not_ready

@@ -15,18 +15,28 @@ Act = Callable[[], Awaitable[bool]]
 """Returns whether it is done with what stands in the files now, or wants to look once more."""
 
 
-async def on_change(paths: Iterable[str], act: Act, every_seconds: float = FILES_SECONDS) -> None:
-    """Act whenever one of the files has changed since the call, and until it is done with that.
+class Changes:
+    """Those of some files since this was made, which is to be before they are first read.
 
-    Runs until cancelled.
+    Between that and the time when they are followed lies a connection to the cluster, and for that
+    maybe a plugin of a kubeconfig.
     """
-    watched = [Path(path) for path in paths]
-    seen, done = _state(watched), True
-    while True:
-        await asyncio.sleep(every_seconds)
-        found = _state(watched)
-        if found != seen or not done:
-            seen, done = found, await act()
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = [Path(path) for path in paths]
+        self._seen = _state(self._paths)
+
+    async def follow(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
+        """Act whenever one of the files has changed, and until it is done with that.
+
+        Runs until cancelled.
+        """
+        done = True
+        while True:
+            await asyncio.sleep(every_seconds)
+            found = _state(self._paths)
+            if found != self._seen or not done:
+                self._seen, done = found, await act()
 
 
 def _state(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:

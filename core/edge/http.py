@@ -13,7 +13,7 @@ from typing import Final, cast
 import orjson
 from aiohttp import web
 
-from core.edge.changes import on_change
+from core.edge.changes import FILES_SECONDS, Changes
 from core.edge.clock import Clock
 from core.edge.connections import Door, Line, TooMuchError
 from core.edge.limits import LIMITS, Limits
@@ -180,22 +180,34 @@ def _why_not(fault: Exception) -> str:
     return str(fault)
 
 
-async def follow_files(serving: Serving, certificate: str, key: str, clock: Clock) -> None:
-    """Load the pair anew whenever its files have changed, until cancelled.
+class PairFiles:
+    """A certificate and its key in files, as they are served."""
 
-    A pair that cannot be used is logged and tried again, and the one before is served on.
-    """
+    def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
+        """Load them. Raises: InvalidInputError."""
+        self.serving, self._files, self._clock = serving, (certificate, key), clock
+        self._changes = Changes(self._files)
+        self._load()
 
-    async def load() -> bool:
+    def _load(self) -> None:
+        self.serving.load_files(*self._files, self._clock.unix_seconds())
+
+    async def follow(self, every_seconds: float = FILES_SECONDS) -> None:
+        """Load them anew whenever they have changed, until cancelled.
+
+        A pair that cannot be used is logged and tried again, and the one before is served on.
+        """
+        await self._changes.follow(self._load_anew, every_seconds)
+
+    async def _load_anew(self) -> bool:
         try:
-            serving.load_files(certificate, key, clock.unix_seconds())
+            self._load()
         except InvalidInputError as fault:
             log.warning("certificate not changed", extra=fields(reason=str(fault)))
             return False
-        log.info("serving a new certificate", extra=fields(valid_until=serving.valid_until))
+        until = self.serving.valid_until
+        log.info("serving a new certificate", extra=fields(valid_until=until))
         return True
-
-    await on_change((certificate, key), load)
 
 
 async def until_signal() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from core.config.settings import Config
 from core.edge import files, logs
+from core.edge.changes import Changes
 from core.errors import EbbError
 
 FAULT = 2
@@ -21,8 +22,16 @@ class Start:
     config: Config
     config_path: str | None
     """Where it was read; None: built in."""
+    changes: Changes
+    """Of that file."""
     kubeconfig: str | None
     """None: in a cluster."""
+
+    @classmethod
+    def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
+        """Read the configuration. Raises: ConfigError."""
+        changes = Changes([config_path] if config_path else ())
+        return cls(files.read_config(config_path), config_path, changes, kubeconfig)
 
 
 Serve = Callable[[Start], Coroutine[Any, Any, None]]
@@ -37,8 +46,7 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
     arguments = parser.parse_args(argv)
     logs.start()
     try:
-        config = files.read_config(arguments.config)
-        asyncio.run(serve(Start(config, arguments.config, arguments.kubeconfig)))
+        asyncio.run(serve(Start.read(arguments.config, arguments.kubeconfig)))
     except (EbbError, OSError) as fault:
         return _told(name, [fault])
     except ExceptionGroup as several:

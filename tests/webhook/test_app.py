@@ -1,5 +1,6 @@
 """The program's front: real HTTPS on loopback, with the certificate that it makes itself."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -114,6 +115,30 @@ async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
         async with session.get(url, ssl=trusting(PAIR.ca)) as response:
             assert response.status == 200
     await server.stop()
+
+
+async def test_a_pair_that_changes_before_its_files_are_followed_is_served(tmp_path: Path) -> None:
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    cert.write_bytes(PAIR.certificate)
+    key.write_bytes(PAIR.key)
+    loaded = asyncio.Event()
+
+    class Loading(Serving):
+        def load(self, pair: tls.Pair) -> None:
+            super().load(pair)
+            loaded.set()
+
+    pair = http.PairFiles(Loading(), str(cert), str(key), SystemClock())
+    before = pair.serving.valid_until
+    loaded.clear()
+    later = tls.make_pair(["localhost"], NOW + 1)
+    cert.write_bytes(later.certificate)
+    key.write_bytes(later.key)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(pair.follow(every_seconds=0.001))
+        await loaded.wait()
+        task.cancel()
+    assert pair.serving.valid_until == before + 1
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from core.config.settings import Config, Mode
-from core.edge.changes import on_change
+from core.edge.changes import Changes
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.kube.stores.events import EventType
+from core.edge.program import Start
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -150,12 +151,32 @@ async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) 
         return answers.pop()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(on_change([str(file)], act, every_seconds=0.001))
+        task = tasks.create_task(Changes([str(file)]).follow(act, every_seconds=0.001))
         await asyncio.sleep(0)
         file.write_text("three")
         await tried.wait()
         task.cancel()
     assert answers == []
+
+
+async def test_what_changes_between_the_first_look_and_the_watch_is_a_change(
+    running: Running,
+) -> None:
+    """The programs connect to the cluster meanwhile, by a plugin of a kubeconfig maybe."""
+    start = Start.read(str(running.path), None)
+    running.path.write_text(HEAD + "mode: enforce\n")
+    told = asyncio.Event()
+
+    async def reload() -> bool:
+        done = await running.settings.reload()
+        told.set()
+        return done
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(start.changes.follow(reload, every_seconds=0.001))
+        await told.wait()
+        task.cancel()
+    assert running.controller.config.mode is Mode.ENFORCE
 
 
 async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> None:
@@ -173,7 +194,7 @@ async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> N
 
     async def watch() -> None:
         watching.set()
-        await on_change([str(link / "ebb.yaml")], act, every_seconds=0.001)
+        await Changes([str(link / "ebb.yaml")]).follow(act, every_seconds=0.001)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watch())
