@@ -186,7 +186,7 @@ def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:
     assert parse({**HEAD, **told}, "x").node_labels() == {"type", "spot", "pool", "count"}
 
 
-def test_modes() -> None:
+def test_a_file_sets_the_mode_and_what_the_extender_answers() -> None:
     extender = {"score": "marks", "answers": "compact"}
     config = parse({**HEAD, "mode": "enforce", "extender": extender}, "x")
     assert config.mode is Mode.ENFORCE

@@ -52,7 +52,9 @@ class TestNode:
             ([{"type": "MemoryPressure", "status": "False"}], False),
         ],
     )
-    def test_ready(self, conditions: list[Json] | None, ready: bool) -> None:
+    def test_a_node_is_ready_as_its_condition_says(
+        self, conditions: list[Json] | None, ready: bool
+    ) -> None:
         assert node(status__conditions=conditions).ready is ready
 
     def test_nulls_read_as_empty(self) -> None:
@@ -60,7 +62,7 @@ class TestNode:
         assert (found.labels, found.annotations, found.taints) == ({}, {}, ())
         assert not found.unschedulable
 
-    def test_cordon(self) -> None:
+    def test_a_cordoned_node_is_unschedulable(self) -> None:
         assert node(spec__unschedulable=True).unschedulable
 
 

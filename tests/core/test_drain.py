@@ -853,7 +853,7 @@ LIMITS = st.builds(
 
 
 @given(pods_(), BUDGETS, MEMORIES, LIMITS)
-def test_laws(
+def test_no_look_oversteps_budgets_guards_or_limits(
     pods: list[Pod], budgets: list[DisruptionBudget], memory: Memory, limits: DrainConfig
 ) -> None:
     """No budget is overdrawn, no forbidden pod goes, one node at a time, the limits hold."""

@@ -83,7 +83,7 @@ def cpu(
         ),
     ],
 )
-def test_cpu(asking: Asking, millis: int) -> None:
+def test_a_pod_asks_for_as_much_cpu_as_kubernetes_counts(asking: Asking, millis: int) -> None:
     assert pod_requests(asking).cpu_millis == millis
 
 

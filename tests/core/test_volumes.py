@@ -163,7 +163,7 @@ class TestLookUp:
         assert [disk.driver for disk in found.company.disks] == [ANY_DRIVER]
         assert [one.code for one in pod_blockers(found)] == ["pod-unsupported"]
 
-    def test_equal_places_are_one_object(self) -> None:
+    def test_pods_whose_volumes_are_in_equal_places_share_one_placing(self) -> None:
         storage = stored(
             claim("a", "x"),
             claim("b", "y"),

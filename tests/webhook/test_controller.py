@@ -145,7 +145,7 @@ async def test_a_lost_race_is_run_again_on_what_the_other_wrote() -> None:
     assert report.failed == 0
 
 
-async def test_races_end() -> None:
+async def test_a_node_that_others_change_all_the_time_fails_after_some_tries() -> None:
     world = World()
     world.api.webhook_up = False
     world.api.between = [{"spec": {"unschedulable": turn % 2 == 0}} for turn in range(100)]

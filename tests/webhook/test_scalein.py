@@ -162,7 +162,7 @@ async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off(
     assert world.judge() == ()
 
 
-async def test_observe_decides_and_writes_nothing() -> None:
+async def test_observe_decides_and_writes_no_cost() -> None:
     world = World(*some(2), priced(pod("theirs", "u", 100, 100), "-7"), mode=Mode.OBSERVE)
     assert len(world.judge()) == 2
     assert await world.step() == 0

@@ -355,7 +355,7 @@ class Racing(SlowApi):
         return await super().write(write, version)
 
 
-async def test_races_end() -> None:
+async def test_a_write_that_others_are_always_faster_than_fails_after_some_tries() -> None:
     world = World()
     api = Racing(*map(node_json, NAMES))
     world.writers = Writers(api, world.metrics, world.tell)
