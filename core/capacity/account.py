@@ -145,8 +145,16 @@ class Account:
         return node in self._gone
 
     def used(self, node: int) -> Amount:
-        """Return what is asked for on the node, with pods moved as far as it has been decided."""
+        """Return what is asked for on the node, with pods moved as far as it has been decided.
+
+        Of each resource no more than there is.
+        """
         return self._used[node]
+
+    def asked(self, node: int) -> Amount:
+        """Return the same with what is asked for beyond what the node has."""
+        beyond = self._beyond.get(node)
+        return self._used[node].plus(beyond) if beyond else self._used[node]
 
     def capacity(self, node: int) -> Amount:
         """Return what the node has for pods."""

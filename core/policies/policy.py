@@ -39,8 +39,8 @@ class Look:
 
     nodes: Sequence[Node]
     account: Account
-    """Changes as nodes go; its `used` of a node, and whether it has gone, are those of the state
-    with pods moved."""
+    """Changes as nodes go; its `used` and `asked` of a node, and whether it has gone, are those of
+    the state with pods moved."""
     settings: Any = None
     """The policy's own, of its type Settings."""
     marked: Collection[int] = ()

@@ -132,7 +132,7 @@ class UnderutilizedCount(Policy):
 
     def __init__(self, look: Look) -> None:
         self._look, self._account = look, look.account
-        self._start = [look.account.used(node) for node in range(len(look.nodes))]
+        self._start = [look.account.asked(node) for node in range(len(look.nodes))]
         settings: CountedPools = look.settings
         self._label = settings.pool_label
         self._pools = {name: _Pool(name, one) for name, one in sorted(settings.pools.items())}
@@ -150,7 +150,7 @@ class UnderutilizedCount(Policy):
 
     def rank(self, node: int) -> Order:
         """Return the share of its CPU that is asked for, with pods moved, and the name."""
-        used, whole = self._account.used(node).cpu_millis, self._account.capacity(node).cpu_millis
+        used, whole = self._account.asked(node).cpu_millis, self._account.capacity(node).cpu_millis
         return used * SHARE_SCALE // max(whole, 1), self._look.nodes[node].name
 
     def listed(self, node: int, *, was: bool) -> bool:
@@ -178,7 +178,7 @@ class UnderutilizedCount(Policy):
         return enough and self._stays_listed(pool, node)
 
     def _stays_listed(self, pool: _Pool, node: int) -> bool:
-        against = self._against(pool, node, self._account.used(node))
+        against = self._against(pool, node, self._account.asked(node))
         return against < 0 or (against == 0 and self._is_listed(node))
 
     def _is_listed(self, node: int) -> bool:
@@ -204,7 +204,7 @@ class UnderutilizedCount(Policy):
         pool, account = self._of[node], self._account
         if pool is None or node in self._look.marked:
             return
-        if account.takes(node) and self._against(pool, node, account.used(node)) < 0:
+        if account.takes(node) and self._against(pool, node, account.asked(node)) < 0:
             pool.under.add(node)
         else:
             pool.under.discard(node)
@@ -220,7 +220,7 @@ class UnderutilizedCount(Policy):
         if not pool.asked.enabled:
             return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
         limit = forms.percent(pool.limit)
-        used = self._start[node] if marked else self._account.used(node)
+        used = self._start[node] if marked else self._account.asked(node)
         if self._against(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
             return (Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}"),)
         told = f"{self._under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
@@ -248,6 +248,7 @@ class UnderutilizedCount(Policy):
         yield sum(map(self._is_listed, unmarked))
         yield len(nodes) - len(unmarked)
         for resource in (0, 1):
-            used = sum(self._start[node][resource] for node in nodes)
-            whole = sum(account.capacity(node)[resource] for node in nodes)
+            # Of each no more than there is: one pod that asks for too much says nothing of a pool.
+            parts = [(account.capacity(n)[resource], self._start[n][resource]) for n in nodes]
+            whole, used = sum(have for have, _ in parts), sum(map(min, parts))
             yield Fraction(used, whole) if whole else 0

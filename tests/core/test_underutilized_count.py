@@ -284,6 +284,8 @@ def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
         ({"a": counted()}, 2400, True),
         ({"a": counted("3/4", 100)}, 3000, True),
         ({"a": counted()}, 3001, False),
+        ({"a": counted("1")}, 4000, True),
+        ({"a": counted("1")}, 4001, False),
         ({"a": counted(enabled=False)}, 2400, False),
         ({"b": counted()}, 2400, False),
         ({}, 2400, False),
@@ -325,6 +327,16 @@ def test_a_marked_one_that_is_over_the_limit_is_told_what_stands_on_it() -> None
     assert gone(plan) == ["a"]
     assert {one.node for one in plan.removals[0].placements} >= {"b"}
     assert told(plan, "b") == "its pods ask for 75.1% of its CPU; the limit is 75%"
+
+
+def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
+    """Marked or not; the figure of its pool has no more of it than there is."""
+    cluster = filled({"a": 4200, "b": 4200, "c": 0, "d": 0}, each=100)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = step.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
+    for name in "ab":
+        assert told(plan, name) == "its pods ask for 105% of its CPU; the limit is 100%"
+    assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
 
 
 def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_send() -> None:
