@@ -8,7 +8,7 @@ import pytest
 
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, Mode
-from core.engine.arrivals import KINDS_MAX, ONE, Arrivals
+from core.engine.arrivals import KINDS_MAX, Arrivals
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.model.cluster import Cluster
@@ -161,13 +161,16 @@ def names(found: Pass) -> set[str]:
 
 
 def short(found: Pass) -> set[frozenset[str]]:
-    """Return the reaches that autoscalers are told of, by the names of their nodes."""
-    nodes = found.survey.ground.nodes
-    members = {
-        one.key: frozenset(nodes[n].name for n in one.nodes) for one in found.survey.reaches.all
+    """Return the reaches that autoscalers are told of, by the names of their nodes.
+
+    Of what came days ago no pod is left that makes a reach: what came says itself who admits it.
+    """
+    survey = found.survey
+    return {
+        frozenset(survey.ground.nodes[n].name for n in survey.reaches.members(kind.placing))
+        for kind in found.memory.expected(survey.machines, found.at)
+        if kind.reach in found.short
     }
-    members |= {f"{ONE}{one.name}": frozenset({one.name}) for one in nodes}
-    return {members[key] for key in found.short}
 
 
 def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
