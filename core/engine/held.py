@@ -47,8 +47,13 @@ def _has_movers(survey: Survey, node: str) -> bool:
     return census.used[node].pods > census.resident.get(node, NOTHING).pods
 
 
-def may_hold(config: Config, node: Node) -> bool:
-    """Say whether the node is one that Ebb would hold if it were empty, without a mark."""
+def holds_empty(survey: Survey, node: Node) -> bool:
+    """Say whether Ebb would hold the node, which is empty, where it is kept for somebody."""
+    return _may_hold(survey.config, node) and not _has_movers(survey, node.name)
+
+
+def _may_hold(config: Config, node: Node) -> bool:
+    """Say whether the node is in a pool, and nodes without a mark are held at all."""
     budgets = config.budgets
     in_pool = not budgets.pools or budgets.pool_of(node.labels) is not None
     return in_pool and config.hand_over.scope is not Scope.MARKED
@@ -57,4 +62,4 @@ def may_hold(config: Config, node: Node) -> bool:
 def _is_ours(survey: Survey, node: Node) -> bool:
     """Say whether nothing but its pods, and the moment, may speak against its going."""
     own = any(one.reason in REASONS for one in survey.blockers[node.name])
-    return not own and may_hold(survey.config, node)
+    return not own and _may_hold(survey.config, node)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from core.engine.arrivals import Counts, Kind
 from core.engine.buffers import buffer_of
-from core.engine.held import may_hold
+from core.engine.held import holds_empty
 from core.engine.memory import Memory, unseen_seconds
 from core.engine.plan import Held
 from core.engine.survey import Survey
@@ -132,9 +132,10 @@ class Reserve:
         An empty one that Ebb does not hold goes as soon as it is not asked for: it would be
         missing again, and be added anew, without end.
         """
-        survey = self._survey
-        occupied = node.name in survey.occupied or node.name in survey.marks
-        return occupied or may_hold(survey.config, node)
+        survey, name = self._survey, node.name
+        kept = survey.blockers[name] and name not in survey.starting
+        stays = kept or name in survey.occupied or name in survey.marks
+        return bool(stays) or holds_empty(survey, node)
 
     def unseen(self, seconds: int) -> Reserved:
         """Return all of them: the leader has looked on for too short a time, so long still."""

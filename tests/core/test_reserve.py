@@ -32,7 +32,7 @@ from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.reserve import Reserve as Room
 from core.engine.step import Pass, step
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, KEEP_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import (
     ANYWHERE,
@@ -704,6 +704,16 @@ class TestHeld:
             found = self.found(job("x", None, 2000), nodes=[node("free")], config=config)
             assert kept(found) == ["free"]
 
+    def test_one_that_is_empty_for_its_autoscaler_alone_is_used_behind_all_others(self) -> None:
+        """Nobody holds it either: its pod may find no other place."""
+        soft = marked(node("m"), "soft", START)
+        standing = [*self.BUSY[1], replace(pod("low", "e0", 100, 1), priority=-11)]
+        moments = (0, standing), (10, [*standing, job("x", None, 2000)]), (400, standing)
+        for others, name in (([soft], "m"), ([], "e0")):
+            found = looks([self.BUSY[0], self.EMPTY[0], *others], *moments)
+            assert "e0" not in found.plan.held
+            assert kept(found) == [name]
+
     def test_a_node_with_a_soft_mark_and_pods_is_room(self) -> None:
         soft = marked(node("m"), "soft", START)
         standing = [pod("p", "m", 1000, 100)]
@@ -938,6 +948,8 @@ class TestStarting:
             pytest.param(node("e0"), (), {"general"}, id="it goes if nobody asks for it"),
             pytest.param(node("e0"), (pod("p", "e0", 100, 1),), set(), id="in use"),
             pytest.param(marked(node("e0"), "soft", START), (), set(), id="marked"),
+            pytest.param(node("e0", annotations={KEEP_ANNOTATION: "true"}), (), set(), id="stays"),
+            pytest.param(NEW, (), {"general"}, id="on its way"),
         ],
     )
     def test_an_empty_node_that_ebb_does_not_hold_is_no_room(
@@ -947,6 +959,11 @@ class TestStarting:
         here, come = [*self.FULL, *pods], [job(f"a{n}", None, 1900) for n in range(2)]
         moments = (0, here), (10, [*here, *come]), (20, here)
         assert looks([*self.HERE, there], *moments, config=config).short == short
+
+    def test_nor_is_one_that_is_empty_for_its_autoscaler_alone(self) -> None:
+        low, large = replace(pod("p", "e0", 100, 1), priority=-11), node("e0", cpu=8000)
+        assert self.found(large, pods=[low]).short == {"general"}
+        assert self.found(marked(large, "soft", START), pods=[low]).short == frozenset()
 
     @pytest.mark.parametrize(
         "changes",

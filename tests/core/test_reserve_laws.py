@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, Mode
+from core.config.settings import Config, HandOver, Mode, Scope
 from core.engine.arrivals import KINDS_MAX, Arrivals
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
@@ -36,6 +36,7 @@ MUTANTS = (
     "marked nodes are no room",
     "nobody waits",
     "names are words",
+    "who holds it is no matter",
 )
 
 
@@ -48,7 +49,14 @@ def config(chance: random.Random, lengths: Sequence[int]) -> Config:
     prices = mixed_config.config(chance).prices
     budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
     mode = chance.choice((Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.OBSERVE))
-    return Config(mode=mode, budgets=budgets, prices=prices, delay_seconds=0)
+    scope = chance.choice((Scope.EMPTY, Scope.MARKED))
+    return Config(
+        mode=mode,
+        budgets=budgets,
+        prices=prices,
+        delay_seconds=0,
+        hand_over=HandOver(scope=scope),
+    )
 
 
 def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
@@ -190,7 +198,9 @@ def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> Non
     )
 
 
-@pytest.mark.parametrize("mutant", ["half", "what comes is no room", "for ever"])
+@pytest.mark.parametrize(
+    "mutant", ["half", "what comes is no room", "for ever", "what nobody holds is room"]
+)
 def test_what_is_told_of_a_reach_is_noticed(mutant: str, seeds: range) -> None:
     assert any(
         short(found) != lacking(looks, asked, mutant) for asked, looks, found in map(played, seeds)

@@ -32,6 +32,8 @@ Looks = Sequence[tuple[int, Cluster]]
 DAY = 86_400
 UNBOUND = "spec.volumes[*].persistentVolumeClaim"
 BACKOFF = "kube-ebb.io/backoff"
+NOBODYS = 3
+"""The turn of nodes that nobody holds."""
 
 
 class Came(NamedTuple):
@@ -248,7 +250,17 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
     packing = Packing(cluster, config)
     came = Expected(looks, config).pods(now, machines(cluster))
     reaches = [packing.reach_of(pod) for pod in came]
-    placed = {pod.name for pod, _ in _packed(packing, now, in_order(packing, ""), came, mutant)}
+    empties = in_order(packing, "")
+    there = {one.name: one for one in empties} | on_their_way(packing, now, mutant)
+    free = [
+        name
+        for name, one in there.items()
+        if turn(one, cluster, config) == NOBODYS and not holds_pods(one, cluster)
+    ]
+    if mutant == "what nobody holds is room":
+        free = []
+    found = _packed(packing, now, empties, came, mutant)
+    placed = {pod.name for pod, node in found if node.name not in free}
     asked, without = Counter[frozenset[str]](), Counter[frozenset[str]]()
     for number, (pod, reach) in enumerate(zip(came, reaches, strict=True)):
         share = max(dominant(pod.requests, machines(cluster)), 1)
@@ -264,7 +276,7 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
     return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
         key=lambda one: (
-            0 if mutant == "marked or not" else turn(one, config),
+            0 if mutant == "marked or not" else turn(one, cluster, config, mutant),
             price_of(config, one) * (-1 if mutant == "dearest first" else 1),
             worth(one) * (-1 if mutant == "dearest first" else 1),
             one.name,
@@ -352,21 +364,25 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
             alone = int(until) > now and node.name not in kept
-            own = [p for p in cluster.pods if p.node == node.name]
-            moved = [p for p in own if not (p.daemon or p.mirror)]
-            holds = not stays(node, cluster, packing) and not alone and not moved
+            holds = not stays(node, cluster, packing) and not alone and not left_on(node, cluster)
         found |= {node.name} if holds else set()
     return found
 
 
-def turn(node: Node, config: Config) -> int:
+def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
     """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for other marked
-    ones, 3 for those without a mark on which no guard is ever set."""
+    ones; those without a mark on which no guard is set are behind all."""
     if node.labels.get(MARK) not in ("soft", "hard"):
         pools = [set(one.node_selector) for one in config.budgets.pools]
         of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
-        return 3 if of_none or config.hand_over.scope.value == "marked" else 0
+        nobody = of_none or config.hand_over.scope.value == "marked" or left_on(node, cluster)
+        return NOBODYS if nobody and mutant != "who holds it is no matter" else 0
     return 2 - (GUARD_OURS in node.annotations)
+
+
+def left_on(node: Node, cluster: Cluster) -> list[Pod]:
+    """Return the pods on the node that do not go with it, whoever passes over them."""
+    return [p for p in cluster.pods if p.node == node.name and not (p.daemon or p.mirror)]
 
 
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
