@@ -19,6 +19,7 @@ from core.marks.keys import KARPENTER_LABEL
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
+from core.model.node import Node
 from core.model.pod import DEVICES_FIELD, Pod
 from core.model.workload import DAEMON_SET, STATEFUL_SET
 
@@ -35,8 +36,8 @@ def occupying(
         name = pod.node
         if name is None or (asked is not None and name not in asked):
             continue
-        holds = _holds_karpenter if name in karpenters else _holds_cluster_autoscaler
-        if holds(pod, now_seconds):
+        rule = _holds_karpenter if name in karpenters else _holds_cluster_autoscaler
+        if rule(pod, now_seconds):
             yield name, pod
 
 
@@ -45,6 +46,17 @@ def occupants(
 ) -> Counter[str]:
     """Count the same by node."""
     return Counter(name for name, _ in occupying(cluster, now_seconds, asked))
+
+
+def holds(pod: Pod, node: Node, now_seconds: int | None) -> bool:
+    """Say whether the pod keeps the node from being empty at a unix time; None: at no time."""
+    rule = _holds_karpenter if KARPENTER_LABEL in node.labels else _holds_cluster_autoscaler
+    return rule(pod, now_seconds)
+
+
+def holds_karpenters_alone(pod: Pod) -> bool:
+    """Say whether the pod would keep nodes of Karpenter's from being empty, and no others."""
+    return not pod.occupies and _holds_karpenter(pod, None)
 
 
 def _holds_cluster_autoscaler(pod: Pod, now: int | None) -> bool:

@@ -11,11 +11,13 @@ import pytest
 from core.config.programs import WebhookConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
-from core.marks.keys import MARK_LABEL
+from core.marks.keys import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.marks.mark import Mark, guard_of
 from core.model.cluster import Cluster
+from core.model.constraints import Ties
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
+from core.model.workload import DAEMON_SET
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
@@ -312,12 +314,25 @@ async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
     assert world.marked() == WRITERS_MAX
 
 
+FOR_A_SECOND = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
+
+
 @pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("karpenters", [True, False])
 async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_a_guard(
-    begun: bool,
+    begun: bool, karpenters: bool
 ) -> None:
-    """Where the guard is being lifted already, the next pass puts it back at once."""
+    """Where the guard is being lifted already, the next pass puts it back at once.
+
+    On Karpenter's nodes a pod that Cluster Autoscaler would pass over; a DaemonSet's whose time to
+    be left in peace is over keeps none.
+    """
     world = World()
+    for name in NAMES if karpenters else ():
+        world.api.nodes[name]["metadata"]["labels"][KARPENTER_LABEL] = "p"
+        agent = replace(pod(f"agent-{name}", name, 1, 1), daemon=True, owner_kind=DAEMON_SET)
+        world.view.changed(PODS, replace(agent, ties=FOR_A_SECOND))
+    world.hear()
     await world.until_due()
     await world.loop.step()
     world.hear()
@@ -327,7 +342,8 @@ async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_
     with world.api.held():
         step = asyncio.create_task(world.loop.step())
         await world.api.under_way(WRITERS_MAX)
-        world.view.changed(PODS, pod("comes", where, 1, 1))
+        came = replace(pod("comes", where, 1, 1), priority=-11 if karpenters else 0)
+        world.view.changed(PODS, came)
         assert not world.view.urgent.is_set(), "the node is not handed over"
     await step
     guarded = [name for name in NAMES if guard_of(world.api.node(name))]

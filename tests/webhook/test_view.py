@@ -1,6 +1,5 @@
 """The cluster as the watches tell it."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,16 +21,25 @@ from core.edge.decode.kinds import (
     Kind,
 )
 from core.edge.kube.news import Feed
+from core.guards.emptiness import occupants
 from core.guards.pods import pod_blockers
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY
+from core.marks.keys import (
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
+    TAINT_KEY,
+)
 from core.marks.mark import Mark
-from core.model.constraints import ClaimUse, Disk, Ties
+from core.model.cluster import Cluster
+from core.model.constraints import UNTIED, ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.schedulers import KNOWN
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
+from core.model.workload import DAEMON_SET
 from tests.support.builders import node
 from tests.support.strategies import marked
 from webhook.metrics import Metrics
@@ -105,6 +113,50 @@ def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
     assert not fed.view.urgent.is_set()
     fed.pods.changed(replace(a_pod("p", "n"), **arrives))
     assert fed.view.urgent.is_set() is urgent
+
+
+LASTING = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
+FOR_A_MINUTE = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "1m"),), started_seconds=100)
+DAEMONS: dict[str, Any] = {"daemon": True, "owner_kind": DAEMON_SET}
+
+
+@pytest.mark.parametrize(
+    ("arrives", "occupies"),
+    [
+        ({}, True),
+        ({"priority": -11}, True),
+        ({"priority": -11, "terminating": True}, False),
+        ({"daemon": True}, True),
+        (DAEMONS, False),
+        (DAEMONS | {"ties": LASTING}, True),
+        (DAEMONS | {"ties": FOR_A_MINUTE}, True),
+        ({"mirror": True}, False),
+        ({"mirror": True, "ties": LASTING}, True),
+    ],
+    ids=str,
+)
+def test_a_node_of_karpenters_is_occupied_by_what_it_counts(
+    arrives: dict[str, Any], occupies: bool
+) -> None:
+    """A pod that came after the look keeps the guard, or has it put back at once."""
+    fed, handed_over = Fed(), marked(a_node("n"), Mark.SOFT, 1)
+    fed.view.looked_at = 159
+    fed.nodes.replaced([replace(handed_over, labels={**handed_over.labels, KARPENTER_LABEL: "p"})])
+    fed.pods.changed(replace(a_pod("p", "n"), **arrives))
+    assert fed.view.occupied("n") is occupies
+    assert fed.view.urgent.is_set() is occupies
+    fed.pods.deleted("a/p")
+    assert not fed.view.occupied("n")
+
+
+def test_who_asked_for_a_time_that_was_over_at_the_look_keeps_nobody() -> None:
+    """Or his node would never be handed over."""
+    fed = Fed()
+    fed.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
+    fed.pods.changed(replace(a_pod("p", "n"), **DAEMONS, ties=FOR_A_MINUTE))
+    for looked_at, occupied in ((None, True), (159, True), (160, False)):
+        fed.view.looked_at = looked_at
+        assert fed.view.occupied("n") is occupied
 
 
 def test_a_marked_node_that_somebody_else_keeps_was_not_handed_over() -> None:
@@ -213,12 +265,15 @@ def test_who_may_have_pods_come_and_go_hurries_the_engine_so_often_and_no_more()
 
 
 PLACED = st.builds(
-    partial(Pod, namespace="a"),
+    lambda sort, **rest: Pod(namespace="a", **sort, **rest),
+    st.sampled_from([{}, {"daemon": True}, DAEMONS, {"mirror": True}]),
     name=st.sampled_from("pqr"),
     node=st.sampled_from([None, "n", "m"]),
-    daemon=st.booleans(),
+    priority=st.sampled_from([0, -11]),
+    ties=st.sampled_from([UNTIED, LASTING, FOR_A_MINUTE]),
     terminating=st.booleans(),
 )
+THERE = (a_node("m"), node("n", labels={KARPENTER_LABEL: "p"}))
 
 
 @given(st.lists(PLACED | st.lists(PLACED) | st.sampled_from(["a/p", "a/q"])))
@@ -226,6 +281,8 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
     happens: list[Pod | list[Pod] | str],
 ) -> None:
     view = ClusterView()
+    view.replaced(NODES, THERE)
+    view.looked_at = 160
     for one in happens:
         if isinstance(one, Pod):
             view.changed(PODS, one)
@@ -233,10 +290,12 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
             view.replaced(PODS, one)
         else:
             view.deleted(PODS, one)
-        stays = [p for p in view.pods.values() if p.occupies and not p.terminating]
-        walk = Counter(pod.node for pod in stays if pod.node is not None)
+        stays = [p for p in view.pods.values() if not p.terminating]
+        walk = occupants(Cluster.of(THERE, stays), 160)
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
-        assert dict(view._occupants) == dict(walk), "what has gone leaves nothing behind"
+    view.replaced(PODS, [])
+    assert not view._occupants, "what has gone leaves nothing behind"
+    assert not view._others, "nor do those that Karpenter alone counts"
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:

@@ -135,7 +135,7 @@ class Loop:
 
         with growing():  # a walk over all that a pass makes would keep reviews waiting as long
             snapshot = self._view.snapshot(self._controller.config.schedulers)
-            now = self._clock.unix_seconds()
+            now = self._view.looked_at = self._clock.unix_seconds()
             judging = asyncio.to_thread(lambda: self._controller.judge(snapshot(), now, in_time))
             found = await judging
         if late:

@@ -9,6 +9,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.engine.waiting import cannot_wait, waits
+from core.guards.emptiness import holds, holds_karpenters_alone
 from core.marks.mark import handed_over
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted
@@ -36,6 +37,10 @@ class ClusterView(Inventory):
         self._occupants: Counter[str] = Counter()
         """By node the pods that may have come to stay, kept up to date: a walk over all pods for
         each node that is handed over would keep reviews waiting."""
+        self._others: dict[str, dict[str, Pod]] = {}
+        """By node and key those that may have come to stay and count for Karpenter alone."""
+        self.looked_at: int | None = None
+        """Unix seconds of the last look; None: there was none."""
         self._hurried: set[str] = set()
         """Nodes by name and pods by uid that have hurried the engine since it last waited for its
         interval."""
@@ -47,14 +52,21 @@ class ClusterView(Inventory):
     def occupied(self, name: str) -> bool:
         """Say whether a pod that does not end already keeps the node from being empty.
 
-        For how long one that ends does, the look that a decision rests on has found out.
+        For how long one that ends does, the look that a decision rests on has found out, and which
+        pods need not be left in peace any more.
         """
-        return name in self._occupants
+        if name in self._occupants:
+            return True
+        node, others = self.nodes.get(name), self._others.get(name, {})
+        return node is not None and any(
+            holds(pod, node, self.looked_at) for pod in others.values()
+        )
 
     def relisted(self, kind: AnyKind) -> None:
         """Look at all nodes, or pods, as if they had just come."""
         if kind is PODS:
             self._occupants.clear()
+            self._others.clear()
         if kind in (NODES, PODS):
             for key, one in self.of(kind).items():
                 self.became(kind, key, None, one)
@@ -62,6 +74,7 @@ class ClusterView(Inventory):
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Note what cannot wait for the engine's interval."""
         if kind is PODS:
+            self._note_other(before, after)
             self._note_place(after, _occupied_by(before), _occupied_by(after))
             if after and waits(after) and not (before and waits(before)):
                 self._note_turned(key)
@@ -80,6 +93,18 @@ class ClusterView(Inventory):
             self._occupants[after] += 1
             self._hurry_once(pod.uid or pod.key, after)
 
+    def _note_other(self, before: Pod | None, after: Pod | None) -> None:
+        """Keep the pod, as it is now, if it is one of those that count for Karpenter alone."""
+        if before is not None and (name := _other_on(before)) is not None:
+            own = self._others.get(name, {})
+            own.pop(before.key, None)
+            if not own:
+                self._others.pop(name, None)
+        if after is not None and (name := _other_on(after)) is not None:
+            self._others.setdefault(name, {})[after.key] = after
+            if before is None or _other_on(before) != name:
+                self._hurry_once(after.uid or after.key, name)
+
     def _hurry_once(self, who: str, name: str) -> None:
         """Have the guard put back before the autoscaler comes, where that is to be done.
 
@@ -88,7 +113,7 @@ class ClusterView(Inventory):
         each time all others would wait. It cannot make pods with uids of their own.
         """
         node = self.nodes.get(name)
-        occupied = node is not None and self.occupied(name) and _may_be_taken(node)
+        occupied = node is not None and _may_be_taken(node) and self.occupied(name)
         if occupied and who not in self._hurried and len(self._hurried) < HURRIED_MAX:
             self._hurried.add(who)
             self.urgent.set()
@@ -122,6 +147,11 @@ def _cannot_wait(cluster: Cluster, turned: Container[str], taint_key: str) -> bo
 def _occupied_by(pod: Pod | None) -> str | None:
     """Return the name of the node that the pod stays on and keeps from being empty, or None."""
     return pod.node if pod is not None and pod.occupies and not pod.terminating else None
+
+
+def _other_on(pod: Pod) -> str | None:
+    """Return the name of the node that it keeps from being empty if that is Karpenter's alone."""
+    return pod.node if not pod.terminating and holds_karpenters_alone(pod) else None
 
 
 def _may_be_taken(node: Node) -> bool:
