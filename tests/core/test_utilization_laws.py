@@ -6,8 +6,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from core.config.settings import Config, PolicySettings
 from core.engine.memory import Memory
@@ -149,34 +147,52 @@ def plainly(other: Utilization) -> tuple[object, ...]:
     return removals, left.since, left.places
 
 
-@settings(max_examples=250, deadline=None)
-@given(st.integers(0, 2**32))
-def test_look_after_look_is_the_plain_one(seed: int) -> None:
-    for found, other in looks(seed):
-        assert by_the_engine(found) == plainly(other)
+def test_look_after_look_is_the_plain_one(seeds: range) -> None:
+    for seed in seeds:
+        for found, other in looks(seed):
+            assert by_the_engine(found) == plainly(other), seed
+
+
+SELDOM = {
+    "all count on the same": 280,
+    "asked once": 2131,
+    "none comes first": 672,
+    "what is said is not asked": 174,
+}
+"""Mutants of rules that decide seldom, and from which seed on it is looked for them."""
 
 
 @pytest.mark.parametrize(
     "mutant",
     [
         "all count on the same",
+        "all pods keep",
         "as they stood",
+        "asked once",
+        "at the delay",
+        "empty ones wait",
         "half will do",
         "marks are held to the utilization",
         "no daemons",
+        "no local storage",
+        "no safe data",
         "no safe pods",
         "no stand-alone",
+        "no stickiness",
         "no system",
         "nobody minds eviction",
+        "none comes first",
         "one resource",
         "places are chosen anew",
         "places are lost to anybody",
         "time goes on",
+        "what is said is not asked",
     ],
 )
 def test_the_comparison_would_notice(mutant: str) -> None:
     """Some cluster tells a wrong rule from the right one, so the law above can fail."""
-    for seed in range(3000):
+    first = SELDOM.get(mutant, 0)
+    for seed in range(first, first + 3000):
         for found, other in looks(seed, mutant):
             if by_the_engine(found) != plainly(other):
                 return

@@ -76,9 +76,10 @@ class Utilization(Reference):
         if is_marked(node):
             return super().rank(node)
         pods = self.start[node.name]
+        sticky = sum(map(is_sticky, pods)) if self.mutant != "no stickiness" else 0
         moving = len([pod for pod in pods if pod.key in self.moves])
         share = dominant(Resources.total(pod.requests for pod in pods), node.allocatable)
-        return *self.dearness(node), sum(map(is_sticky, pods)), moving, share, node.name
+        return *self.dearness(node), sticky, moving, share, node.name
 
     # Who is not needed.
 
@@ -88,6 +89,8 @@ class Utilization(Reference):
         if not is_marked(node) or self.mutant == "marks are held to the utilization":
             return enter
         leave: Fraction | None = self.settings.leave
+        if self.mutant == "what is said is not asked":
+            leave = None
         return min(enter + Fraction(5, 100), Fraction(1)) if leave is None else leave
 
     def hardly_used(self, node: Node) -> bool:
@@ -108,7 +111,8 @@ class Utilization(Reference):
         """Say whether the pod keeps its node."""
         notes, keep = dict(pod.ties.notes), self.settings
         word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
-        if pod.daemon or pod.mirror or pod.terminating or pod.priority < -10:
+        passed_over = pod.daemon or pod.mirror or pod.terminating or pod.priority < -10
+        if passed_over and self.mutant != "all pods keep":
             return False
         if word in {"true", "on-completion"}:
             return self.mutant == "no safe pods"
@@ -116,8 +120,14 @@ class Utilization(Reference):
             (word == "false" and self.mutant != "nobody minds eviction")
             or (keep.keep_standalone and not pod.owner_kind and self.mutant != "no stand-alone")
             or (keep.keep_system and pod.namespace == "kube-system" and self.mutant != "no system")
-            or (keep.keep_local_storage and any(v not in safe for v in pod.ties.local_volumes))
+            or (keep.keep_local_storage and self.on_disk(pod, safe))
         )
+
+    def on_disk(self, pod: Pod, safe: list[str]) -> bool:
+        """Say whether the pod has data on its node that is not *safe* to lose."""
+        if self.mutant == "no local storage":
+            return False
+        return any(v not in safe or self.mutant == "no safe data" for v in pod.ties.local_volumes)
 
     def not_needed(self, node: Node) -> bool:
         """Say whether the node may go, but for places."""
@@ -144,7 +154,8 @@ class Utilization(Reference):
             placed = self.place(node, here, known)
             if len(placed) < len(here):
                 continue
-            if known and real(placed).keys() == known.keys() and lost(known, placed) == []:
+            holds = real(placed).keys() == known.keys() and lost(known, placed) == []
+            if known and holds and self.mutant != "none comes first":
                 self.note(node, known, placed)
             else:
                 later.append((node, here, known, placed))
@@ -159,8 +170,10 @@ class Utilization(Reference):
         self.due = frozenset(
             name
             for name, since in self.since.items()
-            if self.now - since > self.config.delay_seconds
-            or not holds_pods(self.nodes[name], self.cluster)
+            if self.now - since > self.config.delay_seconds - (self.mutant == "at the delay")
+            or (
+                self.mutant != "empty ones wait" and not holds_pods(self.nodes[name], self.cluster)
+            )
         )
 
     def note(self, node: Node, known: Mapping[str, str], placed: Mapping[str, str]) -> None:
@@ -203,7 +216,10 @@ class Utilization(Reference):
         known: Mapping[str, str],
         promised: Mapping[str, Resources] | None = None,
     ) -> dict[str, str]:
-        """Say where the pods would go; places that are known come first, as they were found."""
+        """Say where the pods would go; places that are known come first, as they were found.
+
+        Whoever finds none is asked again once others have theirs: he may have to be near them.
+        """
         pods = {pod.key: pod for pod in here}
         there = self.standing()
         free = {
@@ -216,19 +232,23 @@ class Utilization(Reference):
         ]
         placed: dict[str, str] = {}
         asks = [(pods[key], [self.nodes[to]]) for key, to in known.items() if to in self.nodes]
-        asks += [(pod, self.first_fit) for pod in sorted(here, key=self.largest_first)]
-        for pod, places in asks:
-            for to in places:
-                if (
-                    pod.key not in placed
-                    and to.name in free
-                    and admits(to, pod.placing, self.config.taint_key)
-                    and has_room(pod.requests, free[to.name])
-                    and self.beside(pod, to, stays)
-                ):
-                    free[to.name] -= pod.requests
-                    placed[pod.key] = to.name
-                    stays.append((pod, to))
+        ordered = [(pod, self.first_fit) for pod in sorted(here, key=self.largest_first)]
+        asks, before = asks + ordered, -1
+        while before < len(placed) < len(here):
+            before = len(placed)
+            for pod, places in asks:
+                for to in places:
+                    if (
+                        pod.key not in placed
+                        and to.name in free
+                        and admits(to, pod.placing, self.config.taint_key)
+                        and has_room(pod.requests, free[to.name])
+                        and self.beside(pod, to, stays)
+                    ):
+                        free[to.name] -= pod.requests
+                        placed[pod.key] = to.name
+                        stays.append((pod, to))
+            asks = ordered if self.mutant != "asked once" else []
         return placed
 
     # Steps.
