@@ -162,7 +162,8 @@ class Work:
 
         Those that every node has refused come first: a hard mark may be all that keeps them
         waiting, and the others may have a choice. The headroom comes last: where there is no
-        room for it now, none is kept.
+        room for it now, none is kept. Marked nodes are none for it: on one that empties there is
+        room at last, and the mark would be taken away because the node has emptied.
         """
         packer = self.packer
         refused = [n for n in packer.homeless if packer.pods[n].unschedulable]
@@ -170,7 +171,10 @@ class Work:
         aside = packer.spare.union(refused)
         waiting = sorted(chain(*gone, (n for n in packer.homeless if n not in aside)))
         first, second = self._settle(refused), self._settle(waiting)
-        self._settle(sorted(packer.spare))
+        buffered = {n for n in packer.spare if buffer_of(packer.pods[n]) is not None}
+        self._settle(sorted(buffered))
+        marked = frozenset(packer.node_ids[name] for name in self.marked)
+        self._settle(sorted(packer.spare - buffered), marked)
         return (*self.placements(first), *self.placements(second))
 
     def buffers(self) -> tuple[Buffered, ...]:
@@ -184,9 +188,9 @@ class Work:
             if one.published is None
         )
 
-    def _settle(self, pods: list[int]) -> Attempt:
+    def _settle(self, pods: list[int], barred: frozenset[int] = frozenset()) -> Attempt:
         packer = self.packer
-        attempt = packer.attempt(pods)
+        attempt = packer.attempt(pods, barred=barred)
         self.account.receive(packer.received(attempt))
         for pod, _ in attempt.placements:
             found = packer.pods[pod]

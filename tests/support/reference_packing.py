@@ -15,7 +15,7 @@ from core.model.resources import Resources
 from tests.support.reference_beside import Beside
 from tests.support.reference_buffers import wanted
 from tests.support.reference_fit import admits, has_room
-from tests.support.reference_rules import leaving
+from tests.support.reference_rules import is_marked, leaving
 from tests.support.reference_state import Members, State, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
@@ -111,16 +111,22 @@ class Packing(State):
         return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
 
     def settle(self) -> Moves:
-        """Place what waits, what must leave anyway, then the headroom; some may find no place."""
+        """Place what waits, what must leave anyway, buffers, then the headroom off marked nodes.
+
+        Some may find no place.
+        """
         pending = [pod for pod in self.movable if pod.node is None]
         refused = [pod for pod in pending if pod.unschedulable]
         others = [pod for pod in pending if not pod.unschedulable]
         displaced = [p for p in self.movable if p.node and leaving(self.nodes[p.node])]
-        self.spare = [*self.headroom(), *self.buffered()]
+        headroom, buffered = self.headroom(), self.buffered()
+        self.spare = [*headroom, *buffered]
         self.pods |= {pod.key: pod for pod in self.spare}
-        settled = []
-        for group in (refused, [*others, *displaced], self.spare):
-            placed, _ = self.pack(group)
+        settled, marked = [], frozenset(name for name, n in self.nodes.items() if is_marked(n))
+        if self.mutant == "headroom on marked nodes":
+            marked = frozenset()
+        for group in (refused, [*others, *displaced], buffered, headroom):
+            placed, _ = self.pack(group, marked if group is headroom else frozenset())
             self.at |= {pod.key: node.name for pod, node in placed}
             settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
         return settled
