@@ -6,9 +6,9 @@ WORKDIR /src
 # All that is fetched is pinned by hash: what builds the package here, what it runs on in a venv
 # that is copied as it is. Bytecode is compiled now, because later the file system is read-only.
 COPY requirements-build.lock requirements-runtime.lock ./
-RUN pip install --require-hashes --only-binary :all: -r requirements-build.lock \
+RUN pip install --require-hashes --no-deps --only-binary :all: -r requirements-build.lock \
  && python -m venv --without-pip /opt/ebb \
- && pip --python /opt/ebb/bin/python install --require-hashes --only-binary :all: \
+ && pip --python /opt/ebb/bin/python install --require-hashes --no-deps --only-binary :all: \
       -r requirements-runtime.lock
 COPY . .
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \

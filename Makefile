@@ -17,11 +17,15 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with the locked dependencies
 
+# Without dependencies: all of them are locked, and pip takes what a package needs with an extra for
+# one that is not, as soon as there is a newer release of it.
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ebb needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+	  -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	touch $(STAMP)
 
 demo: setup ## a day of a small cluster in virtual time: a table, and a picture in ebb-demo.png
