@@ -181,12 +181,12 @@ def _why_not(fault: Exception) -> str:
 
 
 class PairFiles:
-    """A certificate and its key in files, as they are served."""
+    """A certificate and its key in files, as they are served; and the CA of callers, if one is."""
 
     def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
         """Load them. Raises: InvalidInputError."""
         self.serving, self._files, self._clock = serving, (certificate, key), clock
-        self._changes = Changes(self._files)
+        self._changes = Changes(filter(None, (*self._files, serving.client_ca)))
         self._load()
 
     def _load(self) -> None:

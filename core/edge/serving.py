@@ -27,15 +27,13 @@ class Serving:
     """
 
     def __init__(self, client_ca: str | None = None) -> None:
-        """*client_ca*: a PEM file; a certificate that a caller shows must be of it."""
-        self._client_ca: str | None = None
-        if client_ca is not None:
-            self._client_ca = b"".join(tls.split(_content(client_ca))).decode()
-            if not self._client_ca:
-                raise InvalidInputError(client_ca, "not PEM certificates")
+        """*client_ca*: a PEM file, read with each pair; what a caller shows must be of it.
+
+        Raises: InvalidInputError.
+        """
+        self.client_ca = client_ca
         self._current: ssl.SSLContext | None = None
-        with reading(client_ca or "TLS"):
-            self.context = self._fresh()
+        self.context = self._fresh()
         self.context.sni_callback = self._give
         self.valid_until = 0
         """Unix seconds; 0 as long as nothing has been loaded."""
@@ -43,8 +41,12 @@ class Serving:
     def _fresh(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self._client_ca is not None:
-            context.load_verify_locations(cadata=self._client_ca)
+        if self.client_ca is not None:
+            found = b"".join(tls.split(_content(self.client_ca))).decode()
+            if not found:
+                raise InvalidInputError(self.client_ca, "not PEM certificates")
+            with reading(self.client_ca):
+                context.load_verify_locations(cadata=found)
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
@@ -58,8 +60,10 @@ class Serving:
 
     def load(self, pair: Pair) -> None:
         """Serve this certificate. Raises: InvalidInputError; then the one before is served on."""
+        self._load(pair, self._fresh())
+
+    def _load(self, pair: Pair, context: ssl.SSLContext) -> None:
         valid_until = tls.life(pair.certificate)[1]
-        context = self._fresh()
         with reading("certificate and key"), tempfile.NamedTemporaryFile() as file:
             # The ssl module wants a file, which is gone at once; without a password it would ask.
             file.write(pair.certificate + b"\n" + pair.key)
@@ -72,12 +76,12 @@ class Serving:
 
         A pair that is not valid at that time is refused as long as the one before is.
         """
-        pair = Pair(_content(certificate), _content(key))
+        pair, context = Pair(_content(certificate), _content(key)), self._fresh()
         try:
             since, until = tls.life(pair.certificate)
             usable = since <= unix_seconds < until or unix_seconds >= self.valid_until
             if usable:
-                self.load(pair)
+                self._load(pair, context)
         except InvalidInputError as fault:
             raise InvalidInputError(f"{certificate}, {key}", f"not a PEM pair: {fault}") from fault
         if not usable:

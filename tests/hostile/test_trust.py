@@ -401,6 +401,36 @@ def test_callers_are_asked_by_every_certificate_that_is_served(
         assert not connects(server.context, CA.certificate, tmp_path / "bad")
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_another_ca_of_callers_counts_with_the_next_pair(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """One that is none is named, and what was served before is served on."""
+    ca, crt, key = (tmp_path / name for name in ("ca", "tls.crt", "tls.key"))
+    crt.write_bytes(LEAF.certificate)
+    key.write_bytes(LEAF.key)
+    for name, signer in (("old", OTHER), ("new", CA)):
+        shown = signed(signer, ec.generate_private_key(ec.SECP256R1()), name="caller", days=365)
+        (tmp_path / name).write_bytes(shown.certificate + shown.key)
+    ca.write_bytes(OTHER.certificate)
+    server = Serving(str(ca))
+    server.context.maximum_version = version
+
+    def gets_through() -> list[str]:
+        names = ("old", "new")
+        return [n for n in names if connects(server.context, CA.certificate, tmp_path / n)]
+
+    server.load_files(str(crt), str(key), START)
+    assert gets_through() == ["old"]
+    ca.write_bytes(b"x")
+    with pytest.raises(InvalidInputError, match="ca: not PEM certificates"):
+        server.load_files(str(crt), str(key), START)
+    assert gets_through() == ["old"]
+    ca.write_bytes(CA.certificate)
+    server.load_files(str(crt), str(key), START)
+    assert gets_through() == ["new"]
+
+
 @pytest.mark.parametrize("content", [b"", b"x", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
 def test_a_callers_ca_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ca").write_bytes(content)

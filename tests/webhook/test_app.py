@@ -118,17 +118,19 @@ async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
 
 
 async def test_a_pair_that_changes_before_its_files_are_followed_is_served(tmp_path: Path) -> None:
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    """So is one whose callers' CA changes."""
+    cert, key, ca = tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
+    ca.write_bytes(PAIR.ca)
     loaded = asyncio.Event()
 
     class Loading(Serving):
-        def load(self, pair: tls.Pair) -> None:
-            super().load(pair)
+        def load_files(self, certificate: str, key: str, unix_seconds: int) -> None:
+            super().load_files(certificate, key, unix_seconds)
             loaded.set()
 
-    pair = http.PairFiles(Loading(), str(cert), str(key), SystemClock())
+    pair = http.PairFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
     before = pair.serving.valid_until
     loaded.clear()
     later = tls.make_pair(["localhost"], NOW + 1)
@@ -137,8 +139,11 @@ async def test_a_pair_that_changes_before_its_files_are_followed_is_served(tmp_p
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(pair.follow(every_seconds=0.001))
         await loaded.wait()
+        assert pair.serving.valid_until == before + 1
+        loaded.clear()
+        ca.write_bytes(later.ca)
+        await loaded.wait()
         task.cancel()
-    assert pair.serving.valid_until == before + 1
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])
