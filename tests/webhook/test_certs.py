@@ -1,6 +1,7 @@
 """The webhook's own certificates: one CA for all replicas, and a change that nobody notices."""
 
 import asyncio
+from itertools import count
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -259,6 +260,7 @@ OLD = Trust(TRUST.ca, old=tls.make_ca(START).certificate, old_until=START + 9)
         (OLD, 8, False, START, False),
         (OLD, 9, False, START, True),
     ],
+    ids=count(),  # not by START, which is another one in each worker
 )
 def test_stages(
     trust: Trust, after: int, asked: bool, trusted_since: int | None, changes: bool
