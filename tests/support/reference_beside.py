@@ -50,7 +50,7 @@ class Beside:
             clash(want, have)
             for want in self.pod.company.host_ports
             for other, at in self.standing
-            if at is self.node
+            if at.name == self.node.name
             for have in other.company.host_ports
         )
 
@@ -70,7 +70,7 @@ class Beside:
             there = {
                 disk.handle
                 for other, at in self.standing
-                if at is self.node
+                if at.name == self.node.name
                 for disk in other.company.disks
                 if disk.driver in (driver, "")  # "": a volume that nobody knows
             }
@@ -130,8 +130,8 @@ class Beside:
                 continue
             counts.setdefault(node.labels[key], 0)
             for other, at in self.standing:
-                if at is node and selects(asked.selector, other) and not other.terminating:
-                    counts[node.labels[key]] += 1
+                counted = selects(asked.selector, other) and not other.terminating
+                counts[node.labels[key]] += at.name == node.name and counted
         if self.node.labels[key] not in counts:
             return False
         least = min(counts.values()) if len(counts) >= asked.min_domains else 0
