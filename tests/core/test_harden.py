@@ -34,8 +34,11 @@ from core.model.constraints import (
     Placing,
     PodAffinityTerm,
     PodSelector,
+    Requirement,
+    SelectorTerm,
     SpreadConstraint,
     Toleration,
+    VolumeReach,
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
@@ -96,6 +99,9 @@ CACHE = pod("cache", "n0", 10, 10, labels={"app": "cache"})
 ITSELF: dict[str, Any] = {"labels": {"app": "cache"}, "node": "n0"}
 HARD_0 = {"n0": [HARD_AFFINITY], "n2": []}
 SOFT: dict[str, list[Reason]] = {"n0": [], "n2": []}
+WEB = pod("web", "n1", 10, 10, labels={"app": "web"})
+ON_0 = VolumeReach(affinity=(SelectorTerm((Requirement("host", "In", ("0",)),)),))
+HERE_ALONE = Placing(volumes=(ON_0,))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +127,47 @@ def test_who_must_be_near_others_finds_them_on_a_node_without_a_mark(
 ) -> None:
     found = refusals(Survey(Cluster.of(nodes(), pods), Config()))
     assert {name: [one.reason for one in why] for name, why in found.items()} == against
+
+
+CLIENT = near("host")
+WITHOUT = replace(CLIENT, company=near("host", of="nobody").company)
+RACK = near("rack", node=None)
+ITS_RACK = replace(RACK, labels={"app": "cache"})
+
+
+@pytest.mark.parametrize(
+    ("pods", "more", "against"),
+    [
+        # Of several kinds of pods each counts.
+        ([CLIENT, WITHOUT, CACHE], {}, HARD_0),
+        ([CLIENT, replace(CLIENT, placing=GREEN), CACHE], {}, HARD_0),
+        ([near("host", of="web"), CLIENT, CACHE, WEB], {}, HARD_0),
+        # Where nobody is, the first of a group stands anywhere that has the key.
+        ([RACK], {"n0": {"rack": "a"}}, SOFT),
+        ([ITS_RACK, replace(ITS_RACK, labels={"app": "x"})], {"n0": {"rack": "a"}}, HARD_0),
+        ([RACK, ITS_RACK], {"n0": {"rack": "a"}}, HARD_0),
+        # A volume is its own reason: another pod like it has another one.
+        ([near("host", placing=HERE_ALONE), CACHE, replace(CACHE, node="n1")], {}, SOFT),
+        # What stands on a node that takes no pods counts for the nodes beside it.
+        ([near("zone"), replace(CACHE, node="n3")], {}, {"n0": [], "n2": [HARD_AFFINITY]}),
+        ([near("host"), CACHE, replace(CACHE, node="n4")], {}, SOFT),
+    ],
+)
+def test_each_kind_of_pods_that_must_be_near_others_counts_as_one_that_comes_anew(
+    pods: list[Pod], more: dict[str, dict[str, str]], against: dict[str, list[Reason]]
+) -> None:
+    shut = node("n3", labels={"host": "3", "zone": "b"}, ready=False)
+    made = [*nodes(), shut, node("n4", labels={"host": "4", "zone": "a"})]
+    made = [replace(n, labels={**n.labels, **more.get(n.name, {})}) for n in made]
+    named = [replace(pod, name=f"{pod.name}-{number}") for number, pod in enumerate(pods)]
+    found = refusals(Survey(Cluster.of(made, named), Config()))
+    assert {name: [one.reason for one in why] for name, why in found.items()} == against
+
+
+def test_who_must_be_near_others_is_named() -> None:
+    (found,) = refusals(Survey(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))["n0"]
+    told = "a pod like d/client must be near pods that are on no unmarked node"
+    assert found == Blocker(HARD_AFFINITY, told, "d/client")
 
 
 @pytest.mark.parametrize(("kinds", "against"), [(SHAPES_MAX, 0), (SHAPES_MAX + 1, 2)])

@@ -206,6 +206,19 @@ def test_a_buffer_goes_before_its_template() -> None:
     ]
 
 
+def test_of_two_numbers_that_change_the_one_that_falls_is_written_first() -> None:
+    asked = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
+    found = Found({"a": Standing(10, "1"), "b": Standing(20, "2")}, dict.fromkeys("ab"))
+    assert [one.name for one in changes(asked, found)] == ["b", "a"]
+
+
+def test_what_is_asked_of_nodes_is_told_and_tells_buffers_apart() -> None:
+    placings = [GREEN, replace(GREEN, affinity=None), replace(GREEN, tolerations=())]
+    found = wanted({kind(SMALL, one): 1 for one in placings}, WHOLE, HALF)
+    assert len(found) == 3
+    assert pod_spec(SMALL, GREEN) in [one.spec for one in found.values()]
+
+
 SOME: Final = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 40), max_size=5)
 
 

@@ -270,6 +270,16 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
         assert world.written(kind) == NAMES[1:]
 
 
+async def test_a_write_that_fails_by_a_fault_of_our_own_is_tried_last_too() -> None:
+    world = World()
+    odd = world.write(WriteKind.HOLD, "n000")
+    del world.api.versions["n000"]
+    batch = await world.carry_out([odd])
+    assert batch.failed == batch.refused == [odd]
+    await world.carry_out([odd, world.write(WriteKind.HOLD, "n001")])
+    assert world.written(WriteKind.HOLD) == ["n001"]
+
+
 async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused() -> None:
     world = World()
     world.api.down = {"n000"}
