@@ -185,7 +185,7 @@ def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, poo
     with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as webhook:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")
-        pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TAKEN_SECONDS)
+        pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TOLD_SECONDS)
         assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
         webhook.configure(reserve={"over": "0s"})
         taken(pool, *empty)
