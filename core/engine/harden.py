@@ -269,25 +269,17 @@ def _kept_waiting(ground: _Ground, stuck: Iterable[tuple[Pod, str]]) -> Iterable
         if len(shapes) <= SHAPES_MAX:
             shapes.setdefault(shape(pod), (message, pod.key))
     kinds = NodeKinds(ground.marked, [placing for placing, _ in shapes])
-    left = set(range(len(ground.marked)))
-    for alike, (message, key) in shapes.items():
-        for number in sorted(left & _takers(ground, kinds, alike, count=len(shapes))):
+    left, too_many = set(range(len(ground.marked))), len(shapes) > SHAPES_MAX
+    for (placing, requests), (message, key) in shapes.items():
+        asked = left.intersection(kinds.allowing(placing))
+        for number in sorted(left if too_many else _takers(ground, asked, requests)):
             left.discard(number)
             yield ground.marked[number].name, Blocker(HARD_WAITING, message, key)
 
 
-def _takers(
-    ground: _Ground, kinds: NodeKinds, alike: tuple[Placing, Resources], *, count: int
-) -> set[int]:
-    """Return the marked nodes that would take such a pod if it were alone; all, of too many."""
-    if count > SHAPES_MAX:
-        return set(range(len(ground.marked)))
-    placing, requests = alike
-    return {
-        number
-        for number in kinds.allowing(placing)
-        if requests.fits_in(ground.marked[number].allocatable)
-    }
+def _takers(ground: _Ground, nodes: Iterable[int], requests: Resources) -> set[int]:
+    """Return those of the marked nodes that would take such a pod if it were alone."""
+    return {number for number in nodes if requests.fits_in(ground.marked[number].allocatable)}
 
 
 def _preempting(ground: _Ground) -> Iterable[_Found]:
@@ -339,7 +331,7 @@ def _first_taken(
         if not left:
             return
         if most is None or pod.requests.fits_in(most):
-            takers = {n for n in left if pod.requests.fits_in(ground.marked[n].allocatable)}
+            takers = _takers(ground, left, pod.requests)
             left -= takers
             most = _most(ground, left) if takers or most is None else most
             yield pod, takers

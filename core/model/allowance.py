@@ -224,8 +224,8 @@ class _Labelled:
         """Return how many pods all the selectors are about at most, as far as `In` tells."""
         found = []
         for one in selectors:
-            named = one.namespaces is not None and len(one.namespaces) == 1
-            namespace = one.namespaces[0] if named and one.namespaces else None
+            named = one.namespaces or ()
+            namespace = named[0] if len(named) == 1 else None
             found.append(self._counts[namespace, "", None] if one.namespaces != () else 0)
             found += (
                 sum(self._counts[namespace, asked.key, value] for value in asked.values)
