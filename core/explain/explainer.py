@@ -177,7 +177,9 @@ class Explainer:
 
     @cached_property
     def _work(self) -> Work:
-        return trial(self._survey)[0]
+        work, _ = trial(self._survey)
+        work.keep_headroom()
+        return work
 
     @cached_property
     def _held(self) -> Mapping[str, tuple[Blocker, ...]]:
