@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from core.engine import taken_back
 from core.engine.arrivals import aged, turns
 from core.engine.memory import Memory, Pace, unseen_seconds
 from core.engine.survey import Survey
@@ -34,6 +35,7 @@ def idle_until(memory: Memory, survey: Survey, held: Pace, now_seconds: int) -> 
         if node.created_seconds is not None
     )
     moments += turns(memory.arrivals, now_seconds)
+    moments += taken_back.turns(memory.back, budgets.reserve)
     for looks in memory.demand.values():
         moments += (second + budgets.peak_window_seconds for second, _ in looks[:-1])
     lately = budgets.peak_window_seconds
@@ -77,4 +79,8 @@ def looked_again(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         },
         asked={one: now_seconds if one in there else at for one, at in memory.asked.items()},
         spoken={name: (now_seconds, why) for name, (_, why) in memory.spoken.items()},
+        back={
+            name: one._replace(needed=now_seconds) if one.needed == memory.looked else one
+            for name, one in memory.back.items()
+        },
     )

@@ -44,6 +44,14 @@ class Marking(NamedTuple):
     """Whether some movable pod reached the node."""
 
 
+class TakenBack(NamedTuple):
+    """A node that the reserve needed once more after it had been handed over."""
+
+    times: int
+    needed: int
+    """Unix seconds of the last look that found it needed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What has happened; a program that starts anew knows nothing, and waits the delay anyway."""
@@ -90,6 +98,8 @@ class Memory:
     """Which pods have come, and when."""
     new_nodes: NewNodes = field(default_factory=NewNodes)
     """How long they take."""
+    back: Mapping[str, TakenBack] = field(default_factory=dict)
+    """By name; forgotten once the reserve looks back on nothing of it (core.engine.taken_back)."""
 
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
-from core.engine import harden, waiting
+from core.engine import harden, taken_back, waiting
 from core.engine.held import unmarked_held
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
@@ -90,12 +90,14 @@ def step(
     held = pace(seen, survey, now_seconds)
     found, seen = _judged(survey, seen, held, now_seconds, in_time)
     placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    kept, short = reserve(seen, survey, now_seconds)
+    needed, short = reserve(seen, survey, now_seconds)
+    back = taken_back.follow(seen, survey, {one.node for one in needed}, now_seconds)
+    kept = taken_back.kept_longer(back, survey, needed, now_seconds)
     found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
     goes = frozenset(one.node for one in found.removals)
     against = against_hard(survey, placed, now_seconds, kept, goes) if config.hardens else {}
     spoken = harden.remember(seen.spoken, against, now_seconds)
-    seen = replace(seen, placed=placed, spoken=spoken)
+    seen = replace(seen, placed=placed, spoken=spoken, back=back)
     counts = not found.complete or bool(harden.paused(against, spoken))
     return Pass(
         survey=survey,

@@ -737,7 +737,8 @@ class TestHeld:
     def test_its_mark_stays_soft_for_five_minutes_longer_than_it_is_kept(self) -> None:
         """Room for one pod more or less comes and goes with single pods."""
         hard = replace(ASKED, hard_after_seconds=0)
-        nodes = [marked(one, "soft", START) for one in self.EMPTY]
+        guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+        nodes = [marked(replace(one, annotations=guard), "soft", START) for one in self.EMPTY]
         last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         cluster = last.survey.cluster
         more = replace(cluster, nodes=(*cluster.nodes, node("more")))
@@ -1023,3 +1024,48 @@ class TestStarting:
             assert found.short == frozenset()
         assert found.again == ends
         assert step(cluster, self.TOLD, found.memory, ends, last=found).short == {"general"}
+
+
+class TestTakenBack:
+    """A marked node on which nothing stands, and that is needed while a pod of a CronJob runs."""
+
+    NODES = (node("n0"), marked(node("n1"), "soft", START))
+    BASE = job("base", "n0", 3000)
+    RUN, NEXT = job("cron-1", "n0"), job("cron-2", "n0")
+
+    def at(self, *moments: tuple[int, Iterable[Pod]]) -> list[str]:
+        return kept(looks(self.NODES, (0, [self.BASE]), *moments))
+
+    def test_it_is_kept_one_length_longer_than_it_was_needed(self) -> None:
+        needed = (400, [self.BASE, self.RUN])
+        assert self.at((390, [self.BASE])) == []
+        assert self.at(needed) == ["n1"]
+        assert self.at(needed, (500, [self.BASE]), (699, [self.BASE])) == ["n1"]
+        assert self.at(needed, (500, [self.BASE]), (700, [self.BASE])) == []
+
+    def test_it_is_kept_twice_as_long_each_further_time(self) -> None:
+        before = ((400, [self.BASE, self.RUN]), (700, [self.BASE]), (800, [self.BASE, self.NEXT]))
+        assert self.at(*before, (900, [self.BASE]), (1399, [self.BASE])) == ["n1"]
+        assert self.at(*before, (900, [self.BASE]), (1400, [self.BASE])) == []
+
+    def test_while_it_is_kept_no_further_time_counts(self) -> None:
+        before = ((400, [self.BASE, self.RUN]), (500, [self.BASE]), (600, [self.BASE, self.NEXT]))
+        assert self.at(*before, (899, [self.BASE])) == ["n1"]
+        assert self.at(*before, (900, [self.BASE])) == []
+
+    def test_it_counts_as_needed_up_to_the_end_of_looks_that_bring_no_news(self) -> None:
+        same = [(second, [self.BASE, self.RUN]) for second in (400, 500, 600)]
+        assert self.at(*same, (899, [self.BASE])) == ["n1"]
+        assert self.at(*same, (900, [self.BASE])) == []
+
+    def test_what_a_leader_keeps_that_is_new_was_not_taken_back(self) -> None:
+        assert self.at((299, [self.BASE])) == ["n1"]
+        assert self.at((299, [self.BASE]), (300, [self.BASE])) == []
+
+    def test_it_says_until_when_it_is_kept(self) -> None:
+        moments = (0, [self.BASE]), (400, [self.BASE, self.RUN]), (500, [self.BASE])
+        found = looks(self.NODES, *moments)
+        [why] = [one.why for one in found.plan.reserve]
+        assert (why.code, "needed again: it is kept until" in why.message) == ("reserve", True)
+        assert found.again is not None
+        assert found.again <= START + 700

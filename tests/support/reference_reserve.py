@@ -227,16 +227,54 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 
 def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
-    """Return the empty nodes that are kept after the last look."""
-    now, cluster = looks[-1]
+    """Return the empty nodes that are kept after the last look: needed, or taken back lately."""
     if not config.budgets.reserve.over_seconds:
         return set()
-    packing = Packing(cluster, config)
-    empties = in_order(packing, mutant)
+    back: dict[str, tuple[int, int]] = {}
+    """By node how often it was needed after it had been handed over, and when it was last."""
+    empties: list[Node] = []
+    found: set[str] = set()
+    for many, (now, cluster) in enumerate(looks, 1):
+        empties = in_order(Packing(cluster, config), mutant)
+        mine = {n.name for n in empties if is_marked(n) and GUARD_OURS not in n.annotations}
+        if many < len(looks) and not mine and not back:
+            continue
+        new = looked_briefly(looks[:many], config)
+        found = {n.name for n in empties} if new else needed(looks[:many], config, mutant)
+        for name in () if new else found:
+            times, last = back.get(name, (0, now))
+            times = 0 if last + config.budgets.reserve.over_seconds <= now else times
+            times += name in mine and not (times and now < until(times, last, config, mutant))
+            if times:
+                back[name] = times, now
+    marked = {node.name for node in empties if is_marked(node)}
+    late = {name for name, (times, at) in back.items() if now < until(times, at, config, mutant)}
+    return found | (late & marked)
+
+
+def until(times: int, last: int, config: Config, mutant: str) -> int:
+    """Return until when a node is kept that was needed *last* then."""
+    if mutant == "given back at once":
+        return last
+    seconds = config.budgets.reserve.length_seconds
+    for _ in range(1, 1 if mutant == "as long each time" else times):
+        seconds *= 2
+    return last + min(seconds, config.budgets.reserve.over_seconds)
+
+
+def looked_briefly(looks: Looks, config: Config) -> bool:
+    """Say whether the leader has looked on for too short a time to know what comes."""
+    packing = Packing(looks[-1][1], config)
     reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
-    if now - looks[0][0] < max(config.budgets.reserve.length_seconds, longest):
-        return {one.name for one in empties}
+    return looks[-1][0] - looks[0][0] < max(config.budgets.reserve.length_seconds, longest)
+
+
+def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
+    """Return the empty nodes on which pods are to be expected that find no room elsewhere."""
+    now, cluster = looks[-1]
+    packing = Packing(cluster, config)
+    empties = in_order(packing, mutant)
     came = Expected(looks, config, mutant).pods(now, machines(cluster))
     placed = _packed(packing, now, empties, came, mutant)
     return {node.name for _, node in placed} & {one.name for one in empties}
