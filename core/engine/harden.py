@@ -15,7 +15,7 @@ from core.engine.waiting import shape
 from core.fit.kinds import NodeKinds
 from core.fit.neighbours import Topology
 from core.fit.rules import selects, tolerates
-from core.marks.mark import Mark
+from core.marks.mark import Mark, Standing
 from core.marks.taints import hard_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Company, Placing, plain
@@ -79,7 +79,22 @@ HARD_PREEMPTION: Final = Reason(
     "ones have room for a pod like {name} in {namespace}",
     "an unmarked node that admits such a pod has had room for it for five minutes",
 )
-REASONS: Final = (HARD_DAEMONSET, HARD_SPREAD, HARD_AFFINITY, HARD_WAITING, HARD_PREEMPTION)
+HARD_NEW_LEADER: Final = Reason(
+    "hard-new-leader",
+    "The mark was soft when another leader began, and what spoke against a hard one until then is "
+    "remembered nowhere: it holds for five minutes longer than its cause.",
+    "wait for five minutes; where leaders follow each other sooner than that, see why: "
+    "`ebb_leader`, and the log of `ebb-webhook`",
+    "the leader has looked on for five minutes",
+)
+REASONS: Final = (
+    HARD_DAEMONSET,
+    HARD_SPREAD,
+    HARD_AFFINITY,
+    HARD_WAITING,
+    HARD_PREEMPTION,
+    HARD_NEW_LEADER,
+)
 
 Against = Mapping[str, tuple[Blocker, ...]]
 """By marked node: why its mark must not be hard."""
@@ -134,6 +149,16 @@ def refusals(
 
 LASTING: Final = (HARD_DAEMONSET,)
 """All else comes and goes with single pods, or with whether a node is Ready: the reserve too."""
+
+
+def unknown(marks: Mapping[str, Standing], now_seconds: int) -> dict[str, tuple[int, Blocker]]:
+    """Return the memory of a leader that begins: whatever is soft may have been kept so until now.
+
+    One that is marked later had nothing that spoke against it, and one that is hard neither.
+    """
+    blocker = Blocker(HARD_NEW_LEADER, "another leader began, which has not seen what was before")
+    soft = (name for name, one in marks.items() if one.mark is Mark.SOFT)
+    return dict.fromkeys(soft, (now_seconds, blocker))
 
 
 def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:

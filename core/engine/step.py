@@ -96,7 +96,9 @@ def step(
     found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
     goes = frozenset(one.node for one in found.removals)
     against = against_hard(survey, placed, now_seconds, kept, goes) if config.hardens else {}
-    spoken = harden.remember(seen.spoken, against, now_seconds)
+    first = memory.first is None
+    before = harden.unknown(survey.marks, now_seconds) if first else seen.spoken
+    spoken = harden.remember(before, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken, back=back)
     counts = not found.complete or bool(harden.paused(against, spoken))
     return Pass(

@@ -14,6 +14,7 @@ from core.engine.census import Census
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
 from core.marks.keys import BACKOFF_ANNOTATION
+from core.marks.mark import Mark
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import Ties
 from core.model.node import Node
@@ -382,3 +383,42 @@ def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_it
         assert why.message.endswith(f"; that was {ago} ago")
     last = step(bound, asked, last.memory, 310, last=last)
     assert not last.against_hard["n0"]
+
+
+def soft_and_spoken_against(one: Pass) -> set[str]:
+    marks = {name for name, found in one.survey.marks.items() if found.mark is Mark.SOFT}
+    return {name for name in marks if one.against_hard[name]}
+
+
+def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> None:
+    """Both look at the same; the reserve, which a new leader begins anew, is left out."""
+    kept = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        asked, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
+        budgets = replace(asked.budgets, reserve=Reserve(over_seconds=0))
+        asked = replace(asked, budgets=budgets, hard_after_seconds=0)
+        old, new = step(cluster, asked, Memory(), now - 1000), None
+        for look in range(LOOKS):
+            cluster, now = changed(chance, cluster, now), now + chance.choice(SECONDS[:-2])
+            old = step(cluster, asked, old.memory, now, last=old)
+            if look >= LOOKS // 3:
+                memory = new.memory if new else Memory()
+                new = step(cluster, asked, memory, now, last=new)
+                assert soft_and_spoken_against(old) <= soft_and_spoken_against(new), seed
+                kept += len(soft_and_spoken_against(old))
+    assert kept > 0
+
+
+def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that_for_a_while() -> (
+    None
+):
+    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    nodes = [mixed.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
+    last = step(Cluster.of([*nodes, node("n")], []), asked, Memory(), 10)
+    later = Cluster.of([*nodes, mixed.marked(node("n"), "soft", 11), node("m")], [])
+    for now, ago in ((10, "0 s"), (309, "4 min 59 s"), (310, "")):
+        last = step(later, asked, last.memory, now, last=last)
+        told = {name: [one.code for one in why] for name, why in last.against_hard.items()}
+        assert told == {"h": [], "s": ["hard-new-leader"] if ago else [], "n": []}
+        assert not ago or last.against_hard["s"][0].message.endswith(f"; that was {ago} ago")
