@@ -30,9 +30,9 @@ NAMESPACE = names.NAMESPACE
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 
-def forbid(api: FakeApi, words: str, *, times: int) -> None:
+def forbid(api: FakeApi, words: str, *, times: int, status: int = 403) -> None:
     for _ in range(times):
-        api.answer_next("patch", orjson.dumps({"message": words}), status=403)
+        api.answer_next("patch", orjson.dumps({"message": words, "code": status}), status=status)
 
 
 def marked(name: str) -> dict[str, Any]:
@@ -352,6 +352,55 @@ async def test_nodes_that_admission_denies_stop_no_other_however_many_they_are(
     assert summary == f"ebb: refused: {denied} objects, named above; all the others are done"
     assert is_clean(api, "n1")
     assert costs(api, "p1") == {}
+
+
+DENIED = "denied request: no"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            401,
+            f"nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'k' with binding 'b' {DENIED}",
+        ),
+        (
+            413,
+            f"nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'k' with binding 'b' {DENIED}",
+        ),
+        (
+            422,
+            f"nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'k' with binding 'b' {DENIED}",
+        ),
+        (401, 'admission webhook "keep.example.com" denied the request: who are you?'),
+        (500, 'admission webhook "keep.example.com" denied the request: no'),
+    ],
+)
+async def test_whatever_status_admission_denies_a_node_with_the_others_are_released(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int, words: str
+) -> None:
+    api.put("nodes", marked("n2"))
+    forbid(api, words, times=1, status=status)
+    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    told, summary = err.splitlines()
+    assert code == 2
+    assert told.startswith(f"ebb: node n1: API server answered {status}: {words[:60]}")
+    assert summary == "ebb: refused: 1 object, named above; all the others are done"
+    assert (is_clean(api, "n1"), is_clean(api, "n2")) == (False, True)
+    assert costs(api, "p1") == {}
+
+
+@pytest.mark.parametrize(
+    "words", ["Unauthorized", 'nodes "n1" is forbidden: User "x" cannot patch resource "nodes"']
+)
+async def test_a_token_that_is_not_valid_ends_it_at_once(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    forbid(api, words, times=2, status=401)
+    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    assert (code, out) == (2, "")
+    assert err == f"ebb: node n1: API server answered 401: {words}; nothing further was tried\n"
+    assert api.count("patch") == 1
 
 
 @pytest.mark.parametrize("status", [401, 500])

@@ -99,6 +99,17 @@ class TestPlugin:
             assert await self.called(client) == "second"
         assert self.plugin.asked == 2
 
+    async def test_it_is_not_asked_again_for_what_admission_denies(self) -> None:
+        self.plugin.answers(token="first")
+        words = "nodes \"n\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request: no"
+        async with await self.connected() as client:
+            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.api.answer_next("get", json.dumps({"message": words}).encode(), status=401)
+            with pytest.raises(UnavailableError, match="401"):
+                await nodes(client).get("n")
+            assert await self.called(client) == "first"
+        assert self.plugin.asked == 1
+
     async def test_it_is_asked_at_most_once_in_some_seconds(self) -> None:
         past = "2020-01-01T00:00:00Z"
         self.plugin.answers(token="first", expirationTimestamp=past)

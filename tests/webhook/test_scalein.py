@@ -334,6 +334,7 @@ async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
         (ApiError(400, "denied by a policy"), True),
         (ConflictError("its owner changes it all the time"), True),
         (ApiError(403, 'admission webhook "keep" denied the request'), True),
+        (ApiError(401, 'pods "p" is forbidden: ValidatingAdmissionPolicy denies it'), True),
         (ApiError(401, "who?"), False),
         (ApiError(429, "too many"), False),
         (ApiError(500, "etcd"), False),

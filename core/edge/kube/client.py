@@ -57,8 +57,11 @@ class ApiError(UnavailableError):
     ) -> None:
         super().__init__(f"API server answered {status}: {one_line(problem)}")
         self.status = status
-        self.forbidden = status == 403 and _DENIAL.match(problem) is None
-        """A right is missing, for all objects or some, as far as the words tell."""
+        self.denied = _DENIAL.match(problem) is not None
+        """Admission denies this object, as far as the words tell: a webhook answers with any
+        status that it likes, a ValidatingAdmissionPolicy with 401, 403, 413 or 422."""
+        self.forbidden = status == 403 and not self.denied
+        """A right is missing, for all objects or some."""
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -245,13 +248,14 @@ class Client:
         response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
-        if response.status == 401 and self._plugin is not None:
-            self._plugin.refused()
         problem = _message(await self._read(response))
         after = response.headers.get("Retry-After", "")
+        refusal = ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+        if response.status == 401 and self._plugin is not None and not refusal.denied:
+            self._plugin.refused()
         if response.status == 409:
-            raise ConflictError(f"API server answered 409: {one_line(problem)}")
-        raise ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+            raise ConflictError(str(refusal))
+        raise refusal
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         chunks: list[bytes] = []

@@ -14,7 +14,8 @@ from core.writes.write import PATIENT, Object, Write
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
 FOR_ALL: Final = frozenset((401, 429))
-"""Refusals that are about who asks, or how often: the next object would meet them too."""
+"""Refusals that are about who asks, or how often: the next object would meet them too, unless it
+is admission that says so of one."""
 FORBIDDEN_MAX: Final = 20
 """After so many refusals in a row for want of a right it is taken to be missing for all objects.
 Those of a namespace are not in a row as long as others, by turns, are written."""
@@ -140,11 +141,11 @@ class Failures:
 
 def is_for_all(fault: UnavailableError) -> bool:
     """Say whether a write was refused for who asks, or how often, whatever its object is."""
-    return isinstance(fault, ApiError) and fault.status in FOR_ALL
+    return isinstance(fault, ApiError) and fault.status in FOR_ALL and not fault.denied
 
 
 def _of_this_one(fault: UnavailableError) -> bool:
     """Say whether a write may have failed by what its object is."""
     if isinstance(fault, ApiError):
-        return 400 <= fault.status < 500 and not is_for_all(fault)
+        return fault.denied or (400 <= fault.status < 500 and not is_for_all(fault))
     return isinstance(fault, ConflictError)
