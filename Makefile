@@ -53,8 +53,13 @@ chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter
 days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)
 
-laws: setup ## the laws over 20,000 random mixed clusters; `make check` looks at 1,000
-	$(BIN)/python -m pytest tests/core/test_mixed_laws.py tests/core/test_underutilized_count_laws.py --seeds 20000
+# One process a line: some laws keep all their clusters. A seed of the later ones is a history of
+# looks, or is compared with several mutants.
+laws: setup ## the laws over 20,000 random mixed clusters, or 3,000 histories of them, for an hour; `make check` looks at 1,000
+	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
+	$(BIN)/python -m pytest tests/core/test_underutilized_count_laws.py tests/core/test_beside.py --seeds 20000
+	$(BIN)/python -m pytest tests/core/test_hand_over.py tests/core/test_buffers_laws.py --seeds 3000
+	$(BIN)/python -m pytest tests/core/test_reserve_laws.py tests/core/test_utilization_laws.py --seeds 3000
 
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
