@@ -89,7 +89,7 @@ def _standing(node: Node, left: Mapping[str, int], config: Config, now_seconds: 
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=left.get(node.name, 0),
         guard=_guard(node),
-        reserved=reserved_for(node) is not None,
+        reserved=reserved_for(node) is not None and not left.get(node.name),
         taints_right=desired_taints(node, taint_key) == node.taints,
         going=going(node),
         being_deleted=being_deleted(node),

@@ -1,7 +1,7 @@
 """What has happened as far as it matters, and what follows from it now; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -100,6 +100,10 @@ class Memory:
     """How long they take."""
     back: Mapping[str, TakenBack] = field(default_factory=dict)
     """By name; forgotten once the reserve looks back on nothing of it (core.engine.taken_back)."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """By node: the unix second of the last look by which it was to be held without a mark."""
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    """The same of those that were kept for pods to be expected."""
 
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
@@ -120,6 +124,16 @@ class Memory:
             demand={keys.get(key, key): looks for key, looks in self.demand.items()},
             arrivals=arrivals.renamed(self.arrivals, keys),
             new_nodes=new_nodes.renamed(self.new_nodes, keys),
+        )
+
+    def keeping(
+        self, held: Collection[str], reserved: Collection[str], now_seconds: int
+    ) -> "Memory":
+        """Return the memory after a look that found these nodes to be held, and to be kept."""
+        return replace(
+            self,
+            held=_last(self.held, held, self.nodes, now_seconds),
+            reserved=_last(self.reserved, reserved, self.nodes, now_seconds),
         )
 
     def refusing(
@@ -211,6 +225,14 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
         arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
         new_nodes=new_nodes.follow(memory.new_nodes, survey, new, now_seconds),
     )
+
+
+def _last(
+    before: Mapping[str, int], found: Collection[str], nodes: Container[str], now_seconds: int
+) -> dict[str, int]:
+    """Return when each of the nodes that are there was found last."""
+    known = {name: min(at, now_seconds) for name, at in before.items() if name in nodes}
+    return known | dict.fromkeys(found, now_seconds)
 
 
 def _new(memory: Memory, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:

@@ -79,7 +79,7 @@ def step(
     would, its answer is given once more.
     """
     if last is not None and last.holds(cluster, config, memory, now_seconds):
-        seen = looked_again(memory, last.survey, now_seconds)
+        seen = _keeping(looked_again(memory, last.survey, now_seconds), last.plan, now_seconds)
         return replace(last, memory=seen, at=now_seconds, skipped=True)
     lately = memory.lately(config.budgets.peak_window_seconds, now_seconds)
     census = last.survey.census if last else None
@@ -100,6 +100,7 @@ def step(
     before = harden.unknown(survey.marks, now_seconds) if first else seen.spoken
     spoken = harden.remember(before, against, now_seconds)
     seen = replace(seen, placed=placed, spoken=spoken, back=back)
+    seen = _keeping(seen, found, now_seconds)
     counts = not found.complete or bool(harden.paused(against, spoken))
     return Pass(
         survey=survey,
@@ -111,6 +112,10 @@ def step(
         short=short,
         again=now_seconds if counts else idle_until(seen, survey, held, now_seconds),
     )
+
+
+def _keeping(memory: Memory, found: Plan, now_seconds: int) -> Memory:
+    return memory.keeping(found.held, [one.node for one in found.reserve], now_seconds)
 
 
 def _judged(

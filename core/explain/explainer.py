@@ -133,7 +133,7 @@ class Explainer:
             order=removal.order if removal else None,
             blockers=() if removal else self._kept[name].blockers,
             held=self._held.get(name, ()),
-            reserved=tuple(Blocker(RESERVE, told) for told in [reserved_for(node)] if told),
+            reserved=self._reserved(node),
             lingers=tuple(stickiness(pods, self._now)),
             against_hard=self._against_hard(node),
             undrained=self._undrained(pods),
@@ -194,6 +194,11 @@ class Explainer:
             if not found[node.name]:
                 brakes.take(node)
         return found
+
+    def _reserved(self, node: Node) -> tuple[Blocker, ...]:
+        """Return for which pods an empty node is kept; one that has filled may say so still."""
+        told = None if node.name in self._survey.occupied else reserved_for(node)
+        return (Blocker(RESERVE, told),) if told else ()
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:

@@ -54,7 +54,8 @@ class Event(Enum):
     HELD = "held", "it is to be kept from the autoscaler until it is handed over"
     MISPLACED = "misplaced", "its autoscaler reads another annotation than that of the guard"
     GUARD_LEFT = "guard left", "somebody else took the mark away, and the details with it"
-    HOLD_ENDS = "hold ends", "held, and not to be held any more: it holds pods, say"
+    HOLD_ENDS = "hold ends", "held, and not to be held any more"
+    HOLD_OVER = "hold over", "held, and has held pods for as long as the guard of a released one"
     GUARD_GONE = "guard gone", "the guard itself is gone"
     GUARD_DISPLACED = "guard displaced", "its end was set by a wrong clock"
     GUARD_ENDS = "guard ends", "released long enough ago"
@@ -125,6 +126,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
     Event.MISPLACED: {State.GUARDED: Act.GUARD, State.RELEASED: Act.PROLONG, State.HELD: Act.HOLD},
     Event.GUARD_LEFT: {State.RELEASED: Act.PROLONG},
     Event.HOLD_ENDS: {State.HELD: Act.PROLONG},
+    Event.HOLD_OVER: {State.HELD: Act.LIFT},
     Event.GUARD_GONE: {State.RELEASED: Act.LIFT},
     Event.GUARD_DISPLACED: {State.RELEASED: Act.PROLONG},
     Event.GUARD_ENDS: {State.RELEASED: Act.LIFT},

@@ -73,6 +73,10 @@ class Watch:
     """Nodes whose mark is to be hard whatever their age: they are drained."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
     """Nodes whose drain has failed, and why."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """When each node was last to be held without a mark, unix seconds."""
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    """When each was last kept for pods to be expected."""
 
     def long(self, seconds: int) -> bool:
         """Say whether it may end something that was to last so long.
@@ -141,8 +145,9 @@ class _Maker:
         self._kept = {kept.node: kept.blockers for kept in plan.kept}
         self._reserve = {one.node: (one.why,) for one in plan.reserve}
         self._held = plan.held
-        marked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
-        self.occupied = occupants(cluster, self._now, marked | plan.held)
+        asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
+        asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
+        self.occupied = occupants(cluster, self._now, asked | plan.held)
         self._busy = busy(cluster, config.hand_over.utilization, self._now)
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
@@ -182,7 +187,7 @@ class _Maker:
             yield Event.TAINTS_WRONG
         unmarked = mark_of(node.labels) is None
         yield from self._left_over(node) if unmarked else self._marked(node, details)
-        if self._told(node):
+        if self._told(node) and not self._may_be_kept_again(node):
             yield Event.TOLD
 
     def _farewell(self, node: Node) -> Iterable[Event]:
@@ -231,7 +236,7 @@ class _Maker:
         elif guard.until == GUARD_WHILE_MARKED:
             yield Event.GUARD_LEFT
         elif guard.until == GUARD_WHILE_HELD:
-            yield Event.HOLD_ENDS
+            yield from self._end_of_hold(node, guard)
         elif end is None or end - self._now > seconds:
             yield Event.GUARD_DISPLACED
         elif end <= self._now:
@@ -241,6 +246,20 @@ class _Maker:
             yield Event.BUSY
         elif guard.key != _place_of_guard(node):
             yield Event.MISPLACED
+
+    def _end_of_hold(self, node: Node, guard: Guard) -> Iterable[Event]:
+        """Yield what becomes of a guard without a time; a node that has just filled keeps it.
+
+        It is as long on the node as one that says until when, without a write for each pod that
+        comes and goes. Who has not seen the node held does not know how long that is, and says it.
+        """
+        hand_over, since = self._config.hand_over, self._watch.held.get(node.name)
+        lasting = not self._observe and hand_over.scope is not Scope.MARKED
+        placed = guard.key == _place_of_guard(node)
+        if since is None or not (lasting and placed and node.name in self.occupied):
+            yield Event.HOLD_ENDS
+        elif self._now - since >= hand_over.guard_seconds:
+            yield Event.HOLD_OVER
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
         free, softened = self._is_free(node), False
@@ -294,6 +313,12 @@ class _Maker:
             return {}
         told = self._reserve[node.name][0].message[:RESERVE_CHARACTERS_MAX] if kept else None
         return {RESERVE_ANNOTATION: told}
+
+    def _may_be_kept_again(self, node: Node) -> bool:
+        """Say whether it has just filled; who reads what it was kept for looks for pods too."""
+        since, seconds = self._watch.reserved.get(node.name), self._config.hand_over.guard_seconds
+        recent = since is not None and self._now - since < seconds
+        return recent and not self._observe and node.name in self.occupied
 
     # What is written then
 

@@ -171,6 +171,8 @@ class TestNode:
         assert "guard ebb, until it is handed over\n" in text
         assert f"reserve because {told}\n" in text
         assert explained(capsys, file, "node", "n")["isKeptFor"] == []
+        filled = of(tmp_path, kept, node("n"), pod("p", "m"))
+        assert explained(capsys, filled, "node", "m")["isKeptFor"] == []
 
     def test_a_mark_whose_taint_and_details_are_lost(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

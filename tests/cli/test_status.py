@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> str:
         pod("a", "m-old"),
         pod("b", "m-hard"),
         pod("c", "kept", "2"),
-        pod("d", "stray", "2"),
+        pod("d", "kept", "2"),
         pod("w", None),
     ]
     file = tmp_path / "dump.json"
@@ -112,6 +112,16 @@ class TestJson:
         reasons = {one["code"]: one["nodes"] for one in status["reasons"]}
         assert reasons["reserve"] == 1
         assert (reasons["opted-out"], reasons["being-deleted"]) == (1, 2)
+
+    def test_a_node_that_has_filled_is_kept_for_nobody_whatever_it_still_says(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        held = [node(name, metadata={"name": name, "annotations": HELD}) for name in ("a", "b")]
+        file = tmp_path / "dump.json"
+        file.write_bytes(dump(*held, pod("p", "a")))
+        status = status_of(capsys, str(file))
+        assert status["counts"]["keptForPodsToBeExpected"] == 1
+        assert {one["code"]: one["nodes"] for one in status["reasons"]}["reserve"] == 1
 
     def test_who_is_not_looked_a_place_for_finds_none_by_nobodys_word(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -67,7 +67,8 @@ def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> Pas
 
 
 def written(config: Config, found: Pass, watching: int = 10**6) -> tuple[Write[Node], ...]:
-    cluster, watch = found.survey.cluster, Watch(watching, found.against_hard)
+    cluster, memory = found.survey.cluster, found.memory
+    watch = Watch(watching, found.against_hard, held=memory.held, reserved=memory.reserved)
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
 
 
@@ -418,6 +419,68 @@ def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Sc
     assert ended == begun
 
 
+def after(
+    config: Config, empty: tuple[Node, ...], *pods: Pod, seconds: int, then: Config | None = None
+) -> list[tuple[object, Mapping[str, str | None]]]:
+    """Return what is written on n by one that has seen it empty, and has pods on it so long."""
+    last = step(Cluster.of(empty, [THERE]), config, Memory(), NOW)
+    filled = Cluster.of(empty, [THERE, *pods])
+    for now in (NOW + 1, NOW + seconds):
+        last = step(filled, then or config, last.memory, now, last=last)
+    found = (one for one in written(then or config, last) if one.key == "n")
+    return [(one.kind, one.annotations) for one in found]
+
+
+@pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
+@pytest.mark.parametrize("told", [{}, {RESERVE_ANNOTATION: "for p"}])
+def test_a_node_that_has_just_filled_keeps_what_it_has_for_as_long_as_a_guard_stays(
+    labels: dict[str, str], told: dict[str, str]
+) -> None:
+    """Without a write; one that is empty again by then has had none."""
+    config = asked(Scope.EMPTY, reserve=Reserve(length_seconds=DAY))
+    guard = KARPENTERS if labels else HELD
+    nodes = (node("n", labels=labels, annotations={**guard, **told}), OTHER)
+    for seconds in (1, 899):
+        assert after(config, nodes, MOVING, seconds=seconds) == []
+    gone = dict.fromkeys((*guard, *told))
+    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.UNGUARD, gone)]
+    ends = {GUARD_OURS_ANNOTATION: guard[GUARD_OURS_ANNOTATION].replace("held", str(NOW + 900))}
+    (write,) = written(config, looked(config, list(nodes), MOVING, THERE))
+    assert write.kind is WriteKind.GUARD, "who has not seen it empty says until when"
+    assert ends.items() <= write.annotations.items()
+    assert not told or write.annotations[RESERVE_ANNOTATION] is None
+
+
+@pytest.mark.parametrize(
+    ("one", "pods", "then"),
+    [
+        (node("n", annotations=HELD), (MOVING,), replace(asked(Scope.EMPTY), mode=Mode.OBSERVE)),
+        (node("n", annotations=HELD), (MOVING,), asked(Scope.MARKED)),
+        (node("n", annotations=HELD), (), asked(Scope.EMPTY, pools=IN_POOL)),
+        (on_karpenter(node("n", annotations=HELD)), (MOVING,), asked(Scope.EMPTY)),
+    ],
+)
+def test_a_guard_that_is_to_go_for_another_cause_says_until_when_at_once(
+    one: Node, pods: tuple[Pod, ...], then: Config
+) -> None:
+    ((kind, annotations),) = after(asked(Scope.EMPTY), (one, OTHER), *pods, seconds=2, then=then)
+    until = (annotations[GUARD_OURS_ANNOTATION] or "").split()[0]
+    assert (kind, until) == (WriteKind.GUARD, str(NOW + 902))
+
+
+def test_of_a_node_with_pods_that_is_held_it_is_not_told_for_long_whom_it_was_kept_for() -> None:
+    config = asked(Scope.ALL, reserve=Reserve(length_seconds=DAY))
+    nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
+    assert after(config, nodes, MOVING, seconds=899) == []
+    told = [(WriteKind.TELL, {RESERVE_ANNOTATION: None})]
+    assert after(config, nodes, MOVING, seconds=900) == told
+    observe = replace(config, mode=Mode.OBSERVE)
+    ((_, annotations),) = after(config, nodes, MOVING, seconds=2, then=observe)
+    assert annotations[RESERVE_ANNOTATION] is None
+    ends = after(config, nodes, MOVING, seconds=899, then=asked(Scope.EMPTY))
+    assert ends == [], "it was held until the scope changed"
+
+
 RELEASED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 800)}
 KARPENTER_RELEASED = {
     KARPENTER_KEEP_ANNOTATION: "true",
@@ -526,7 +589,7 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
 def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     one: Node, pods: tuple[Pod, ...], kind: WriteKind
 ) -> None:
-    """And taken away in that which hands the node over, or notes that a pod is there."""
+    """And taken away in that which hands the node over, or later where a pod has come."""
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
     new = step(Cluster.of([one, OTHER], pods), config, Memory(), NOW)
     (write,) = written(config, new)
@@ -536,7 +599,9 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     over = step(Cluster.of([after, OTHER], pods), config, new.memory, NOW + 60)
     (write,) = written(config, over)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
-    there = step(Cluster.of([after, OTHER], [*pods, MOVING]), config, new.memory, NOW + 60)
+    filled = Cluster.of([after, OTHER], [*pods, MOVING])
+    assert written(config, step(filled, config, new.memory, NOW + 899)) == ()
+    there = step(filled, config, new.memory, NOW + 900)
     assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
 
 

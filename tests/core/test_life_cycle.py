@@ -70,6 +70,7 @@ HELD            HOLD     .        .        .         .           .        .     
 MISPLACED       .        .        .        GUARD     .           PROLONG  HOLD    .           .
 GUARD_LEFT      .        .        .        .         .           PROLONG  .       .           .
 HOLD_ENDS       .        .        .        .         .           .        PROLONG .           .
+HOLD_OVER       .        .        .        .         .           .        LIFT    .           .
 GUARD_GONE      .        .        .        .         .           LIFT     .       .           .
 GUARD_DISPLACED .        .        .        .         .           PROLONG  .       .           .
 GUARD_ENDS      .        .        .        .         .           LIFT     .       .           .
@@ -212,6 +213,9 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.MISPLACED: lambda one: one.labelled(KARPENTER_LABEL),
     Event.GUARD_LEFT: lambda one: one.changed(**GUARDED),
     Event.HOLD_ENDS: lambda one: replace(one, held=False),
+    Event.HOLD_OVER: lambda one: replace(
+        one, held=False, pods=(POD,), watch=replace(WATCH, held={"n": NOW - 900})
+    ),
     Event.GUARD_GONE: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
     Event.GUARD_DISPLACED: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
     Event.GUARD_ENDS: lambda one: replace(one, now=NOW + 60),

@@ -111,7 +111,14 @@ class Controller:
         self.doubts = hard and bool(found.memory.placed)
         looked = self._looked(cluster, config, found)
         drain = looked.drain if looked else NOTHING
-        watch = Watch(found.watched_seconds, found.against_hard, drain.hard, drain.memory.failed)
+        watch = Watch(
+            found.watched_seconds,
+            found.against_hard,
+            drain.hard,
+            drain.memory.failed,
+            found.memory.held,
+            found.memory.reserved,
+        )
         writes = decide(
             cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
         )
