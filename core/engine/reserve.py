@@ -98,8 +98,7 @@ class Reserve:
         waited: Counter[str] = Counter()
         homeless: list[Pod] = []
         for pods in (sorted(waiting), sorted(apart)):
-            attempt = packer.attempt(pods)
-            packer.commit(attempt)
+            attempt, _ = packer.settle(pods)
             for pod, number in attempt.placements:
                 name = packer.nodes[number].name
                 if name in empties and pod in apart:

@@ -203,13 +203,12 @@ class Work:
 
     def _settle(self, pods: list[int]) -> Attempt:
         packer = self.packer
-        attempt = packer.attempt(pods)
-        self.account.receive(packer.received(attempt))
+        attempt, received = packer.settle(pods)
+        self.account.receive(received)
         for pod, _ in attempt.placements:
             found = packer.pods[pod]
             if found.node is not None:
                 self.account.leave(packer.node_ids[found.node], Amount.of(found.requests))
-        packer.commit(attempt)
         return attempt
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:

@@ -29,13 +29,12 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.packing.blocks import BLOCK_NODES, Blocks
 from core.packing.ground import Ground, dominant_share
 from core.packing.groups import Kind, alike, grouped, templates
 from core.packing.vectors import Vectors, lane_minimum
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
-SCAN_NODES: Final = 64
-"""How many nodes are looked at in one step of a kind's scan: a step costs more than a node."""
 SWEEPS_MAX: Final = 16
 """So often pods are asked that others refuse, as long as some of them find places."""
 Answers = dict[tuple[int, int], tuple[int, set[str]]]
@@ -93,6 +92,7 @@ class Packer:
             | (0 if node.name in ground.closed else self._vectors.of(node.allocatable - used))
             for node, used in zip(ground.nodes, ground.used, strict=True)
         ]
+        self._blocks = Blocks(self.free, self.guard)
         self._admitting = admitting
         self.pods, self._kind_of = self._order_pods([*movable, *alike(spare)], whole)
         self.on: list[list[int]] = [[] for _ in self.nodes]
@@ -163,11 +163,38 @@ class Packer:
         pods = list(pods)
         if self._topology.involves(pods):
             return self._attempt_among(pods, away, kept)
-        guard, free, kind_of = self.guard, self.free, self._kind_of
-        left: dict[int, int] = {}
-        result = Attempt([], [], left)
+        result = Attempt([], [], {})
         if kept:
             pods = self._keep(result, pods, kept, away)
+        self._place(result, pods, away)
+        return result
+
+    def settle(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
+        """Place *pods* as an attempt would, for good; return that, and what is `received`.
+
+        What is placed counts at once, so that none of thousands of sizes asks a node in vain that
+        those before have filled.
+        """
+        pods, before = list(pods), list(self.free)
+        if self._topology.involves(pods):
+            result = self._attempt_among(pods, (), ())
+        else:
+            result = Attempt([], [], {})
+            self._place(result, pods, (), for_good=True)
+        received = self._received(result, before)
+        self.commit(result)
+        return result, received
+
+    def _place(
+        self,
+        result: Attempt,
+        pods: Iterable[int],
+        away: Collection[int],
+        *,
+        for_good: bool = False,
+    ) -> None:
+        """Place pods to which no other pods matter; *for_good*: they are free space no longer."""
+        guard, free, kind_of, left = self.guard, self.free, self._kind_of, result.left
         known: Kind | None = None
         place = request = 0
         fits: list[int] = []
@@ -182,12 +209,13 @@ class Packer:
                     remaining = (left.get(node) or free[node]) - request
                     if remaining & guard == guard:
                         left[node] = remaining
+                        if for_good:
+                            free[node] = remaining
                         result.placements.append((pod, node))
                         break
                 place += 1
             else:
                 result.unplaced.append(pod)
-        return result
 
     def _keep(
         self,
@@ -201,11 +229,10 @@ class Packer:
         for pod, node in kept:
             kind, group = self._kind_of[pod], topology.group(pod)
             remaining = (left.get(node) or self.free[node]) - kind.request
-            at = bisect_left(kind.admitting, node)
             if (
                 node in away
                 or remaining & guard != guard
-                or kind.admitting[at : at + 1] != [node]
+                or not _admits(kind, node)
                 or (group is not None and group.refusal(node) is not None)
             ):
                 continue
@@ -347,14 +374,19 @@ class Packer:
 
         *left*: nodes with pods on trial, which are no reason to leave them out.
         """
-        guard, free, request = self.guard, self.free, kind.request
+        guard, free, request, blocks = self.guard, self.free, kind.request, self._blocks
         allowed, found = kind.allowed, kind.fits
         known = len(found)
         while len(found) == known and kind.scanned < len(allowed):
-            block = allowed[kind.scanned : kind.scanned + SCAN_NODES]
-            room = [node for node in block if (free[node] - request) & guard == guard]
-            kind.scanned += len(block)
-            if group is not None and group.lasting:
+            start, block = kind.scanned, allowed[kind.scanned] // BLOCK_NODES
+            kind.scanned = bisect_left(allowed, (block + 1) * BLOCK_NODES, start)
+            if not blocks.may_hold(block, request):
+                continue
+            asked = allowed[start : kind.scanned]
+            room = [node for node in asked if (free[node] - request) & guard == guard]
+            if not room:
+                blocks.note(block, len(asked), free)
+            elif group is not None and group.lasting:
                 for node in room:
                     why = None if node in left else group.refusal_for_good(node)
                     if why is None:
@@ -382,7 +414,7 @@ class Packer:
     def draft(self) -> "Packer":
         """Return the same pods and nodes with free space of its own, where room is promised."""
         draft = copy(self)
-        draft.free = list(self.free)
+        draft.free, draft._blocks = list(self.free), self._blocks.draft()  # noqa: SLF001
         kinds = {id(kind): kind for kind in self._kind_of}
         own = {key: Kind(one.request, one.admitting, one.allowed) for key, one in kinds.items()}
         draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
@@ -404,11 +436,14 @@ class Packer:
 
     def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
         """Return (node id, CPU and memory) where there would be more; headroom is no load."""
+        return self._received(attempt, self.free)
+
+    def _received(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
         left = dict(attempt.left) if self.spare else attempt.left
         for pod, node in attempt.placements if self.spare else ():
             if pod in self.spare:
                 left[node] += self._kind_of[pod].request
-        free, of = self.free, self._vectors.amount
+        of = self._vectors.amount
         more = ((node, of(free[node] - vector)) for node, vector in left.items())
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
@@ -425,10 +460,10 @@ class Packer:
 
     def _spared(self, kind: Kind) -> Iterator[tuple[int, int]]:
         """Yield the nodes that had room but for a pod that does not exist, and that pod."""
-        guard, admitting = self.guard, frozenset(kind.admitting)
+        guard = self.guard
         for spare, at in self.spare_at.items():
             more = self.free[at] + self._kind_of[spare].request
-            if at in admitting and (more - kind.request) & guard == guard:
+            if (more - kind.request) & guard == guard and _admits(kind, at):
                 yield at, spare
 
     def hopeless(self, attempt: Attempt, leaving: int) -> bool:
@@ -458,3 +493,8 @@ class Packer:
             rules = ", ".join(sorted(refused))
             return f"every other node that admits it and has room is refused by: {rules}"
         return "no other node that stays admits it and has room"
+
+
+def _admits(kind: Kind, node: int) -> bool:
+    at = bisect_left(kind.admitting, node)
+    return kind.admitting[at : at + 1] == [node]

@@ -53,10 +53,16 @@ class Vectors:
 
 
 def lane_minimum(one: int, other: int, guard: int) -> int:
-    """Return the smaller of two vectors, lane by lane."""
-    smaller, lane = 0, 0
-    while guard >> lane * LANE_BITS:
-        shift = lane * LANE_BITS
-        smaller |= min(one >> shift & LANE_MAX, other >> shift & LANE_MAX) << shift
-        lane += 1
-    return smaller
+    """Return the smaller of two vectors, lane by lane; with guards if *other* has them."""
+    return other ^ ((one ^ other) & _larger(other, one, guard))
+
+
+def lane_maximum(one: int, other: int, guard: int) -> int:
+    """Return the larger of two vectors, lane by lane; with guards if *other* has them."""
+    return other ^ ((one ^ other) & _larger(one, other, guard))
+
+
+def _larger(one: int, other: int, guard: int) -> int:
+    """Return a vector of ones in each lane of which *one* has at least as much, and else zeros."""
+    lanes = (one | guard) - (other & ~guard) & guard
+    return lanes - (lanes >> LANE_BITS - 1)

@@ -1,0 +1,105 @@
+"""What waits is placed for good, and thousands of sizes ask no node that has been filled."""
+
+import random
+
+import pytest
+
+from core.config.settings import Config
+from core.engine.survey import Survey
+from core.model.cluster import Cluster
+from core.model.pod import Pod
+from core.packing.blocks import BLOCK_NODES, Blocks
+from core.packing.packer import Packer
+from core.packing.vectors import LANE_BITS, LANE_MAX, lane_maximum, lane_minimum
+from tests.support import mixed
+from tests.support.builders import node, pod
+
+LANES = 3
+GUARD = sum(1 << lane * LANE_BITS + LANE_BITS - 1 for lane in range(LANES))
+
+
+class Read(list[int]):
+    """Numbers that count how often one of them is asked for."""
+
+    asked = 0
+
+    def __getitem__(self, place: object) -> int:  # type: ignore[override]
+        self.asked += 1
+        return super().__getitem__(place)  # type: ignore[call-overload, no-any-return]
+
+
+def vector(lanes: list[int]) -> int:
+    return sum(amount << lane * LANE_BITS for lane, amount in enumerate(lanes))
+
+
+def some(chance: random.Random) -> list[int]:
+    return [chance.choice((0, 1, 5, chance.randrange(LANE_MAX), LANE_MAX)) for _ in range(LANES)]
+
+
+def packer_of(cluster: Cluster) -> Packer:
+    return Survey(cluster, Config()).packer()
+
+
+def sizes(many: int, least: int) -> list[Pod]:
+    return [pod(f"w{number:04}", None, least + number, 1) for number in range(many)]
+
+
+def test_lanes_are_compared_one_by_one() -> None:
+    chance = random.Random(1)
+    for _ in range(1000):
+        one, other = some(chance), some(chance)
+        most, least = map(max, one, other), map(min, one, other)
+        assert lane_maximum(vector(one), vector(other), GUARD) == vector([*most])
+        assert lane_minimum(vector(one), vector(other), GUARD) == vector([*least])
+        guarded = lane_maximum(GUARD | vector(one), GUARD | vector(other), GUARD)
+        assert guarded == GUARD | lane_maximum(vector(one), vector(other), GUARD)
+
+
+def test_no_block_is_passed_over_that_has_room() -> None:
+    chance = random.Random(2)
+    for _ in range(20):
+        free = [GUARD | vector(some(chance)) for _ in range(2 * BLOCK_NODES + 3)]
+        blocks = Blocks(free, GUARD)
+        for _ in range(200):
+            place, request = chance.randrange(len(free)), vector(some(chance))
+            if (free[place] - request) & GUARD == GUARD:
+                assert blocks.may_hold(place // BLOCK_NODES, request)
+                free[place] -= request
+            else:
+                blocks.note(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
+
+
+def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
+    free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
+    blocks, request = Blocks(free, GUARD), vector([1, 1, 1])
+    free = [GUARD] * BLOCK_NODES
+    while blocks.may_hold(0, request):
+        blocks.note(0, BLOCK_NODES, free)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
+    cluster = mixed.cluster(random.Random(seed))
+    one, other = packer_of(cluster), packer_of(cluster)
+    barred = frozenset(number for number in range(len(one.nodes)) if number % 5 == 1)
+    found, received = one.settle(one.homeless, barred)
+    tried = other.attempt(other.homeless, barred=barred)
+    assert received == other.received(tried)
+    other.commit(tried)
+    assert (found.placements, found.unplaced) == (tried.placements, tried.unplaced)
+    assert (one.free, one.on) == (other.free, other.on)
+    again, over = (packer.attempt(packer.on[0], 0) for packer in (one, other))
+    assert again == over
+
+
+@pytest.mark.parametrize("least", [3000, 100], ids=["none fits", "all fit"])
+def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
+    """On full nodes a block is asked; on those that fill up, the block in which there is room."""
+    many, nodes = 512, 4 * BLOCK_NODES
+    standing = [pod(f"p{number}", f"n{number:03}", 2000, 1) for number in range(nodes)]
+    named = [node(f"n{number:03}") for number in range(nodes)]
+    packer = packer_of(Cluster.of(named, [*standing, *sizes(many, least)]))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert len(found.placements) == (0 if least == 3000 else many)
+    assert free.asked < many * nodes / 2
