@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -41,8 +42,6 @@ class Book:
     ) -> None:
         self._nodes, self._attachments = nodes, attachments
         self._domains: dict[object, Domains] = {}
-        self._by_node: dict[int, bool] = {}
-        """By id of domains, which tallies hold."""
         self._keys = {key for node in nodes for key in node.labels}
         self._tallies: dict[object, Tally] = {}
         self._spreads: dict[object, Spread] = {}
@@ -63,6 +62,10 @@ class Book:
         """The labels of pods that somebody asks about."""
         self._by_object: dict[object, Group] = {}
         self._by_value: dict[object, Group] = {}
+
+    @cached_property
+    def _each_node(self) -> Domains:
+        return Domains(range(len(self._nodes)))
 
     def group(self, pod: Pod) -> Group:
         """Return the group of the pod; most pods share their objects with others.
@@ -87,21 +90,9 @@ class Book:
         kinds = NodeKinds(self._nodes, spread)
         for group in groups:
             group.rules = tuple(self._rules(group.like, kinds))
-            group.lasting = tuple(filter(self._lasts, group.rules))
-
-    def _lasts(self, rule: Rule) -> bool:
-        """Say whether the rule refuses nodes for what stands on them alone."""
-        return isinstance(rule, Clear) and self._is_by_node(rule.tally.domains)
-
-    def _is_by_node(self, domains: Domains) -> bool:
-        """Say whether no two nodes are in one domain; each topology is asked once."""
-        if isinstance(domains, range):
-            return True
-        known = self._by_node.get(id(domains))
-        if known is None:
-            found = [domain for domain in domains if domain is not None]
-            known = self._by_node[id(domains)] = len(set(found)) == len(found)
-        return known
+            group.by_node = all(
+                isinstance(rule, Clear) and rule.tally.domains.by_node for rule in group.rules
+            )
 
     def adds(self, group: Group) -> tuple[Tally, ...]:
         """Return the tallies in which the group's pods count."""
@@ -126,7 +117,7 @@ class Book:
             for ip in (None,) if port.ip == ANY_IP else (port.ip, ANY_IP):
                 key = port.port, port.protocol, ip
                 if key not in self._ports:
-                    self._ports[key] = Tally(range(len(self._nodes)))
+                    self._ports[key] = Tally(self._each_node)
                 rules.append(Clear(f"host port {port.port}/{port.protocol}", self._ports[key]))
         rules += self._attachments.rules(company)
         rules += (self._even(pod, one, kinds) for one in company.spread)
@@ -149,14 +140,12 @@ class Book:
         return rules
 
     def _even(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeKinds) -> Even:
-        tally = self._spread(pod, constraint, kinds)
         return Even(
             name=f"topology spread over {constraint.topology_key}",
-            tally=tally,
+            tally=self._spread(pod, constraint, kinds),
             own=int(selects(constraint.selector, pod)),
             max_skew=constraint.max_skew,
             min_domains=constraint.min_domains,
-            by_node=self._is_by_node(tally.domains),
         )
 
     def _by_key(
@@ -215,12 +204,14 @@ class Book:
         domains = self._domains.get(where)
         if domains is None:
             allowed = set(kinds.allowing(placing, rules))
-            domains = self._domains[where] = [
-                node.labels[constraint.topology_key]
-                if number in allowed and all(label in node.labels for label in labels)
-                else None
-                for number, node in enumerate(self._nodes)
-            ]
+            domains = self._domains[where] = Domains(
+                [
+                    node.labels[constraint.topology_key]
+                    if number in allowed and all(label in node.labels for label in labels)
+                    else None
+                    for number, node in enumerate(self._nodes)
+                ]
+            )
         key = (constraint.selector, where)
         found = self._spreads.get(key)
         if found is None:
@@ -231,6 +222,6 @@ class Book:
     def _labelled(self, topology_key: str) -> Domains:
         found = self._domains.get(topology_key)
         if found is None:
-            found = [node.labels.get(topology_key) for node in self._nodes]
+            found = Domains([node.labels.get(topology_key) for node in self._nodes])
             self._domains[topology_key] = found
         return found

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
+from core.fit.bits import bits_of
 from core.fit.rules import UNSCHEDULABLE_TAINT, meets, number_in, repels, tolerates
 from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
 from core.model.node import Node, Taint
@@ -55,14 +56,14 @@ class _Column:
                 few += places
                 continue
             if value not in self._many:
-                self._many[value] = _bits(self._size, places)
+                self._many[value] = bits_of(self._size, places)
             found |= self._many[value]
-        return found | _bits(self._size, few) if few else found
+        return found | bits_of(self._size, few) if few else found
 
     @cached_property
     def any(self) -> int:
         """The nodes that have something there."""
-        return _bits(self._size, chain.from_iterable(self._places.values()))
+        return bits_of(self._size, chain.from_iterable(self._places.values()))
 
     def _beyond(self, asked: Requirement) -> int:
         limits = [number_in(text) for text in asked.values]
@@ -80,15 +81,8 @@ class _Column:
         found = sorted((number, places) for number, places in read if number is not None)
         upward = [0]
         for _, places in reversed(found):
-            upward.append(upward[-1] | _bits(self._size, places))
+            upward.append(upward[-1] | bits_of(self._size, places))
         return [number for number, _ in found], upward[::-1]
-
-
-def _bits(size: int, places: Iterable[int]) -> int:
-    raw = bytearray(size // 8 + 1)
-    for place in places:
-        raw[place >> 3] |= 1 << (place & 7)
-    return int.from_bytes(raw, "little")
 
 
 class Taints:
@@ -126,14 +120,14 @@ class NodeIndex:
         taints: dict[tuple[Taint, ...], list[int]] = {}
         for place, node in enumerate(nodes):
             taints.setdefault(tuple(filter(repels, node.taints)), []).append(place)
-        self._taints = {found: _bits(len(nodes), places) for found, places in taints.items()}
+        self._taints = {found: bits_of(len(nodes), places) for found, places in taints.items()}
         self._with_taint: dict[Taint, list[tuple[Taint, ...]]] = {}
         for found in self._taints:
             for taint in dict.fromkeys(found):
                 self._with_taint.setdefault(taint, []).append(found)
         self._repelling = Taints(self._with_taint)
         self._tolerated: dict[tuple[Toleration, ...], int] = {}
-        self._cordoned = _bits(
+        self._cordoned = bits_of(
             len(nodes), (n for n, node in enumerate(nodes) if node.unschedulable)
         )
 

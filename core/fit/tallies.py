@@ -6,76 +6,111 @@ Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, 
 and InterPodAffinity, their filters.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
+from core.fit.bits import bits_of, places_of
 from core.model.constraints import ANY_DRIVER, Company, Disk
 from core.model.pod import Pod
 
 Domain = str | int
-Domains = Sequence[Domain | None]
-"""By node id; None: the node is in no domain of this topology."""
+
+
+class Domains:
+    """Which nodes are in one domain of a topology; sets of nodes are those of core.fit.bits."""
+
+    __slots__ = ("_shared", "any", "count", "of")
+
+    def __init__(self, of: Sequence[Domain | None]) -> None:
+        """Take the domain of each node by its id; None: it is in none of this topology."""
+        self.of = of
+        places: dict[Domain, list[int]] = {}
+        for node, domain in enumerate(of):
+            if domain is not None:
+                places.setdefault(domain, []).append(node)
+        self.count = len(places)
+        self.any = bits_of(len(of), (node for nodes in places.values() for node in nodes))
+        """The nodes that are in some domain."""
+        self._shared = {
+            domain: bits_of(len(of), nodes) for domain, nodes in places.items() if len(nodes) > 1
+        }
+
+    @property
+    def by_node(self) -> bool:
+        """Say whether no two nodes are in one domain."""
+        return not self._shared
+
+    def beside(self, node: int) -> int:
+        """Return the nodes in the domain of a node that is in one."""
+        domain = self.of[node]
+        found = self._shared.get(domain) if domain is not None else None
+        return 1 << node if found is None else found
 
 
 class Tally:
     """How many pods of one description stand in each domain."""
 
-    __slots__ = ("counts", "domains")
+    __slots__ = ("counts", "domains", "there")
 
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.counts: dict[Domain | None, int] = {}
         """Of the domains that have any."""
+        self.there = 0
+        """The nodes of these domains."""
 
     def add(self, node: int, by: int) -> None:
         """Count *by* more pods on the node; one that is in no domain has nothing to count."""
-        domain = self.domains[node]
+        domain = self.domains.of[node]
         if domain is not None:
-            count = self.counts.get(domain, 0) + by
+            before = self.counts.get(domain, 0)
+            count = before + by
             if count:
                 self.counts[domain] = count
             else:
                 del self.counts[domain]
+            if not before or not count:
+                self.there ^= self.domains.beside(node)
 
 
 class Spread(Tally):
-    """The pods that are to be spread, and how many domains have how many of them."""
+    """The pods that are to be spread, and which domains have how many of them."""
 
-    __slots__ = ("_having", "_least", "_size")
+    __slots__ = ("_having",)
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
-        self._size = len(set(domains) - {None})
-        self._having = Counter({0: self._size})
-        """By count: the domains that have so many."""
-        self._least: int | None = None
+        self._having = {0: domains.any} if domains.any else {}
+        """By count: the nodes of the domains that have so many."""
 
     def add(self, node: int, by: int) -> None:
         """Count *by* more pods on the node; one that is in no domain has nothing to count."""
-        domain = self.domains[node]
+        domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
             super().add(node, by)
-            self._having[before] -= 1
-            if not self._having[before]:
-                del self._having[before]
-            self._having[before + by] += 1
-            self._least = None
+            nodes, having = self.domains.beside(node), self._having
+            having[before] ^= nodes
+            if not having[before]:
+                del having[before]
+            having[before + by] = having.get(before + by, 0) | nodes
 
     def least(self, min_domains: int) -> int:
         """Return the smallest count of any domain; 0 if there are fewer than *min_domains*."""
-        if self._size < min_domains:
+        if self.domains.count < min_domains:
             return 0
-        if self._least is None:
-            self._least = min(self._having, default=0)
-        return self._least
+        return min(self._having, default=0)
 
     def having(self, most: int) -> int:
-        """Return how many domains have so many at most."""
-        return sum(domains for count, domains in self._having.items() if count <= most)
+        """Return the nodes of the domains that have so many at most."""
+        found = 0
+        for count, nodes in self._having.items():
+            if count <= most:
+                found |= nodes
+        return found
 
 
 class Attached(Tally):
@@ -89,11 +124,10 @@ class Attached(Tally):
 
     def add(self, node: int, by: int) -> None:
         """Count *by* more pods on the node; the first attaches the volume, the last detaches."""
-        before = self.domains[node] in self.counts
+        before = self.there
         super().add(node, by)
-        after = self.domains[node] in self.counts
-        if before != after:
-            self._of_driver.add(node, 1 if after else -1)
+        if before != self.there:
+            self._of_driver.add(node, 1 if self.there > before else -1)
 
 
 class Clear(NamedTuple):
@@ -102,9 +136,9 @@ class Clear(NamedTuple):
     name: str
     tally: Tally
 
-    def admits(self, node: int) -> bool:
-        """Admit nodes outside of the topology too, as the scheduler does."""
-        return self.tally.domains[node] not in self.tally.counts
+    def refusing(self, nodes: int) -> int:
+        """Return those of the nodes that it refuses; none outside of the topology."""
+        return nodes & self.tally.there
 
 
 class Near(NamedTuple):
@@ -115,15 +149,16 @@ class Near(NamedTuple):
     own: bool
     """The pod itself is such a pod."""
 
-    def admits(self, node: int) -> bool:
-        """Admit the first pod of a group that is its own company wherever the labels exist."""
-        met = True
+    def refusing(self, nodes: int) -> int:
+        """Return those of the nodes that it refuses.
+
+        The first pod of a group that is its own company may go wherever the labels exist.
+        """
+        first = self.own and not any(tally.there for tally in self.tallies)
+        admitted = nodes
         for tally in self.tallies:
-            domain = tally.domains[node]
-            if domain is None:
-                return False
-            met = met and domain in tally.counts
-        return met or (self.own and not any(tally.counts for tally in self.tallies))
+            admitted &= tally.domains.any if first else tally.there
+        return nodes ^ admitted
 
 
 class Even(NamedTuple):
@@ -135,26 +170,11 @@ class Even(NamedTuple):
     """1 if the pod itself is counted."""
     max_skew: int
     min_domains: int
-    by_node: bool
-    """No two nodes are in one domain."""
 
-    @property
-    def most(self) -> int:
-        """Return how many may be counted where one more may come."""
-        return self.tally.least(self.min_domains) + self.max_skew - self.own
-
-    def admits(self, node: int) -> bool:
-        """Refuse nodes without the label, as the scheduler does."""
-        domain = self.tally.domains[node]
-        return domain is not None and self.tally.counts.get(domain, 0) <= self.most
-
-    def admits_only(self, away: Collection[int]) -> bool:
-        """Say whether it refuses all nodes but these, as far as that is known without asking each.
-
-        What was spread over all nodes can come back to none but the one that it leaves.
-        """
-        admitted = self.tally.having(self.most) if self.by_node else len(away) + 1
-        return admitted <= len(away) and admitted <= sum(map(self.admits, away))
+    def refusing(self, nodes: int) -> int:
+        """Return those of the nodes that it refuses, all without the label among them."""
+        most = self.tally.least(self.min_domains) + self.max_skew - self.own
+        return nodes & ~self.tally.having(most)
 
 
 class Within(NamedTuple):
@@ -168,12 +188,17 @@ class Within(NamedTuple):
     limits: Sequence[int | None]
     """By node id; None: it takes any number."""
 
-    def admits(self, node: int) -> bool:
+    def refusing(self, nodes: int) -> int:
+        """Return those of the nodes that it refuses: each is asked."""
+        places = (node for node in places_of(nodes) if not self._admits(node))
+        return bits_of(len(self.limits), places)
+
+    def _admits(self, node: int) -> bool:
         """Admit wherever the volumes are attached already, as the scheduler does."""
         limit = self.limits[node]
         if limit is None:
             return True
-        domain = self.attached.domains[node]
+        domain = self.attached.domains.of[node]
         more = sum(domain not in volume.counts for volume in self.own)
         return not more or self.attached.counts.get(domain, 0) + more <= limit
 
@@ -191,11 +216,18 @@ class Attachments:
     def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
         """Take by node id and driver how many volumes a node takes."""
         self._limits = limits
-        self._cluster: Domains = ("",) * len(limits)
         self._sole: dict[str, Tally] = {}
         self._drivers: dict[str, tuple[Tally, Sequence[int | None]]] = {}
         """Of each driver that is asked for: its volumes and its limits, by node."""
         self._attached: dict[Disk, Attached] = {}
+
+    @cached_property
+    def _cluster(self) -> Domains:
+        return Domains(("",) * len(self._limits))
+
+    @cached_property
+    def _each_node(self) -> Domains:
+        return Domains(range(len(self._limits)))
 
     def rules(self, company: Company) -> Iterator[Rule]:
         """Yield what a pod asks, and open the tallies for it."""
@@ -205,7 +237,7 @@ class Attachments:
         for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
             if driver not in self._drivers:
                 limits = [of_node.get(driver, 0) for of_node in self._limits]
-                self._drivers[driver] = Tally(range(len(limits))), limits
+                self._drivers[driver] = Tally(self._each_node), limits
             attached, limits_by_node = self._drivers[driver]
             own = tuple(map(self._tally, disks))
             yield Within(f"attach limit of {driver}", attached, own, limits_by_node)
@@ -235,33 +267,31 @@ class Group:
     """In the order in which kube-scheduler's default profile asks."""
     adds: tuple[Tally, ...] | None = None
     """The tallies in which each of them counts; None: not looked up yet."""
-    lasting: tuple[Rule, ...] = ()
-    """Those of the rules that refuse a node for as long as the pods stay that stand there."""
+    by_node: bool = True
+    """Each rule refuses nodes for what stands on them alone."""
 
     @property
     def monotone(self) -> bool:
         """Say whether more pods never make a rule admit a node that it has refused."""
         return all(isinstance(rule, Clear | Within) for rule in self.rules)
 
-    @property
-    def by_node(self) -> bool:
-        """Say whether each rule refuses nodes for what stands on them alone."""
-        return len(self.lasting) == len(self.rules)
+    def admitted(self, nodes: int) -> int:
+        """Return those of the nodes that no rule refuses, but for attach limits: see `takes`."""
+        for rule in self.rules:
+            if not nodes:
+                break
+            if not isinstance(rule, Within):
+                nodes ^= rule.refusing(nodes)
+        return nodes
 
-    def refusal_for_good(self, node: int) -> str | None:
-        """Return the name of the first rule that refuses the node while its pods stay, or None."""
-        return next((rule.name for rule in self.lasting if not rule.admits(node)), None)
+    def takes(self, node: int) -> bool:
+        """Say whether the node that is `admitted` takes the pod's volumes too."""
+        return not any(rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Within))
 
-    def refusal_but_for(self, away: Collection[int]) -> str | None:
-        """Return the name of the first rule if it is known to refuse all nodes but these."""
-        first = self.rules[0] if self.rules else None
-        shut = isinstance(first, Even) and first.admits_only(away)
-        return first.name if first is not None and shut else None
+    def refuses(self, node: int) -> bool:
+        """Say whether a rule refuses the node."""
+        return any(rule.refusing(1 << node) for rule in self.rules)
 
     def finds_company(self, node: int) -> bool:
         """Say whether those are there that the pods must be near."""
-        return all(rule.admits(node) for rule in self.rules if isinstance(rule, Near))
-
-    def refusal(self, node: int) -> str | None:
-        """Return the name of the first rule that refuses the node, or None."""
-        return next((rule.name for rule in self.rules if not rule.admits(node)), None)
+        return not any(rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Near))

@@ -13,6 +13,7 @@ from core.packing.vectors import lane_maximum
 
 BLOCK_NODES: Final = 64
 """Nodes of a block: asking one costs more than asking a node."""
+BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
 VAIN_MAX: Final = 8 * BLOCK_NODES
 """So many nodes of a block are asked in vain before its most is looked up anew, at that price."""
 

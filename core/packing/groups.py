@@ -31,8 +31,9 @@ class Kind:
     """Those of the scanned that had room when they were scanned."""
     head: int = 0
     """Entries of `fits` before this one never fit again."""
-    left_out: dict[str, list[int]] = field(default_factory=dict)
-    """By rule about other pods: nodes that it keeps out of `fits`, of one group's list."""
+    open: int = 0
+    """The allowed nodes but those that were found to be full, as bits (core.fit.bits); written
+    where other pods matter to some pod."""
 
 
 def alike(pods: Iterable[Pod]) -> list[list[Pod]]:

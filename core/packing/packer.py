@@ -13,7 +13,7 @@ the nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +21,7 @@ from typing import Final
 
 from core.capacity.reaches import Groups
 from core.capacity.usable import NOTHING, Amount
+from core.fit.bits import bits_of
 from core.fit.kinds import NodeKinds
 from core.fit.neighbours import Topology
 from core.fit.rules import RULES
@@ -29,7 +30,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.blocks import BLOCK_NODES, Blocks
+from core.packing.blocks import BLOCK_BITS, BLOCK_NODES, Blocks
 from core.packing.ground import Ground, dominant_share
 from core.packing.groups import Kind, alike, grouped, templates
 from core.packing.vectors import Vectors, lane_minimum
@@ -39,6 +40,8 @@ SWEEPS_MAX: Final = 16
 """So often pods are asked that others refuse, as long as some of them find places."""
 Answers = dict[tuple[int, int], tuple[int, set[str]]]
 """By kind and group of pods that found no place: how many pods had one then, and who refused."""
+NOT_LOOKED_UP: Final = {"not looked up"}
+"""Stands for the rules that refuse a pod, where nobody asks for them."""
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
 Admitting = Callable[[Placing], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
@@ -56,6 +59,19 @@ class Attempt:
     """Free vector of every node that would receive pods, afterwards."""
     refused: dict[int, set[str]] = field(default_factory=dict)
     """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """An attempt in which other pods matter."""
+
+    result: Attempt
+    away: int
+    """The nodes that take nobody."""
+    for_good: bool
+    answers: Answers = field(default_factory=dict)
+    full: dict[int, int] = field(default_factory=dict)
+    """By kind: nodes that have no room beside what is on trial."""
 
 
 class Packer:
@@ -107,12 +123,12 @@ class Packer:
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self.spare_at: dict[int, int] = {}
         """By pod id of those that do not exist: the node where there is room for it."""
-        self._own: dict[tuple[int, int], Kind] = {}
-        """By kind and group: see `_own_kind`."""
-        self._roomy: dict[int, list[tuple[int, int]]] = {}
+        self._rooms: dict[int, list[tuple[int, int]]] = {}
         """By kind: see `spared`; true until more is placed."""
         self._promised: set[int] = set()
         self._topology = Topology(cluster, self.nodes, self.pods)
+        if self._topology.involves(range(len(self.pods))):
+            self._open_kinds()
 
     def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
@@ -147,6 +163,15 @@ class Packer:
         }
         return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
+    def _open_kinds(self) -> None:
+        """Write the allowed nodes of each kind as bits; those of one template share their list."""
+        known: dict[int, int] = {}
+        for kind in {id(kind): kind for kind in self._kind_of}.values():
+            allowed = id(kind.allowed)
+            if allowed not in known:
+                known[allowed] = bits_of(len(self.nodes), kind.allowed)
+            kind.open = known[allowed]
+
     def attempt(
         self,
         pods: Iterable[int],
@@ -177,10 +202,11 @@ class Packer:
         """
         pods, before = list(pods), list(self.free)
         if self._topology.involves(pods):
-            result = self._attempt_among(pods, (), ())
+            result = self._attempt_among(pods, frozenset(), for_good=True)
+            result.refused = {}
         else:
             result = Attempt([], [], {})
-            self._place(result, pods, (), for_good=True)
+            self._place(result, pods, frozenset(), for_good=True)
         received = self._received(result, before)
         self.commit(result)
         return result, received
@@ -233,7 +259,7 @@ class Packer:
                 node in away
                 or remaining & guard != guard
                 or not _admits(kind, node)
-                or (group is not None and group.refusal(node) is not None)
+                or (group is not None and group.refuses(node))
             ):
                 continue
             left[node] = remaining
@@ -243,21 +269,27 @@ class Packer:
         return [pod for pod in pods if pod not in placed]
 
     def _attempt_among(
-        self, pods: list[int], away: frozenset[int], kept: Sequence[tuple[int, int]]
+        self,
+        pods: list[int],
+        away: frozenset[int],
+        kept: Sequence[tuple[int, int]] = (),
+        *,
+        for_good: bool = False,
     ) -> Attempt:
         """Do the same where other pods matter to some of the pods: on trial in the Topology.
 
         Whom such rules refuse is asked again once others have their places, as a scheduler does: a
-        pod that must be near a smaller one comes before it.
+        pod that must be near a smaller one comes before it. *for_good*: what refused a pod is not
+        looked up; nobody is asked why what waits has found no place.
         """
         result, topology = Attempt([], [], {}), self._topology
         topology.lift(pods)
         asked = self._keep(result, pods, kept, away)
-        answers: Answers = {}
+        trial = _Trial(result, bits_of(len(self.nodes), away), for_good)
         for _ in range(SWEEPS_MAX):
             result.unplaced = [pod for pod in result.unplaced if pod not in result.refused]
             result.refused, before = {}, len(result.placements)
-            self._sweep(result, asked, away, answers)
+            self._sweep(trial, asked)
             if not result.refused or len(result.placements) == before:
                 break
             asked = [*result.refused]
@@ -265,74 +297,102 @@ class Packer:
         topology.undo()
         return result
 
-    def _sweep(
-        self, result: Attempt, pods: Iterable[int], away: frozenset[int], answers: Answers
-    ) -> None:
+    def _sweep(self, trial: _Trial, pods: Iterable[int]) -> None:
         """Place the pods, each once.
 
-        A node that was refused to a pod for others may admit the next one, so no place is skipped;
-        but as long as nobody is placed, pods alike get the answer that one of them got.
+        As long as nobody is placed, pods alike get the answer that one of them got.
         """
-        topology = self._topology
-        known: tuple[Kind, Group | None] | None = None
-        start, onward = 0, False
-        seen: set[str] = set()
+        topology, result, answers = self._topology, trial.result, trial.answers
         for pod in pods:
-            shared, group = self._kind_of[pod], topology.group(pod)
-            kind, count = self._own_kind(shared, group), len(result.placements)
-            alike = id(shared), id(group)
-            if known is None or known[0] is not shared or known[1] is not group:
-                known, start, seen = (shared, group), self._head(kind), set()
-                onward = group is None or group.monotone
+            kind, group = self._kind_of[pod], topology.group(pod)
+            alike, count = (id(kind), id(group)), len(result.placements)
             at, refused = answers.get(alike, NO_ANSWER)
-            place = len(kind.fits)
-            if at != count:
-                place, found = self._find(kind, start, result.left, away, group)
-                if onward:
-                    start, seen = place, seen | found
-                else:
-                    seen = found
-            if place == len(kind.fits):
+            node = self._find(trial, kind, group) if at != count else None
+            if node is None:
                 if at != count:
-                    refused = seen | self._left_out(kind, result.left, away)
-                answers[alike] = count, refused
+                    refused = self._refusals(trial, kind, group) if group is not None else set()
+                    answers[alike] = count, refused
                 result.unplaced.append(pod)
                 if refused:
                     result.refused[pod] = refused
                 continue
-            node = kind.fits[place]
-            result.left[node] = (result.left.get(node) or self.free[node]) - kind.request
+            left = (result.left.get(node) or self.free[node]) - kind.request
+            result.left[node] = left
+            if trial.for_good:
+                self.free[node] = left
             result.placements.append((pod, node))
             topology.put(pod, node)
 
-    def _find(
-        self,
-        kind: Kind,
-        place: int,
-        left: dict[int, int],
-        barred: frozenset[int],
-        group: Group | None,
-    ) -> tuple[int, set[str]]:
-        """Return the first place in `fits`, from *place* on, that takes a pod of the group.
+    def _find(self, trial: _Trial, kind: Kind, group: Group | None) -> int | None:
+        """Return the first node that takes a pod of the group; None: there is none."""
+        nodes = self._left_for(trial, kind)
+        if group is not None and group.rules:
+            nodes = group.admitted(nodes)
+        node = (nodes & -nodes).bit_length() - 1
+        if node < 0:
+            return None
+        left = (trial.result.left.get(node) or self.free[node]) - kind.request
+        if left & self.guard == self.guard and (group is None or group.takes(node)):
+            return node  # it mostly is the first one
+        for node in self._roomy(trial, kind, nodes):
+            if group is None or group.takes(node):
+                return node
+        return None
 
-        It is the length of `fits` if there is none; and the rules that refused nodes with room.
+    def _refusals(self, trial: _Trial, kind: Kind, group: Group) -> set[str]:
+        """Return the rules that refuse nodes with room; none where asking again is no use.
+
+        What is placed for good is never taken back, so what a rule refuses for those that are
+        there, it refuses whoever else comes.
         """
-        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
-        refused: set[str] = set()
-        of_all = group.refusal_but_for(barred) if group is not None else None
-        while place < len(fits) or (
-            kind.scanned < len(kind.allowed) and self._scan(kind, group, left)
-        ):
-            node = fits[place]
-            if node not in barred and ((left.get(node) or free[node]) - request) & guard == guard:
-                if of_all is not None:
-                    return len(fits), {of_all}
-                why = group.refusal(node) if group is not None else None
-                if why is None:
-                    break
-                refused.add(why)
-            place += 1
-        return place, refused
+        if trial.for_good:
+            return set() if group.monotone else NOT_LOOKED_UP
+        nodes, found = self._left_for(trial, kind), set[str]()
+        for rule in group.rules:
+            refused = rule.refusing(nodes)
+            if next(self._roomy(trial, kind, refused), None) is not None:
+                found.add(rule.name)
+            nodes ^= refused
+        return found
+
+    def _left_for(self, trial: _Trial, kind: Kind) -> int:
+        """Return the nodes that may have room for the kind, and are not away."""
+        full = trial.full.get(id(kind), 0) if trial.full else 0
+        return kind.open & ~(trial.away | full)
+
+    def _roomy(self, trial: _Trial, kind: Kind, nodes: int) -> Iterator[int]:
+        """Yield those of the *nodes* that have room for a pod of the kind, ascending.
+
+        Free space only falls: who has no room now is not asked again.
+        """
+        while nodes:
+            block = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES
+            start = block * BLOCK_NODES
+            some = nodes >> start & BLOCK_BITS
+            nodes ^= some << start
+            if self._blocks.may_hold(block, kind.request):
+                yield from self._roomy_of(trial, kind, block, some)
+            else:
+                kind.open &= ~(BLOCK_BITS << start)
+
+    def _roomy_of(self, trial: _Trial, kind: Kind, block: int, some: int) -> Iterator[int]:
+        """Yield those that have room of *some* of one block: bits from its first node on."""
+        guard, free, left, request = self.guard, self.free, trial.result.left, kind.request
+        start, full = block * BLOCK_NODES, 0
+        while some:
+            lowest = some & -some
+            some ^= lowest
+            node = start + lowest.bit_length() - 1
+            if (free[node] - request) & guard != guard:
+                full |= lowest
+            elif node in left and (left[node] - request) & guard != guard:
+                trial.full[id(kind)] = trial.full.get(id(kind), 0) | lowest << start
+            else:
+                kind.open &= ~(full << start)
+                yield node
+        kind.open &= ~(full << start)
+        if full:
+            self._blocks.note(block, full.bit_count(), free)
 
     def _head(self, kind: Kind) -> int:
         """Step over entries that have filled up for good since they were scanned."""
@@ -343,63 +403,24 @@ class Packer:
         kind.head = head
         return head
 
-    def _left_out(self, kind: Kind, left: Mapping[int, int], barred: Collection[int]) -> set[str]:
-        """Return the rules that refuse nodes with room for good."""
-        guard, free, request = self.guard, self.free, kind.request
-        return {
-            why
-            for why, nodes in kind.left_out.items()
-            if any(
-                node not in barred and ((left.get(node) or free[node]) - request) & guard == guard
-                for node in nodes
-            )
-        }
-
-    def _own_kind(self, kind: Kind, group: Group | None) -> Kind:
-        """Return the kind with a list of its own, without nodes that refuse the group for good.
-
-        Who stands on a node whose only domain it is refuses it as long as he stands there, and a
-        node that pods leave takes none any more.
-        """
-        if group is None or not group.lasting:
-            return kind
-        found = self._own.get((id(kind), id(group)))
-        if found is None:
-            found = Kind(kind.request, kind.admitting, kind.allowed)
-            self._own[id(kind), id(group)] = found
-        return found
-
-    def _scan(self, kind: Kind, group: Group | None = None, left: Collection[int] = ()) -> bool:
-        """Find the next nodes with room for the kind; False: there are none.
-
-        *left*: nodes with pods on trial, which are no reason to leave them out.
-        """
+    def _scan(self, kind: Kind) -> bool:
+        """Find the next nodes with room for the kind; False: there are none."""
         guard, free, request, blocks = self.guard, self.free, kind.request, self._blocks
         allowed, found = kind.allowed, kind.fits
         known = len(found)
         while len(found) == known and kind.scanned < len(allowed):
             start, block = kind.scanned, allowed[kind.scanned] // BLOCK_NODES
             kind.scanned = bisect_left(allowed, (block + 1) * BLOCK_NODES, start)
-            if not blocks.may_hold(block, request):
-                continue
-            asked = allowed[start : kind.scanned]
-            room = [node for node in asked if (free[node] - request) & guard == guard]
-            if not room:
-                blocks.note(block, len(asked), free)
-            elif group is not None and group.lasting:
-                for node in room:
-                    why = None if node in left else group.refusal_for_good(node)
-                    if why is None:
-                        found.append(node)
-                    else:
-                        kind.left_out.setdefault(why, []).append(node)
-            else:
-                found += room
+            if blocks.may_hold(block, request):
+                asked = allowed[start : kind.scanned]
+                found += [node for node in asked if (free[node] - request) & guard == guard]
+                if len(found) == known:
+                    blocks.note(block, len(asked), free)
         return len(found) > known
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
         """Carry the attempt out; *leaving* takes no pods from now on and has none."""
-        self._roomy.clear()
+        self._rooms.clear()
         for node, vector in attempt.left.items():
             self.free[node] = vector
         for pod, node in attempt.placements:
@@ -416,11 +437,13 @@ class Packer:
         draft = copy(self)
         draft.free, draft._blocks = list(self.free), self._blocks.draft()  # noqa: SLF001
         kinds = {id(kind): kind for kind in self._kind_of}
-        own = {key: Kind(one.request, one.admitting, one.allowed) for key, one in kinds.items()}
+        own = {
+            key: Kind(one.request, one.admitting, one.allowed, open=one.open)
+            for key, one in kinds.items()
+        }
         draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
         draft._promised = set()  # noqa: SLF001
-        draft._roomy = {}  # noqa: SLF001
-        draft._own = {}  # noqa: SLF001
+        draft._rooms = {}  # noqa: SLF001
         return draft
 
     def promise(self, attempt: Attempt, of: "Packer") -> None:
@@ -450,13 +473,11 @@ class Packer:
     def spared(self, pod: int, leaving: int) -> int | None:
         """Return a pod that does not exist, without which this one would have found room."""
         kind, group = self._kind_of[pod], self._topology.group(pod)
-        found = self._roomy.get(id(kind))
+        found = self._rooms.get(id(kind))
         if found is None:
-            found = self._roomy[id(kind)] = list(self._spared(kind))
+            found = self._rooms[id(kind)] = list(self._spared(kind))
         places = ((at, spare) for at, spare in found if at != leaving)
-        return next(
-            (one for at, one in places if group is None or group.refusal(at) is None), None
-        )
+        return next((one for at, one in places if group is None or not group.refuses(at)), None)
 
     def _spared(self, kind: Kind) -> Iterator[tuple[int, int]]:
         """Yield the nodes that had room but for a pod that does not exist, and that pod."""

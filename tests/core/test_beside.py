@@ -11,7 +11,8 @@ import pytest
 
 from core.config.settings import Config
 from core.engine.survey import Survey
-from core.fit.tallies import Spread
+from core.fit.bits import places_of
+from core.fit.tallies import Domains, Spread
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_LABEL,
@@ -163,10 +164,14 @@ def test_pods_that_many_sets_of_terms_repel_cost_no_question_a_set_and_pod() -> 
 DOMAINS = [None, "a", "b", "b", "c"]
 
 
-def test_how_many_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> None:
+def among(domains: set[str]) -> list[int]:
+    return [place for place, domain in enumerate(DOMAINS) if domain in domains]
+
+
+def test_which_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)
-        tally, plain = Spread(DOMAINS), Counter({"a": 0, "b": 0, "c": 0})
+        tally, plain = Spread(Domains(DOMAINS)), Counter({"a": 0, "b": 0, "c": 0})
         on = [0] * len(DOMAINS)
         for _ in range(20):
             number = chance.randrange(len(DOMAINS))
@@ -178,4 +183,6 @@ def test_how_many_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> No
             assert tally.least(0) == tally.least(3) == min(plain.values())
             assert tally.least(4) == 0
             for most in range(-1, 5):
-                assert tally.having(most) == sum(count <= most for count in plain.values())
+                few = {domain for domain, count in plain.items() if count <= most}
+                assert [*places_of(tally.having(most))] == among(few)
+            assert [*places_of(tally.there)] == among({key for key in plain if plain[key]})

@@ -1,12 +1,22 @@
 """What waits is placed for good, and thousands of sizes ask no node that has been filled."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from core.config.settings import Config
 from core.engine.survey import Survey
+from core.fit.bits import bits_of, places_of
 from core.model.cluster import Cluster
+from core.model.constraints import (
+    HOST_LABEL,
+    Company,
+    PodAffinityTerm,
+    PodSelector,
+    Requirement,
+    SpreadConstraint,
+)
 from core.model.pod import Pod
 from core.packing.blocks import BLOCK_NODES, Blocks
 from core.packing.packer import Packer
@@ -92,6 +102,14 @@ def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
     assert again == over
 
 
+def test_bits_are_the_places_of_nodes() -> None:
+    chance = random.Random(3)
+    for size in (0, 1, 8, 65, 1000):
+        places = sorted(chance.sample(range(size), size // 2))
+        assert [*places_of(bits_of(size, places))] == places
+        assert bits_of(size, places) == sum(1 << place for place in places)
+
+
 @pytest.mark.parametrize("least", [3000, 100], ids=["none fits", "all fit"])
 def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
     """On full nodes a block is asked; on those that fill up, the block in which there is room."""
@@ -103,3 +121,65 @@ def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
     found, _ = packer.settle(packer.homeless)
     assert len(found.placements) == (0 if least == 3000 else many)
     assert free.asked < many * nodes / 2
+
+
+OWN = PodSelector(("d",), (Requirement("app", "In", ("own",)),))
+IN_ZONE = PodAffinityTerm(OWN, "zone")
+APART = Company(apart=(PodAffinityTerm(OWN, HOST_LABEL),))
+TOGETHER = Company(near=(IN_ZONE,))
+SPREAD = Company(spread=(SpreadConstraint(OWN, "zone", 1),))
+
+
+@pytest.mark.parametrize("company", [APART, TOGETHER, SPREAD], ids=["apart", "near", "spread"])
+@pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
+def test_what_other_pods_refuse_asks_no_node_each_size(company: Company, *, others: bool) -> None:
+    """Nodes that rules refuse are passed over at once, for thousands of sizes too."""
+    many, size = 512, 4 * BLOCK_NODES
+    nodes = [
+        node(name, labels={HOST_LABEL: name, "zone": "ab"[number // BLOCK_NODES % 2]})
+        for number, name in enumerate(f"n{number:03}" for number in range(size))
+    ]
+    standing = [
+        pod(f"p{number}", f"n{number:03}", 2000, 1, company=company, labels={"app": "own"})
+        for number in range(0, size, 2 if company is SPREAD else 1)
+        if others
+    ]
+    waiting = [
+        replace(one, company=company, labels={"app": "own"}) for one in sizes(many, least=2001)
+    ]
+    packer = packer_of(Cluster.of(nodes, [*standing, *waiting]))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert found.unplaced
+    assert not found.refused, "it is not looked up"
+    assert free.asked < many * size / 8
+
+
+def test_pods_of_thousands_of_sets_of_terms_ask_no_node_each() -> None:
+    """As many groups as pods, so that no answer about one is one about another."""
+    chance, size = random.Random(4), 4 * BLOCK_NODES
+    terms = [
+        PodAffinityTerm(
+            PodSelector(("d",), (Requirement(f"l{number}", "In", ("x",)),)), HOST_LABEL
+        )
+        for number in range(16)
+    ]
+    nodes = [node(f"n{number:03}", labels={HOST_LABEL: f"n{number:03}"}) for number in range(size)]
+    waiting = [
+        pod(
+            f"w{number}",
+            None,
+            10,
+            1,
+            company=Company(
+                apart=tuple(terms[one] for one in sorted(chance.sample(range(16), 8)))
+            ),
+            labels={f"l{one}": "x" for one in chance.sample(range(16), 8)},
+        )
+        for number in range(512)
+    ]
+    packer = packer_of(Cluster.of(nodes, waiting))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert len(found.unplaced) > 100
+    assert free.asked < 512 * size / 8
