@@ -6,6 +6,7 @@ in proportion to the nodes, 2.0 to their square.
 
 import gc
 import math
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from core.config.thresholds import Thresholds
 from core.engine.memory import Memory
 from core.engine.step import step
 from core.engine.zones import ZONE_LABEL
+from core.model.allowance import within_allowance
 from core.model.cluster import Cluster
 from core.model.constraints import (
     ANYWHERE,
@@ -27,6 +29,7 @@ from core.model.constraints import (
     HostPort,
     Placing,
     PodAffinityTerm,
+    PodSelector,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
@@ -45,6 +48,9 @@ PODS: Final = 10
 TURNS: Final = 3
 POOLS: Final = 40
 PORTS: Final = 1000
+WAITING: Final = 20
+"""Pods a node that wait."""
+TERMS: Final = 64
 
 Shape = tuple[Cluster, Config]
 
@@ -176,8 +182,49 @@ def sets(size: int) -> Shape:
     return Cluster.of(map(a_node, range(size)), pods), Config()
 
 
+def waiting(number: int, memory: int = 1) -> Pod:
+    """Return a pod of a tenant that every node has refused."""
+    made = pod(f"w-{number:05}", None, 590, memory, namespace="tenant")
+    return replace(made, unschedulable=True)
+
+
+def sizes(size: int) -> Shape:
+    """Return a cluster where twenty pods a node wait, no two of one size, and just find room."""
+    pods = [waiting(number, memory=1000 + number % 500) for number in range(WAITING * size)]
+    own = [
+        replace(one, requests=replace(one.requests, memory_bytes=one.requests.memory_bytes + n))
+        for n, one in enumerate(pods)
+    ]
+    return Cluster.of(map(a_node, range(size)), [*many(size), *own]), Config()
+
+
+def terms(size: int) -> Shape:
+    """Return a cluster where four pods a node wait, each with labels and terms of its own."""
+    chance = random.Random(1)
+    known = [
+        PodAffinityTerm(
+            PodSelector(("tenant",), (Requirement(f"l{number}", "In", ("x",)),)), HOST_LABEL
+        )
+        for number in range(TERMS)
+    ]
+    pods = [
+        replace(
+            waiting(number),
+            company=Company(apart=tuple(known[one] for one in some(chance))),
+            labels={f"l{one}": "x" for one in some(chance)},
+        )
+        for number in range(4 * size)
+    ]
+    found = within_allowance([*many(size), *pods])
+    return Cluster.of(map(a_node, range(size)), found), Config()
+
+
+def some(chance: random.Random) -> list[int]:
+    return sorted(chance.sample(range(TERMS), 12))
+
+
 SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
-    plain, apart, spread, ports, tenants, prices, counted, pools, sets
+    plain, apart, spread, ports, tenants, prices, counted, pools, sets, sizes, terms
 )  # fmt: skip
 
 
