@@ -1,5 +1,6 @@
 """Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -81,29 +82,32 @@ def score_lifetime(pod: int, node: int) -> int:
     return SCORE_MAX - LASTING - min(pod - node - 1, LASTING - 1)
 
 
-BESIDE: Final[Mapping[tuple[bool, bool | None], tuple[int, int]]] = {
-    (True, None): (2, 1),
-    (True, False): (3, 1),
-    (False, None): (4, 1),
-    (True, True): (5, 1),
-    (False, False): (6, 2),
-    (False, True): (8, 3),
-}
-"""By whether devices are idle and pods alike (None: there are none): the lowest score, and in how
-many steps it rises as the node fills."""
+BESIDE: Final[Mapping[bool | None, tuple[int, int]]] = {None: (4, 1), False: (6, 2), True: (8, 3)}
+"""By whether pods are alike (None: there are none): the lowest score, and in how many steps it
+rises as the node fills."""
+DEARER_PERCENT: Final = (112, 141, 178, 224, 282, 356, 448, 565)
+"""From how much on, of what the pod takes where it takes least, another step is lost: three steps
+a doubling, each from its middle on."""
 
 
-def score_beside(full: int, *, alike: bool | None, idle: bool) -> int:
+def score_beside(full: int, *, alike: bool | None, dearer: int) -> int:
     """Score an unmarked node for one pod, for `extender.score: pack`: 2 to 10.
 
     *full*: its score by how full it is; *alike*: whether its pods are of the pod's sort; None: no
-    pods; *idle*: whether it has devices left that the pod does not ask for. They count most: a pod
-    that takes the CPU beside idle devices keeps them from all who need them, and the node up while
-    it runs. Then the sort: pods that a scale-in takes and those that go by themselves alone leave
-    in different ways, and one long-lived pod keeps a node that scale-ins would empty.
+    pods; *dearer*: how many steps more of what a node is worth the pod takes there than elsewhere.
+    A pod that takes the CPU beside GPUs, or the half of a node that has little else to offer,
+    keeps that from all who need it, and the node up while it runs. Then the sort: pods that a
+    scale-in takes and those that go by themselves alone leave in different ways, and one
+    long-lived pod keeps a node that scale-ins would empty.
     """
-    low, steps = BESIDE[idle, alike]
-    return low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
+    low, steps = BESIDE[alike]
+    found = low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
+    return max(found - dearer, SCORE_UNMARKED_MIN)
+
+
+def steps_dearer(takes: int, least: int) -> int:
+    """Return by how many steps more is taken than where it is least; 0 where that is nothing."""
+    return bisect_right(DEARER_PERCENT, 100 * takes // least) if least else 0
 
 
 InTime = Callable[[int, int], int]
@@ -112,7 +116,7 @@ InTime = Callable[[int, int], int]
 class Beside(Protocol):
     """A score that depends on what stands on the node, beside the pod."""
 
-    def __call__(self, full: int, *, alike: bool | None, idle: bool) -> int:
+    def __call__(self, full: int, *, alike: bool | None, dearer: int) -> int:
         """Score as `score_beside` does."""
 
 
@@ -129,7 +133,8 @@ class Score(NamedTuple):
     """Of when a pod is expected to end, and the node's last one; where nothing is expected of the
     pod, and where this is None, the other counts."""
     beside: Beside | None = None
-    """Of how full a node is and who is there; where the pod cannot be read, the first counts."""
+    """Of how full a node is, who is there, and what the pod takes of it; where the pod cannot be
+    read, the first counts."""
 
     def unmarked(self, requests: Requested, allocatable: Resources) -> int:
         """Score an unmarked node."""

@@ -19,6 +19,7 @@ from core.model.resources import Resources
 from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
 from extender.asked import NOTHING, OnNodes
+from extender.shapes import Shapes
 from extender.sorts import Sorts
 from extender.times import NODES_A_STEP, Times
 
@@ -57,16 +58,17 @@ class View(Inventory):
         self._fragments = self._fresh(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
-        """For the others, by their kind: in which doubling they are to end, or what they are."""
+        """For the others, by their kind: in which doubling they are to end, or what they are and
+        how much more they take of a node than of others."""
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
         self._times = Times(clock, self._how.in_time) if self._how.in_time else None
-        self._by_pod = self._times or self._sorts()
+        self._sorts = Sorts(self._full, self._how.beside) if self._how.beside else None
+        self._by_pod = self._times or self._sorts
         """Tells pods apart; None: all get the same answer."""
+        self._shapes = Shapes()
+        """Of nodes that carry no mark."""
         self.news = News((NODES, PODS) if self._how.of else (NODES,))
-
-    def _sorts(self) -> Sorts | None:
-        return Sorts(self._full, self._idle, self._how.beside) if self._how.beside else None
 
     def _fresh(self, unknown: int) -> wire.Fragments:
         """Return no fragments yet; where all nodes are known, other names are not kept.
@@ -81,14 +83,6 @@ class View(Inventory):
         if node is None:
             return self._unknown
         return self._how.unmarked(self._requests.of(name), node.allocatable)
-
-    def _idle(self, name: str) -> bool:
-        """Say whether a node has devices that no pod has asked for."""
-        node = self.nodes.get(name)
-        if node is None or not node.allocatable.extended:
-            return False
-        asked = self._requests.of(name).devices
-        return any(asked.get(one, 0) < many for one, many in node.allocatable.devices.items())
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
@@ -105,13 +99,26 @@ class View(Inventory):
         if self._compact:
             return (self._short if known else wire.EMPTY), known
         call = wire.call(body)
-        return wire.answer(call.names, self._for(call.pod) if known else self._neutral), known
+        found = self._for(call) if known else map(self._neutral.__getitem__, call.names)
+        return wire.answer(found), known
 
-    def _for(self, raw: bytes) -> wire.Fragments:
-        """Return the fragments for a pod; those for one of its kind are kept."""
-        new = wire.new(raw) if self._by_pod else None
+    def _for(self, call: wire.Call) -> Iterable[bytes]:
+        """Return the fragments of a call's nodes, for its pod."""
+        new = wire.new(call.pod) if self._by_pod else None
         kind = self._by_pod.of_pod(new) if self._by_pod and new else None
-        if self._by_pod is None or kind is None:
+        if new is None or kind is None:
+            return map(self._fragments.__getitem__, call.names)
+        usual, sorts = self._for_kind(kind), self._sorts
+        shapes = self._shapes.of_each(call.names) if sorts else ()
+        steps = self._shapes.steps(new.requests, shapes)
+        if sorts is None or not any(steps.values()):
+            return map(usual.__getitem__, call.names)
+        of = {one: self._for_kind(sorts.dearer(kind, many)) for one, many in steps.items()}
+        return [of[one][name] for one, name in zip(shapes, call.names, strict=True)]
+
+    def _for_kind(self, kind: int) -> wire.Fragments:
+        """Return the fragments for pods of a kind; they are kept."""
+        if self._by_pod is None:
             return self._fragments
         found = self._of_kind.get(kind)
         if found is None:
@@ -134,8 +141,10 @@ class View(Inventory):
         """Work out all scores anew."""
         if kind is NODES:
             before, self._marks, self._mark_scores = self._marks, {}, {}
+            self._shapes = Shapes()
             for node in self.nodes.values():
                 self._note_mark(node, before.get(node.name))
+                self._note_shape(node)
             self._fragments = self._fresh(self._unknown)
             self._of_kind = {}
             self._score_marks()
@@ -160,10 +169,12 @@ class View(Inventory):
     def _node_became(self, name: str, node: Node | None) -> None:
         before = self._marks.pop(name, None)
         if node is None:
+            self._shapes.forget(name)
             for fragments in (self._fragments, *self._of_kind.values()):
                 fragments.pop(name, None)
         else:
             self._note_mark(node, before)
+            self._note_shape(node)
             self._score((name,))
         if self._marks.get(name) != before:
             self._score_marks()
@@ -175,6 +186,12 @@ class View(Inventory):
             found = before or self._unread
         if found is not None:
             self._marks[node.name] = found
+
+    def _note_shape(self, node: Node) -> None:
+        if self._sorts and node.name not in self._marks:
+            self._shapes.put(node.name, node.allocatable)
+        else:
+            self._shapes.forget(node.name)
 
     def _score(self, names: Iterable[str | None]) -> None:
         """Make the fragments of unmarked nodes anew."""

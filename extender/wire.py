@@ -16,6 +16,7 @@ from core.edge.decode.pod import head
 from core.edge.decode.requests import requests_of
 from core.errors import InvalidInputError
 from core.model.pod import Pod
+from core.model.resources import Resources
 
 _Value = TypeVar("_Value")
 
@@ -123,16 +124,14 @@ class New(NamedTuple):
 
     pod: Pod
     """Who and whose it is, and nothing else."""
-    devices: bool
-    """Whether it asks for any, by name or by a claim."""
+    requests: Resources
 
 
 def new(pod: bytes) -> New | None:
     """Read the pod of a call; None where that cannot be done."""
     try:
         found = _decoded(PODS.decoder.decode, pod)
-        asked = requests_of(found.spec, None).devices
-        return New(head(found.metadata), bool(asked or found.spec.resource_claims))
+        return New(head(found.metadata), requests_of(found.spec, None))
     except (*FAULTS, InvalidInputError):
         return None
 
@@ -200,9 +199,9 @@ class Fragments(dict[str, bytes]):
             del self[name]
 
 
-def answer(names: Iterable[str], fragments: Fragments) -> bytes:
-    """Return a HostPriorityList for all *names*. Raises: InvalidInputError for what is no name."""
-    return b"[%b]" % b",".join(map(fragments.__getitem__, names))
+def answer(fragments: Iterable[bytes]) -> bytes:
+    """Return a HostPriorityList of them."""
+    return b"[%b]" % b",".join(fragments)
 
 
 class _Score(msgspec.Struct, gc=False):

@@ -69,9 +69,9 @@ class ExtenderConfig:
     """What the extender program reads."""
 
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
-    """Unmarked nodes get more the fuller they are, the more the less they have that a new pod does
-    not need, and where pods are as it is, of ReplicaSets or not (`pack`); all the same score
-    (`marks`); or more the less longer the pod is expected to keep them (`lifetime`)."""
+    """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
+    where pods are as it is, of ReplicaSets or not (`pack`); all the same score (`marks`); or more
+    the less longer the pod is expected to keep them (`lifetime`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "[::]:8888"

@@ -1,4 +1,4 @@
-"""What a node costs where no price is known, as so much CPU; and what counts as a GPU."""
+"""What a node costs where no price is known, as so much CPU, and how much of that a pod takes."""
 
 import re
 from fractions import Fraction
@@ -12,6 +12,7 @@ GPU_MILLIS: Final = 11_000
 GIB: Final = 2**30
 GIB_MILLIS: Final = 130
 """What so much memory counts like."""
+MILLIONTHS: Final = 10**6
 NAMES_MAX: Final = 1024
 """Of resources whose parts of a GPU are remembered."""
 _PARTS: Final = (
@@ -32,6 +33,25 @@ def cost(allocatable: Resources) -> Fraction:
     """Return what a node counts like without a price, in millicores: CPU, memory, GPUs."""
     memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
     return allocatable.cpu_millis + memory + GPU_MILLIS * gpus(allocatable)
+
+
+def taken(asked: Resources, allocatable: Resources) -> int | None:
+    """Return what a pod takes of what a node counts like: by its largest share of what is there.
+
+    Of CPU, memory and devices, in millionths of a millicore. None: it would not fit.
+    """
+    there = allocatable.devices
+    worth, most = int(MILLIONTHS * cost(allocatable)), 0
+    for many, whole in (
+        (asked.cpu_millis, allocatable.cpu_millis),
+        (asked.memory_bytes, allocatable.memory_bytes),
+        *((many, there.get(name, 0)) for name, many in asked.devices.items()),
+    ):
+        if many > whole:
+            return None
+        if whole:
+            most = max(most, worth * many // whole)
+    return most
 
 
 def gpus(amount: Resources) -> Fraction:

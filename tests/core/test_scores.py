@@ -17,6 +17,7 @@ from core.scores import (
     score_full,
     score_lifetime,
     score_marked,
+    steps_dearer,
 )
 from core.survival.spans import EMPTY, FAR
 
@@ -80,22 +81,34 @@ def test_a_node_is_as_full_as_the_scarcest_of_what_it_has(
 
 
 @pytest.mark.parametrize(
-    ("idle", "alike", "found"),
+    ("alike", "dearer", "found"),
     [
-        pytest.param(True, None, [2] * 9, id="empty, devices idle"),
-        pytest.param(True, False, [3] * 9, id="devices idle, of the other sort"),
-        pytest.param(False, None, [4] * 9, id="empty"),
-        pytest.param(True, True, [5] * 9, id="devices idle, alike"),
-        pytest.param(False, False, [6, 6, 6, 6, 6, 7, 7, 7, 7], id="of the other sort"),
-        pytest.param(False, True, [8, 8, 8, 9, 9, 9, 10, 10, 10], id="alike"),
+        pytest.param(None, 0, [4] * 9, id="empty"),
+        pytest.param(False, 0, [6, 6, 6, 6, 6, 7, 7, 7, 7], id="of the other sort"),
+        pytest.param(True, 0, [8, 8, 8, 9, 9, 9, 10, 10, 10], id="alike"),
+        pytest.param(True, 1, [7, 7, 7, 8, 8, 8, 9, 9, 9], id="alike, a step dearer"),
+        pytest.param(True, 7, [2, 2, 2, 2, 2, 2, 3, 3, 3], id="alike, seven steps dearer"),
+        pytest.param(None, 1, [3] * 9, id="empty, a step dearer"),
+        pytest.param(None, 8, [2] * 9, id="never down to the marked ones"),
     ],
 )
 def test_what_pack_gives_the_fuller_a_node_is(
-    idle: bool,
     alike: bool | None,
+    dearer: int,
     found: list[int],
 ) -> None:
-    assert [score_beside(full, alike=alike, idle=idle) for full in range(2, 11)] == found
+    told = [score_beside(full, alike=alike, dearer=dearer) for full in range(2, 11)]
+    assert told == found
+
+
+@pytest.mark.parametrize(
+    ("takes", "least", "steps"),
+    [(0, 0, 0), (7, 0, 0), (100, 100, 0), (111, 100, 0), (112, 100, 1), (140, 100, 1),
+     (141, 100, 2), (200, 100, 3), (400, 100, 6), (564, 100, 7), (565, 100, 8), (10**9, 1, 8),
+     (1119, 1000, 0)],
+)  # fmt: skip
+def test_three_steps_are_a_doubling(takes: int, least: int, steps: int) -> None:
+    assert steps_dearer(takes, least) == steps
 
 
 SPANS = range(EMPTY, FAR + 1)

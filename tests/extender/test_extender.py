@@ -96,7 +96,7 @@ def test_joined_fragments_are_the_json_that_json_writes(
     names = [*known, *others]
     plain = [{"Host": name, "Score": known.get(name, 7)} for name in names]
     for _ in range(2):  # made, and remembered
-        assert json.loads(wire.answer(names, fragments)) == plain
+        assert json.loads(wire.answer(map(fragments.__getitem__, names))) == plain
 
 
 def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> None:
@@ -105,10 +105,10 @@ def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> Non
     fragments.update(marked=wire.fragment("marked", 1), as_others=wire.fragment("as_others", 7))
     for begin in range(3):
         names = [f"{begin} {number}" for number in range(wire.FRAGMENTS_MAX + 1)]
-        assert len(json.loads(wire.answer(names, fragments))) == len(names)
+        assert len(json.loads(wire.answer(map(fragments.__getitem__, names)))) == len(names)
         assert len(fragments) <= wire.FRAGMENTS_MAX + 2
         assert names[-1] in fragments
-    assert wire.scores(wire.answer(["marked", "as_others"], fragments)) == {
+    assert wire.scores(wire.answer(map(fragments.__getitem__, ["marked", "as_others"]))) == {
         "marked": 1,
         "as_others": 7,
     }
@@ -262,7 +262,8 @@ def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str
     asked.replaced(PODS, [])
     for pod_ in (b"null", orjson.dumps(owned("Job")), orjson.dumps(owned("ReplicaSet"))):
         assert len(wire.scores(asked.answer(wire.names_body(["n", "x"], pod_), 0.0)[0])) == 2
-        assert len(asked._for(pod_)) == 1
+    for fragments in (asked._fragments, *asked._of_kind.values()):
+        assert list(fragments) == ["n"]
 
 
 def test_pack_scores_follow_the_pods() -> None:
