@@ -348,6 +348,22 @@ def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
     assert told == against
 
 
+def test_who_takes_a_smaller_node_with_devices_is_looked_at_after_who_takes_the_larger() -> None:
+    """Both ask for as much CPU, so the later name is first: what it leaves has a device yet."""
+    nodes = [
+        marked(node(name, extended=(("gpu", many),)), Mark.SOFT, 1)
+        for name, many in (("two", 2), ("one", 1))
+    ]
+    asks = [
+        ranked(name, 100, node=None, requests=Resources(100, 100, 0, 1, (("gpu", many),)))
+        for name, many in (("second", 2), ("first", 1))
+    ]
+    busy = pod("busy", "open", 3000, 100)
+    found = refusals(Survey(Cluster.of([*nodes, node("open")], [busy, *asks]), Config()))
+    told = {name: [one.reason for one in why] for name, why in found.items()}
+    assert told == {"two": [HARD_PREEMPTION], "one": [HARD_PREEMPTION]}
+
+
 def test_a_pod_for_larger_nodes_says_nothing_of_smaller_ones() -> None:
     """Each marked node goes by the largest that it could take itself."""
     large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
