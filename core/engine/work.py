@@ -109,10 +109,6 @@ class Work:
         spare = survey.headroom(config.budgets.headroom)
         spare += (room.pod for room in survey.buffered for _ in range(room.kept))
         self.packer = packer = survey.packer(spare)
-        self._headroom = frozenset(n for n in packer.spare if buffer_of(packer.pods[n]) is None)
-        """Pods of it that have not been looked a place for yet."""
-        self._released: dict[int, tuple[Blocker, ...]] = {}
-        """What kept marked nodes from going before there was headroom, which is no matter."""
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
         self._listing = listed if isinstance(listed, Listing) else None
@@ -162,10 +158,12 @@ class Work:
         return self._policy.rank(node_id)
 
     def settle(self) -> tuple[Placement, ...]:
-        """Place the pods that wait for a node, and those whose node is leaving; then buffers.
+        """Place the pods that wait for a node, and those whose node is leaving.
 
         Those that every node has refused come first: a hard mark may be all that keeps them
-        waiting, and the others may have a choice.
+        waiting, and the others may have a choice. The headroom comes last: where there is no
+        room for it now, none is kept. Marked nodes are none for it: on one that empties there is
+        room at last, and the mark would be taken away because the node has emptied.
         """
         packer = self.packer
         refused = [n for n in packer.homeless if packer.pods[n].unschedulable]
@@ -173,22 +171,11 @@ class Work:
         aside = packer.spare.union(refused)
         waiting = sorted(chain(*gone, (n for n in packer.homeless if n not in aside)))
         first, second = self._settle(refused), self._settle(waiting)
-        self._settle(sorted(packer.spare - self._headroom))
+        buffered = {n for n in packer.spare if buffer_of(packer.pods[n]) is not None}
+        self._settle(sorted(buffered))
+        marked = frozenset(packer.node_ids[name] for name in self.marked)
+        self._settle(sorted(packer.spare - buffered), marked)
         return (*self.placements(first), *self.placements(second))
-
-    def keep_headroom(self) -> None:
-        """Place the headroom, once, after the pods of the marked nodes that go.
-
-        Where there is no room for it now, none is kept. Before them it would take marks away as
-        soon as a pod has ended anywhere: a node that was marked while there was no such hole would
-        be released because there is one, and marked anew when it has gone.
-        """
-        if self._headroom:
-            left = (node for nodes in self._levels for node in nodes)
-            stays = [node for node in left if self._name(node) in self.marked]
-            self._released = {node: tuple(self._explain(node)) for node in stays}
-            self._settle(sorted(self._headroom))
-            self._headroom = frozenset()
 
     def buffers(self) -> tuple[Buffered, ...]:
         """Return for which buffers there is room; what waits and what leaves has been placed."""
@@ -201,9 +188,9 @@ class Work:
             if one.published is None
         )
 
-    def _settle(self, pods: list[int]) -> Attempt:
+    def _settle(self, pods: list[int], barred: frozenset[int] = frozenset()) -> Attempt:
         packer = self.packer
-        attempt, received = packer.settle(pods)
+        attempt, received = packer.settle(pods, barred)
         self.account.receive(received)
         for pod, _ in attempt.placements:
             found = packer.pods[pod]
@@ -223,10 +210,8 @@ class Work:
         if self._listing is not None:
             marked = sum(self._name(nodes[0]) in self.marked for nodes in self._levels)
             self._sweep(removals, marked, removals_max)
-            self.keep_headroom()
             self._list(self._listing)
         self._sweep(removals, len(self._levels), removals_max)
-        self.keep_headroom()
         return tuple(removals)
 
     def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
@@ -290,8 +275,6 @@ class Work:
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
         """
         name = self._name(node)
-        if name not in self.marked:
-            self.keep_headroom()
         if self._refusals.holds(node):
             return None
         if self.survey.blockers[name] or not self._is_due(name) or not self._has_time(name):
@@ -364,15 +347,11 @@ class Work:
         return removal
 
     def kept(self, gone: Collection[str]) -> tuple[Kept, ...]:
-        """Explain every node that stays, on the state after all removals, or before headroom."""
+        """Explain every node that stays, on the state after all removals."""
         staying = (
             number for number, node in enumerate(self.packer.nodes) if node.name not in gone
         )
-        told = self._released
-        found = (
-            Kept(self._name(node), told[node] if node in told else tuple(self._explain(node)))
-            for node in staying
-        )
+        found = (Kept(self._name(node), tuple(self._explain(node))) for node in staying)
         return tuple(sorted(found, key=lambda kept: kept.node))
 
     def _explain(self, node: int) -> list[Blocker]:

@@ -177,9 +177,7 @@ class Explainer:
 
     @cached_property
     def _work(self) -> Work:
-        work, _ = trial(self._survey)
-        work.keep_headroom()
-        return work
+        return trial(self._survey)[0]
 
     @cached_property
     def _held(self) -> Mapping[str, tuple[Blocker, ...]]:

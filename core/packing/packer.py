@@ -194,7 +194,9 @@ class Packer:
         self._place(result, pods, away)
         return result
 
-    def settle(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
+    def settle(
+        self, pods: Iterable[int], barred: frozenset[int] = frozenset()
+    ) -> tuple[Attempt, list[tuple[int, Amount]]]:
         """Place *pods* as an attempt would, for good; return that, and what is `received`.
 
         What is placed counts at once, so that none of thousands of sizes asks a node in vain that
@@ -202,11 +204,11 @@ class Packer:
         """
         pods, before = list(pods), list(self.free)
         if self._topology.involves(pods):
-            result = self._attempt_among(pods, frozenset(), for_good=True)
+            result = self._attempt_among(pods, barred, for_good=True)
             result.refused = {}
         else:
             result = Attempt([], [], {})
-            self._place(result, pods, frozenset(), for_good=True)
+            self._place(result, pods, barred, for_good=True)
         received = self._received(result, before)
         self.commit(result)
         return result, received

@@ -91,8 +91,9 @@ def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
 def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
     cluster = mixed.cluster(random.Random(seed))
     one, other = packer_of(cluster), packer_of(cluster)
-    found, received = one.settle(one.homeless)
-    tried = other.attempt(other.homeless)
+    barred = frozenset(number for number in range(len(one.nodes)) if number % 5 == 1)
+    found, received = one.settle(one.homeless, barred)
+    tried = other.attempt(other.homeless, barred=barred)
     assert received == other.received(tried)
     other.commit(tried)
     assert (found.placements, found.unplaced) == (tried.placements, tried.unplaced)

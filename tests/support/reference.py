@@ -131,8 +131,6 @@ class Reference(Packing):
         Where its pods would make others' reaches too full, they try again without their nodes. A
         marked node goes as if it had no mark, if it can, and else by the leave thresholds.
         """
-        if not is_marked(node):
-            self.keep_headroom()
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.standing()[node.name]

@@ -139,8 +139,6 @@ class Counted(Reference):
 
     def remove(self, node: Node) -> Moves | None:
         """Let the node go if all agree, and say where its pods go."""
-        if not is_marked(node):
-            self.keep_headroom()
         if not self.may_go(node) or self.is_guessed(node) or not self.asks(node):
             return None
         moving = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]

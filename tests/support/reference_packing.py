@@ -15,7 +15,7 @@ from core.model.resources import Resources
 from tests.support.reference_beside import Beside
 from tests.support.reference_buffers import wanted
 from tests.support.reference_fit import admits, has_room
-from tests.support.reference_rules import leaving
+from tests.support.reference_rules import is_marked, leaving
 from tests.support.reference_state import Members, State, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
@@ -49,8 +49,6 @@ class Packing(State):
         self.devices = sorted(names, reverse=True)
         self.start = self.standing()
         self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
-        self.unkept: list[Pod] = []
-        """The headroom, until the first node is tried that has no mark."""
 
     def fullest_first(self, node: Node) -> tuple[int, str]:
         """Order nodes for packing, as they stand at the start."""
@@ -113,7 +111,10 @@ class Packing(State):
         return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
 
     def settle(self) -> Moves:
-        """Place what waits, what must leave anyway, then buffers; some may find no place."""
+        """Place what waits, what must leave anyway, buffers, then the headroom off marked nodes.
+
+        Some may find no place.
+        """
         pending = [pod for pod in self.movable if pod.node is None]
         refused = [pod for pod in pending if pod.unschedulable]
         others = [pod for pod in pending if not pod.unschedulable]
@@ -121,20 +122,14 @@ class Packing(State):
         headroom, buffered = self.headroom(), self.buffered()
         self.spare = [*headroom, *buffered]
         self.pods |= {pod.key: pod for pod in self.spare}
-        self.unkept, settled = headroom, []
-        for group in (refused, [*others, *displaced], buffered):
-            placed, _ = self.pack(group)
+        settled, marked = [], frozenset(name for name, n in self.nodes.items() if is_marked(n))
+        if self.mutant == "headroom on marked nodes":
+            marked = frozenset()
+        for group in (refused, [*others, *displaced], buffered, headroom):
+            placed, _ = self.pack(group, marked if group is headroom else frozenset())
             self.at |= {pod.key: node.name for pod, node in placed}
             settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
-        if self.mutant == "headroom before marked nodes":
-            self.keep_headroom()
         return settled
-
-    def keep_headroom(self) -> None:
-        """Place the headroom, now that the marked nodes have gone that can."""
-        placed, _ = self.pack(self.unkept)
-        self.at |= {pod.key: node.name for pod, node in placed}
-        self.unkept = []
 
     def buffered(self) -> list[Pod]:
         """Return the pods of CapacityBuffers; what they alone ask for gets its place in order."""

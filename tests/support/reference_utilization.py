@@ -141,7 +141,6 @@ class Utilization(Reference):
         already, where such room is to be had.
         """
         self.looked = True
-        self.keep_headroom()
         assert self.before is not None
         self.promised: dict[str, Resources] = {}
         later = []
@@ -256,10 +255,8 @@ class Utilization(Reference):
 
     def remove(self, node: Node) -> Moves | None:
         """Let the node go, and say where its pods go; None: it must stay."""
-        if not is_marked(node):
-            self.keep_headroom()
-            if not self.looked:
-                self.look_for_places()
+        if not is_marked(node) and not self.looked:
+            self.look_for_places()
         if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
             return None
         here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
