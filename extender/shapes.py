@@ -18,8 +18,8 @@ BITS: Final = 5
 some MiB from each other."""
 TAKEN_MAX: Final = 8192
 """Of pods' requests on shapes that are remembered, some 300 bytes each."""
-
-
+SHAPES_MAX: Final = 50_000
+"""That are remembered, twice as many as nodes: a kubelet may tell of another one at any time."""
 Number = int
 """A shape's; equal ones have one."""
 
@@ -34,11 +34,21 @@ class Shapes:
 
     def put(self, name: str, allocatable: Resources) -> None:
         """Note a node's shape."""
-        shape = _shape(allocatable)
+        if len(self._shapes) >= SHAPES_MAX:
+            self._renumber()
+        self._of[name] = self._number(_shape(allocatable))
+
+    def _number(self, shape: Resources) -> Number:
         number = self._numbers.setdefault(shape, len(self._shapes))
         if number == len(self._shapes):
             self._shapes.append(shape)
-        self._of[name] = number
+        return number
+
+    def _renumber(self) -> None:
+        """Forget the shapes of which no node is any more."""
+        used = {name: self._shapes[number] for name, number in self._of.items()}
+        self._shapes, self._numbers = [], {}
+        self._of = {name: self._number(shape) for name, shape in used.items()}
 
     def forget(self, name: str) -> None:
         """Compare a node with others no more."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.resources import Resources
-from extender.shapes import Shapes
+from extender.shapes import SHAPES_MAX, Shapes
 
 GIB = 2**30
 MIB = 2**20
@@ -75,6 +75,16 @@ def test_a_node_that_is_forgotten_is_compared_no_more() -> None:
     there = known.of_each(LARGE)
     assert there[0] is None
     assert known.steps(asks(12, 56), there) == {None: 0, there[1]: 0, there[2]: 2}
+
+
+def test_a_kubelet_that_tells_of_ever_other_devices_fills_no_memory() -> None:
+    known = shapes(LARGE)
+    for many in range(SHAPES_MAX + 10):
+        known.put("few", machine(104, 512, gpus=2 + many))
+    assert len(known._shapes) < SHAPES_MAX
+    known.put("few", LARGE["few"])
+    there = known.of_each(LARGE)
+    assert known.steps(asks(12, 56), there) == {there[0]: 0, there[1]: 0, there[2]: 2}
 
 
 AMOUNTS = st.tuples(st.integers(1, 8), st.integers(1, 64), st.integers(0, 2))
