@@ -30,20 +30,30 @@ class Refusals:
         self._until_moved: dict[int, _Refusal] = {}
         """By node; true until pods move on it or on a receiver."""
 
-    def note(self, node: int, attempt: Attempt, over: Sequence[Exceeded], *, marked: bool) -> None:
+    def note(
+        self,
+        node: int,
+        attempt: Attempt,
+        over: Sequence[Exceeded],
+        beside: Attempt | None = None,
+        *,
+        marked: bool,
+    ) -> None:
         """Remember what refused the node: pods without a place, or sums that would be over.
 
         *attempt* is the one that asks all nodes. For sums of its own a node is refused wherever
         its pods go; a *marked* one is held to two thresholds, so what it was over says too little.
+        *beside* is another that was refused, if *attempt* was made without pods that are there.
         """
         packer = self._packer
-        if packer.hopeless(attempt, node):
+        if not beside and packer.hopeless(attempt, node):
             self._hopeless.add(node)
         elif packer.repeats(node):
             own = [one for one in over if one.own and not marked]
             if attempt.unplaced or own:
                 # The whole comes first, and changes with every node that goes.
-                self._until_moved[node] = _Refusal(attempt.left, own[-1] if own else None)
+                receivers = {**attempt.left, **beside.left} if beside else attempt.left
+                self._until_moved[node] = _Refusal(receivers, own[-1] if own else None)
 
     def holds(self, node: int) -> bool:
         """Say whether the node would be refused again; False: it may be, or may not."""

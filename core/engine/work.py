@@ -77,6 +77,8 @@ class _Route(NamedTuple):
     over: tuple[Exceeded, ...]
     taken: Known
     """Pods and the places that they were to have and others have now; if the node is listed."""
+    beside: Attempt | None = None
+    """What was refused beside the headroom, where that gives way."""
 
     @property
     def refused(self) -> bool:
@@ -109,6 +111,7 @@ class Work:
         spare = survey.headroom(config.budgets.headroom)
         spare += (room.pod for room in survey.buffered for _ in range(room.kept))
         self.packer = packer = survey.packer(spare)
+        self._headroom = frozenset(n for n in packer.spare if buffer_of(packer.pods[n]) is None)
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
         self._listing = listed if isinstance(listed, Listing) else None
@@ -162,8 +165,7 @@ class Work:
 
         Those that every node has refused come first: a hard mark may be all that keeps them
         waiting, and the others may have a choice. The headroom comes last: where there is no
-        room for it now, none is kept. Marked nodes are none for it: on one that empties there is
-        room at last, and the mark would be taken away because the node has emptied.
+        room for it now, none is kept.
         """
         packer = self.packer
         refused = [n for n in packer.homeless if packer.pods[n].unschedulable]
@@ -171,10 +173,8 @@ class Work:
         aside = packer.spare.union(refused)
         waiting = sorted(chain(*gone, (n for n in packer.homeless if n not in aside)))
         first, second = self._settle(refused), self._settle(waiting)
-        buffered = {n for n in packer.spare if buffer_of(packer.pods[n]) is not None}
-        self._settle(sorted(buffered))
-        marked = frozenset(packer.node_ids[name] for name in self.marked)
-        self._settle(sorted(packer.spare - buffered), marked)
+        self._settle(sorted(packer.spare - self._headroom))
+        self._settle(sorted(self._headroom))
         return (*self.placements(first), *self.placements(second))
 
     def buffers(self) -> tuple[Buffered, ...]:
@@ -188,9 +188,9 @@ class Work:
             if one.published is None
         )
 
-    def _settle(self, pods: list[int], barred: frozenset[int] = frozenset()) -> Attempt:
+    def _settle(self, pods: list[int]) -> Attempt:
         packer = self.packer
-        attempt, received = packer.settle(pods, barred)
+        attempt, received = packer.settle(pods)
         self.account.receive(received)
         for pod, _ in attempt.placements:
             found = packer.pods[pod]
@@ -223,7 +223,7 @@ class Work:
             for place in chain(range(places[level], len(waiting)), range(places[level])):
                 found = self._try(waiting[place])
                 if found is not None:
-                    removals.append(self._remove(waiting[place], *found, len(removals) + 1))
+                    removals.append(self._remove(waiting[place], found, len(removals) + 1))
                     del waiting[place]
                     places = [0] * level + [place] + places[level + 1 :]
                     if self._policy.live_order:
@@ -269,7 +269,7 @@ class Work:
         """Return what the policy tells of the state as it is."""
         return tuple(self._policy.figures())
 
-    def _try(self, node: int) -> tuple[Attempt, Trial] | None:
+    def _try(self, node: int) -> _Route | None:
         """Return where the node's pods would go, or None if it can not go; cheapest checks first.
 
         The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
@@ -287,12 +287,30 @@ class Work:
         if route.refused:
             self._refused[node] = self._gone, route
             marked = name in self.marked
-            self._refusals.note(node, route.attempt, route.over, marked=marked)
+            self._refusals.note(node, route.attempt, route.over, route.beside, marked=marked)
             return None
-        return route.attempt, route.trial
+        return route
 
     def _route(self, node: int) -> _Route:
         """Find the node's pods places that no reach minds; if there are none, what minds first.
+
+        The headroom is kept from new marks and ends none: any pod that ends may leave a hole for
+        it that was not there when the node was marked, and another that comes fills it again.
+        """
+        route = self._as_it_is(node)
+        if not route.refused or self._name(node) not in self.marked:
+            return route
+        if headroom := self._headroom_placed():
+            back = self.packer.lift(headroom)
+            route = self._as_it_is(node)._replace(beside=route.attempt)
+            self.packer.commit(back)
+        return route
+
+    def _headroom_placed(self) -> list[int]:
+        return sorted(self._headroom & self.packer.spare_at.keys())
+
+    def _as_it_is(self, node: int) -> _Route:
+        """Find places beside the headroom, if it is there.
 
         A marked node is asked as one without a mark first, so that its pods would go where they
         would have gone when it was marked: a plan that is carried out is planned again.
@@ -335,11 +353,19 @@ class Work:
         self.out_of_time = self.out_of_time or not self._in_time()
         return not self.out_of_time
 
-    def _remove(self, node: int, attempt: Attempt, trial: Trial, order: int) -> Removal:
+    def _remove(self, node: int, route: _Route, order: int) -> Removal:
+        attempt = route.attempt
+        headroom = self._headroom_placed() if route.beside else []
         removal = Removal(self._name(node), order, self.placements(attempt))
-        self.account.remove(trial)
+        self.account.remove(route.trial)
+        if headroom:
+            self.packer.lift(headroom)
         self.packer.commit(attempt, node)
-        self._refusals.move(node, attempt)
+        if headroom:
+            self._settle(headroom)
+            self._refusals = Refusals(self.packer)
+        else:
+            self._refusals.move(node, attempt)
         self._brakes.take(self.packer.nodes[node])
         self._gone += 1
         if self._listing is not None:
@@ -387,7 +413,10 @@ class Work:
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield why each pod has no place; the pods of one CapacityBuffer together."""
         buffers: Counter[str] = Counter()
+        ends_no_mark = self._headroom if self._name(node) in self.marked else frozenset()
         for pod in attempt.unplaced:
+            if pod in ends_no_mark:
+                continue
             if (buffer := buffer_of(self.packer.pods[pod])) is not None:
                 buffers[buffer] += 1
             else:
@@ -402,7 +431,8 @@ class Work:
             told = "no room would be left for one more pod as large as the largest"
             return Blocker(HEADROOM, f"{told} ({size})")
         key, told = self.packer.pods[pod].key, "the room that would be left for it is kept for"
-        if (kept := self.packer.spared(pod, node)) is not None:
+        kept = self.packer.spared(pod, node)
+        if kept is not None and not (kept in self._headroom and self._name(node) in self.marked):
             if (buffer := buffer_of(self.packer.pods[kept])) is not None:
                 return Blocker(BUFFERED, f"{told} {BUFFER} {buffer}", key)
             size = amounts(self.packer.pods[kept].requests)

@@ -84,6 +84,12 @@ class Topology:
                 self._at[pod] = node
                 _count(self._groups[pod], node, 1)
 
+    def leave(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Let pods stand nowhere; *placements*: (pod id, the node where each stood)."""
+        for pod, node in placements:
+            if self._at.pop(pod, None) is not None:
+                _count(self._groups[pod], node, -1)
+
     def _try(self, group: Group, node: int, by: int) -> None:
         self._trial.append((group, node, by))
         _count(group, node, by)

@@ -127,8 +127,7 @@ class Packer:
         """By kind: see `spared`; true until more is placed."""
         self._promised: set[int] = set()
         self._topology = Topology(cluster, self.nodes, self.pods)
-        if self._topology.involves(range(len(self.pods))):
-            self._open_kinds()
+        self._open_kinds()
 
     def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
         whole = given or Resources.total(node.allocatable for node in self.nodes)
@@ -165,6 +164,8 @@ class Packer:
 
     def _open_kinds(self) -> None:
         """Write the allowed nodes of each kind as bits; those of one template share their list."""
+        if not self._topology.involves(range(len(self.pods))):
+            return
         known: dict[int, int] = {}
         for kind in {id(kind): kind for kind in self._kind_of}.values():
             allowed = id(kind.allowed)
@@ -194,9 +195,7 @@ class Packer:
         self._place(result, pods, away)
         return result
 
-    def settle(
-        self, pods: Iterable[int], barred: frozenset[int] = frozenset()
-    ) -> tuple[Attempt, list[tuple[int, Amount]]]:
+    def settle(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
         """Place *pods* as an attempt would, for good; return that, and what is `received`.
 
         What is placed counts at once, so that none of thousands of sizes asks a node in vain that
@@ -204,11 +203,11 @@ class Packer:
         """
         pods, before = list(pods), list(self.free)
         if self._topology.involves(pods):
-            result = self._attempt_among(pods, barred, for_good=True)
+            result = self._attempt_among(pods, frozenset(), for_good=True)
             result.refused = {}
         else:
             result = Attempt([], [], {})
-            self._place(result, pods, barred, for_good=True)
+            self._place(result, pods, (), for_good=True)
         received = self._received(result, before)
         self.commit(result)
         return result, received
@@ -433,6 +432,26 @@ class Packer:
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []
+
+    def lift(self, spare: Iterable[int]) -> Attempt:
+        """Take pods that do not exist off their nodes; return what puts them back by a commit.
+
+        There is more free space then than before: all nodes are asked anew.
+        """
+        back = Attempt([], [], {})
+        for pod in spare:
+            node = self.spare_at.pop(pod)
+            back.placements.append((pod, node))
+            back.left.setdefault(node, self.free[node])
+            self.free[node] += self._kind_of[pod].request
+            self.on[node].remove(pod)
+        self._topology.leave(back.placements)
+        for kind in {id(kind): kind for kind in self._kind_of}.values():
+            kind.scanned, kind.fits, kind.head = 0, [], 0
+        self._open_kinds()
+        self._blocks = Blocks(self.free, self.guard)
+        self._rooms.clear()
+        return back
 
     def draft(self) -> "Packer":
         """Return the same pods and nodes with free space of its own, where room is promised."""

@@ -846,14 +846,37 @@ def test_what_is_told_is_of_the_state_after_the_last_node_that_goes() -> None:
     assert [(one.code, one.pod) for one in why(plan, "n0")] == [("no-room", "d/p2")]
 
 
+@pytest.mark.parametrize("web", [1000, 1], ids=["no hole was there", "a pod has ended"])
 @pytest.mark.parametrize(("mark", "goes"), [(None, False), (Mark.SOFT, True), (Mark.HARD, True)])
-def test_headroom_keeps_no_marked_node(mark: Mark | None, goes: bool) -> None:
-    """It had no place as n1 was marked; on n1, which empties, it has one now."""
+def test_headroom_keeps_no_marked_node(mark: Mark | None, goes: bool, web: int) -> None:
+    """It had no place as n1 was marked; on n1, which empties, or on n0 it has one now."""
     nodes = [node("n0"), node("n1") if mark is None else marked(node("n1"), mark, 1)]
-    pods = [pod("large", "n0", 2000, 100), pod("web", "n0", 1000, 100)]
+    pods = [pod("large", "n0", 1900, 100), pod("web", "n0", web, 100)]
     plan = step.plan(Cluster.of(nodes, [*pods, pod("small", "n1", 500, 100)]), config(headroom=1))
     assert [one.node for one in plan.removals] == ["n1"] * goes
     assert goes or [one.code for one in why(plan, "n1")] == ["headroom"]
+
+
+def test_headroom_that_gave_way_to_a_marked_node_is_kept_elsewhere_from_new_marks() -> None:
+    """Room for `large` is on n0; there goes `small` of n1 alone, so it is kept on n2 then."""
+    green = {"green": "true"}
+    nodes = [node("n0", labels=green), marked(node("n1"), Mark.SOFT, 1), node("n2"), node("n3")]
+    pods = [pod("large", "n0", 1900, 100), pod("small", "n1", 500, 100, placing=GREEN)]
+    pods += [pod("a", "n2", 1800, 100), pod("b", "n3", 1700, 100)]
+    plan = step.plan(Cluster.of(nodes, pods), config(headroom=1))
+    assert [one.node for one in plan.removals] == ["n1"]
+    assert [one.code for one in why(plan, "n3")] == ["headroom"]
+
+
+def test_a_marked_node_that_must_stay_is_told_nothing_of_headroom() -> None:
+    """It would give way, and `b` finds no room for all that."""
+    nodes = [node("n0"), marked(node("n1"), Mark.SOFT, 1), node("n2")]
+    pods = [pod("large", "n0", 2000, 100), pod("a", "n1", 1500, 100), pod("b", "n1", 1500, 100)]
+    pods.append(pod("c", "n2", 3500, 100))
+    plan = step.plan(Cluster.of(nodes, pods), config(headroom=1))
+    assert not plan.removals
+    told = [(one.code, one.pod) for one in why(plan, "n1")]
+    assert told == [("threshold", None), ("no-room", "d/b")]
 
 
 def test_what_stays_for_want_of_room_or_time_says_so() -> None:

@@ -76,7 +76,8 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "closed nodes count",
         "headroom is load",
         "headroom of one reach",
-        "headroom on marked nodes",
+        "headroom ends marks",
+        "headroom is gone",
         "no anti-affinity of others",
         "no cpu",
         "no devices",
@@ -110,7 +111,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
 )
 def test_the_comparison_would_notice(mutant: str) -> None:
     """Some cluster tells a wrong rule from the right one, so the law above can fail."""
-    for seed in range(4 * SEEDS_MAX):  # a few rules decide seldom
+    for seed in range(5 * SEEDS_MAX):  # a few rules decide seldom
         made = case(seed)
         if reference(made, mutant).run().removals != by_the_engine(plan_of(made)).removals:
             return

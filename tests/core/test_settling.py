@@ -19,7 +19,7 @@ from core.model.constraints import (
 )
 from core.model.pod import Pod
 from core.packing.blocks import BLOCK_NODES, Blocks
-from core.packing.packer import Packer
+from core.packing.packer import Attempt, Packer
 from core.packing.vectors import LANE_BITS, LANE_MAX, lane_maximum, lane_minimum
 from tests.support import mixed
 from tests.support.builders import node, pod
@@ -46,8 +46,9 @@ def some(chance: random.Random) -> list[int]:
     return [chance.choice((0, 1, 5, chance.randrange(LANE_MAX), LANE_MAX)) for _ in range(LANES)]
 
 
-def packer_of(cluster: Cluster) -> Packer:
-    return Survey(cluster, Config()).packer()
+def packer_of(cluster: Cluster, headroom: int = 0) -> Packer:
+    survey = Survey(cluster, Config())
+    return survey.packer(survey.headroom(headroom))
 
 
 def sizes(many: int, least: int) -> list[Pod]:
@@ -90,16 +91,36 @@ def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
     cluster = mixed.cluster(random.Random(seed))
-    one, other = packer_of(cluster), packer_of(cluster)
-    barred = frozenset(number for number in range(len(one.nodes)) if number % 5 == 1)
-    found, received = one.settle(one.homeless, barred)
-    tried = other.attempt(other.homeless, barred=barred)
+    one, other = packer_of(cluster, 2), packer_of(cluster, 2)
+    found, received = one.settle(one.homeless)
+    tried = other.attempt(other.homeless)
     assert received == other.received(tried)
     other.commit(tried)
     assert (found.placements, found.unplaced) == (tried.placements, tried.unplaced)
     assert (one.free, one.on) == (other.free, other.on)
     again, over = (packer.attempt(packer.on[0], 0) for packer in (one, other))
     assert again == over
+
+
+def attempts(packer: Packer) -> list[Attempt]:
+    """Ask for every node, as if it alone went."""
+    return [packer.attempt(packer.on[node], node) for node in range(len(packer.nodes))]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_is_lifted_leaves_all_as_if_it_had_never_been_there(seed: int) -> None:
+    cluster = mixed.cluster(random.Random(seed))
+    one, other = packer_of(cluster, 2), packer_of(cluster, 2)
+    for packer in (one, other):
+        packer.settle(sorted({*packer.homeless} - packer.spare))
+    without = attempts(other)
+    one.settle(sorted(one.spare))
+    beside = attempts(one)
+    back = one.lift(sorted(one.spare_at))
+    assert not one.spare_at
+    assert (one.free, one.on, attempts(one)) == (other.free, other.on, without)
+    one.commit(back)
+    assert attempts(one) == beside
 
 
 def test_bits_are_the_places_of_nodes() -> None:

@@ -125,7 +125,7 @@ class Reference(Packing):
             return due and not self.counts.hold(node)
         return not guarded(node) and not stuck and due and not self.counts.hold(node)
 
-    def remove(self, node: Node) -> Moves | None:
+    def let_go(self, node: Node) -> Moves | None:
         """Let the node go, and say where its pods go; None: it must stay, and nothing changes.
 
         Where its pods would make others' reaches too full, they try again without their nodes. A

@@ -137,7 +137,7 @@ class Counted(Reference):
             *sorted(others, key=lambda n: (sign * (self.share_now(n) or 0), n.name)),
         ]  # fmt: skip
 
-    def remove(self, node: Node) -> Moves | None:
+    def let_go(self, node: Node) -> Moves | None:
         """Let the node go if all agree, and say where its pods go."""
         if not self.may_go(node) or self.is_guessed(node) or not self.asks(node):
             return None

@@ -111,10 +111,7 @@ class Packing(State):
         return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
 
     def settle(self) -> Moves:
-        """Place what waits, what must leave anyway, buffers, then the headroom off marked nodes.
-
-        Some may find no place.
-        """
+        """Place what waits, what must leave anyway, buffers, then headroom; some find no place."""
         pending = [pod for pod in self.movable if pod.node is None]
         refused = [pod for pod in pending if pod.unschedulable]
         others = [pod for pod in pending if not pod.unschedulable]
@@ -122,14 +119,34 @@ class Packing(State):
         headroom, buffered = self.headroom(), self.buffered()
         self.spare = [*headroom, *buffered]
         self.pods |= {pod.key: pod for pod in self.spare}
-        settled, marked = [], frozenset(name for name, n in self.nodes.items() if is_marked(n))
-        if self.mutant == "headroom on marked nodes":
-            marked = frozenset()
+        self.kept_free, settled = frozenset(pod.key for pod in headroom), []
         for group in (refused, [*others, *displaced], buffered, headroom):
-            placed, _ = self.pack(group, marked if group is headroom else frozenset())
+            placed, _ = self.pack(group)
             self.at |= {pod.key: node.name for pod, node in placed}
             settled += [(p.key, node.name) for p, node in placed if not is_spare(p)]
         return settled
+
+    def remove(self, node: Node) -> Moves | None:
+        """Let the node go, and say where its pods go; None: it must stay.
+
+        Where a marked one must, it is asked once more without the headroom, which is placed anew.
+        """
+        moves = self.let_go(node)
+        if moves is not None or not is_marked(node) or self.mutant == "headroom ends marks":
+            return moves
+        before = self.at
+        self.at = {key: name for key, name in before.items() if key not in self.kept_free}
+        moves = self.let_go(node)
+        if moves is None:
+            self.at = before
+        elif self.mutant != "headroom is gone":
+            placed, _ = self.pack(self.pods[key] for key in self.kept_free if key in before)
+            self.at |= {pod.key: to.name for pod, to in placed}
+        return moves
+
+    def let_go(self, node: Node) -> Moves | None:
+        """Let the node go, beside all that stands, as the policy has it."""
+        raise NotImplementedError
 
     def buffered(self) -> list[Pod]:
         """Return the pods of CapacityBuffers; what they alone ask for gets its place in order."""

@@ -253,7 +253,7 @@ class Utilization(Reference):
 
     # Steps.
 
-    def remove(self, node: Node) -> Moves | None:
+    def let_go(self, node: Node) -> Moves | None:
         """Let the node go, and say where its pods go; None: it must stay."""
         if not is_marked(node) and not self.looked:
             self.look_for_places()
