@@ -38,6 +38,11 @@ class Blocks:
         """Say whether a node of the block may have room, as far as is known."""
         return (self._most[block] - request) & self._guard == self._guard
 
+    def more(self, node: int, free: int) -> None:
+        """See to it that so much more is *free* on the node now."""
+        block = node // BLOCK_NODES
+        self._most[block] = lane_maximum(self._most[block], free, self._guard)
+
     def note(self, block: int, nodes: int, free: Sequence[int]) -> None:
         """Count so many *nodes* of the block as asked in vain, and look at what is *free* anew."""
         self._vain[block] += nodes

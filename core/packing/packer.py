@@ -110,7 +110,7 @@ class Packer:
         ]
         self._blocks = Blocks(self.free, self.guard)
         self._admitting = admitting
-        self.pods, self._kind_of = self._order_pods([*movable, *alike(spare)], whole)
+        self.pods, self._kind_of, self._kinds = self._in_order([*movable, *alike(spare)], whole)
         self.on: list[list[int]] = [[] for _ in self.nodes]
         self.homeless: list[int] = []
         """Pods on no node, the spare ones among them."""
@@ -129,7 +129,10 @@ class Packer:
         self._topology = Topology(cluster, self.nodes, self.pods)
         self._open_kinds()
 
-    def _order_pods(self, groups: Groups, given: Resources | None) -> tuple[list[Pod], list[Kind]]:
+    def _in_order(
+        self, groups: Groups, given: Resources | None
+    ) -> tuple[list[Pod], list[Kind], list[Kind]]:
+        """Return the pods in their order, the kind of each, and the kinds."""
         whole = given or Resources.total(node.allocatable for node in self.nodes)
         placings = {placing: number for number, placing in enumerate(templates(groups))}
         found = grouped(groups, placings)
@@ -137,18 +140,16 @@ class Packer:
             (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
             for requests, placing in found
         )
-        kinds = self._kinds(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
+        kinds = self._made(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
         pods: list[Pod] = []
         kind_of: list[Kind] = []
         for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
             members = found[requests, placing]
             pods += members
             kind_of += [kind] * len(members)
-        return pods, kind_of
+        return pods, kind_of, kinds
 
-    def _kinds(
-        self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]
-    ) -> list[Kind]:
+    def _made(self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]) -> list[Kind]:
         """Make the kinds; nodes without room for the least that a template's pods ask are out."""
         least: dict[int, int] = {}
         for vector, placing in ranked:
@@ -167,7 +168,7 @@ class Packer:
         if not self._topology.involves(range(len(self.pods))):
             return
         known: dict[int, int] = {}
-        for kind in {id(kind): kind for kind in self._kind_of}.values():
+        for kind in self._kinds:
             allowed = id(kind.allowed)
             if allowed not in known:
                 known[allowed] = bits_of(len(self.nodes), kind.allowed)
@@ -445,11 +446,11 @@ class Packer:
             back.left.setdefault(node, self.free[node])
             self.free[node] += self._kind_of[pod].request
             self.on[node].remove(pod)
+            self._blocks.more(node, self.free[node])
         self._topology.leave(back.placements)
-        for kind in {id(kind): kind for kind in self._kind_of}.values():
+        for kind in self._kinds:
             kind.scanned, kind.fits, kind.head = 0, [], 0
         self._open_kinds()
-        self._blocks = Blocks(self.free, self.guard)
         self._rooms.clear()
         return back
 
@@ -457,12 +458,12 @@ class Packer:
         """Return the same pods and nodes with free space of its own, where room is promised."""
         draft = copy(self)
         draft.free, draft._blocks = list(self.free), self._blocks.draft()  # noqa: SLF001
-        kinds = {id(kind): kind for kind in self._kind_of}
         own = {
-            key: Kind(one.request, one.admitting, one.allowed, open=one.open)
-            for key, one in kinds.items()
+            id(one): Kind(one.request, one.admitting, one.allowed, open=one.open)
+            for one in self._kinds
         }
-        draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001 of this class
+        draft._kinds = [*own.values()]  # noqa: SLF001 of this class
+        draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001
         draft._promised = set()  # noqa: SLF001
         draft._rooms = {}  # noqa: SLF001
         return draft
