@@ -1,7 +1,8 @@
 """The extender's prioritize over HTTP on loopback: `python -m tests.bench.bench_extender`.
 
 Ebb, the same handler on Go's net/http, and an aiohttp handler that does nothing, by turns; the
-client is a blocking connection that is kept open, as the scheduler's.
+client is a blocking connection that is kept open, as the scheduler's. Then `pack`, which looks at
+the pod, beside `marks`, on nodes of one shape and of eight.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from aiohttp import web
 
 from core.config.programs import AnswersMode, ExtenderConfig
 from core.edge import http as bones
-from core.edge.decode.kinds import NODES
+from core.edge.decode.kinds import NODES, PODS
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from core.scores import score_marked
@@ -26,7 +27,7 @@ from extender.metrics import Metrics
 from extender.view import View
 from tests.bench import serving
 from tests.bench.machine import factor, show
-from tests.support.builders import node
+from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 
 PATH = "/prioritize"
@@ -37,7 +38,15 @@ FULL_NODES, FULL_CALLS = 500, 20
 COMPACT_NAMES = 1000
 BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
 BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
+PACKED = (1000, 5000)
+SHAPES = 8
 POD = orjson.dumps({"metadata": {"name": "p", "annotations": {"filler": "x" * 2800}}})
+ASKING = orjson.dumps(
+    {
+        "metadata": {"name": "p", "annotations": {"filler": "x" * 2800}},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}]},
+    }
+)
 NAMES = [f"gke-cluster-1-default-pool-7f3b2a1c-{number:05}" for number in range(max(CALLS))]
 MARKS = {
     name: Mark.HARD if at % 50 == 0 else Mark.SOFT for at, name in enumerate(NAMES) if at % 10 == 0
@@ -50,6 +59,23 @@ def ebb(*, compact: bool) -> web.Application:
     view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.news.alive(NODES, 0.0)
+    return make_app(view, FakeClock(), Metrics(), bones.Health())
+
+
+def packing(shapes: int) -> web.Application:
+    """Return the extender with `pack`, half of each node asked for; they are of so many shapes."""
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY, FakeClock())
+    sizes = [4000 * (1 + number % shapes) for number in range(len(NAMES))]
+    labels = [{MARK_LABEL: MARKS[name]} if name in MARKS else None for name in NAMES]
+    nodes = (
+        node(name, cpu, 16_000, labels=own)
+        for name, cpu, own in zip(NAMES, sizes, labels, strict=True)
+    )
+    view.replaced(NODES, [*nodes])
+    pods = (pod(name, name, cpu // 2, 8000) for name, cpu in zip(NAMES, sizes, strict=True))
+    view.replaced(PODS, [*pods])
+    for kind in (NODES, PODS):
+        view.news.alive(kind, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
 
 
@@ -99,8 +125,38 @@ def row(label: str, ports: Mapping[str, int], body: bytes, calls: int, k: float)
     return [*cells, f"{p50['Ebb'] / p50['no-op']:.2f}"]
 
 
+def packed(k: float) -> None:
+    """Measure `pack` beside `marks`, and print that."""
+    with contextlib.ExitStack() as stack:
+        apps = {
+            "marks": functools.partial(ebb, compact=False),
+            "one shape": functools.partial(packing, 1),
+            f"{SHAPES} shapes": functools.partial(packing, SHAPES),
+        }
+        ports = {who: stack.enter_context(serving.python_server(app)) for who, app in apps.items()}
+        rows = []
+        for names in PACKED:
+            body = wire.names_body(NAMES[:names], ASKING)
+            lines = {who: [serving.Connection(at, PATH, body)] for who, at in ports.items()}
+            taken = serving.measure(lines, TURNS, CALLS[names])
+            least = taken["marks"].ms(50)
+            rows += [
+                [who, f"{names:,}", *(f"{found.ms(share):.3f}" for share in (50, 99)),
+                 f"{found.ms(50) / k:.3f}", f"{found.ms(50) / least:.2f}"]
+                for who, found in taken.items()
+            ]  # fmt: skip
+    columns = ["score", "names", "p50", "p99", "p50 / K", "to marks"]
+    show(f"`pack` beside `marks`, ms; K = {k:.2f}", columns, rows)
+
+
 def main() -> None:
     k = factor()
+    against_others(k)
+    packed(k)
+
+
+def against_others(k: float) -> None:
+    """Measure `marks` beside Go and a handler that does nothing, and print that."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ranks = enumerate(MARKS.items())
