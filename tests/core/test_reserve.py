@@ -1058,6 +1058,10 @@ class TestTakenBack:
         assert self.at(*same, (899, [self.BASE])) == ["n1"]
         assert self.at(*same, (900, [self.BASE])) == []
 
+    def test_looks_that_bring_no_news_do_not_make_it_needed(self) -> None:
+        same = [(second, [self.BASE]) for second in (500, 600, 650)]
+        assert self.at((400, [self.BASE, self.RUN]), *same, (700, [self.BASE])) == []
+
     def test_what_a_leader_keeps_that_is_new_was_not_taken_back(self) -> None:
         assert self.at((299, [self.BASE])) == ["n1"]
         assert self.at((299, [self.BASE]), (300, [self.BASE])) == []
