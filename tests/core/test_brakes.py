@@ -879,6 +879,15 @@ def test_a_marked_node_that_must_stay_is_told_nothing_of_headroom() -> None:
     assert told == [("threshold", None), ("no-room", "d/b")]
 
 
+def test_of_headroom_nothing_is_told_where_thresholds_keep_a_marked_node() -> None:
+    """Nor of headroom that would find no other place; `b` is told of beside it."""
+    nodes = [marked(node("n0"), Mark.SOFT, 1), node("n1", cpu=1500)]
+    pods = [pod("a", "n0", 1000, 100), pod("b", "n0", 400, 100), pod("c", "n1", 1400, 100)]
+    plan = step.plan(Cluster.of(nodes, pods), config(headroom=1))
+    told = [(one.code, one.pod) for one in why(plan, "n0")]
+    assert told == [("threshold", None), ("no-room", "d/a"), ("no-room", "d/b")]
+
+
 def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     large = "as large as the largest (cpu 3, memory 95.4Mi)"
     small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])

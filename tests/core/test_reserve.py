@@ -1062,6 +1062,23 @@ class TestTakenBack:
         same = [(second, [self.BASE]) for second in (500, 600, 650)]
         assert self.at((400, [self.BASE, self.RUN]), *same, (700, [self.BASE])) == []
 
+    @pytest.mark.parametrize(("second", "until"), [(699, 999), (700, 1300)])
+    def test_needed_as_that_ends_is_once_more(self, second: int, until: int) -> None:
+        """Not earlier: it is kept then as it was."""
+        before = (400, [self.BASE, self.RUN]), (500, [self.BASE])
+        again = (second, [self.BASE, self.NEXT]), (second + 1, [self.BASE])
+        assert self.at(*before, *again, (until - 1, [self.BASE])) == ["n1"]
+        assert self.at(*before, *again, (until, [self.BASE])) == []
+
+    @pytest.mark.parametrize(("second", "longer"), [(3999, 600), (4000, 300)])
+    def test_after_an_hour_it_is_forgotten(self, second: int, longer: int) -> None:
+        """And a look is made then."""
+        before = (400, [self.BASE, self.RUN]), (500, [self.BASE]), (700, [self.BASE])
+        assert looks(self.NODES, (0, [self.BASE]), *before).again == START + 4000
+        again = (second, [self.BASE, self.NEXT]), (second + 1, [self.BASE])
+        assert self.at(*before, *again, (second + longer - 1, [self.BASE])) == ["n1"]
+        assert self.at(*before, *again, (second + longer, [self.BASE])) == []
+
     def test_what_a_leader_keeps_that_is_new_was_not_taken_back(self) -> None:
         assert self.at((299, [self.BASE])) == ["n1"]
         assert self.at((299, [self.BASE]), (300, [self.BASE])) == []

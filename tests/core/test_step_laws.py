@@ -421,4 +421,5 @@ def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that
         last = step(later, asked, last.memory, now, last=last)
         told = {name: [one.code for one in why] for name, why in last.against_hard.items()}
         assert told == {"h": [], "s": ["hard-new-leader"] if ago else [], "n": []}
-        assert not ago or last.against_hard["s"][0].message.endswith(f"; that was {ago} ago")
+        began = "another leader began, which has not seen what was before"
+        assert not ago or last.against_hard["s"][0].message == f"{began}; that was {ago} ago"
