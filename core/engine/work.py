@@ -413,9 +413,8 @@ class Work:
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield why each pod has no place; the pods of one CapacityBuffer together."""
         buffers: Counter[str] = Counter()
-        ends_no_mark = self._headroom if self._name(node) in self.marked else frozenset()
         for pod in attempt.unplaced:
-            if pod in ends_no_mark:
+            if self._gives_way(pod, node):
                 continue
             if (buffer := buffer_of(self.packer.pods[pod])) is not None:
                 buffers[buffer] += 1
@@ -432,12 +431,16 @@ class Work:
             return Blocker(HEADROOM, f"{told} ({size})")
         key, told = self.packer.pods[pod].key, "the room that would be left for it is kept for"
         kept = self.packer.spared(pod, node)
-        if kept is not None and not (kept in self._headroom and self._name(node) in self.marked):
+        if kept is not None and not self._gives_way(kept, node):
             if (buffer := buffer_of(self.packer.pods[kept])) is not None:
                 return Blocker(BUFFERED, f"{told} {BUFFER} {buffer}", key)
             size = amounts(self.packer.pods[kept].requests)
             return Blocker(HEADROOM, f"{told} pods as large as the largest ({size})", key)
         return Blocker(NO_ROOM, self.packer.why_not(pod, node, attempt), key)
+
+    def _gives_way(self, spare: int, node: int) -> bool:
+        """Say whether it is of the headroom and the node is marked: it speaks against no mark."""
+        return spare in self._headroom and self._name(node) in self.marked
 
     def _place_taken(self, pod: int, place: int) -> Blocker:
         message = f"its place on node {self._name(place)} is taken"

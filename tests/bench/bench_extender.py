@@ -40,10 +40,11 @@ BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
 BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
 PACKED = (1000, 5000)
 SHAPES = 8
-POD = orjson.dumps({"metadata": {"name": "p", "annotations": {"filler": "x" * 2800}}})
+METADATA = {"name": "p", "annotations": {"filler": "x" * 2800}}
+POD = orjson.dumps({"metadata": METADATA})
 ASKING = orjson.dumps(
     {
-        "metadata": {"name": "p", "annotations": {"filler": "x" * 2800}},
+        "metadata": METADATA,
         "spec": {"containers": [{"resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}]},
     }
 )
