@@ -20,6 +20,7 @@ from core.config.thresholds import Thresholds
 from core.engine.memory import Memory
 from core.engine.step import step
 from core.engine.zones import ZONE_LABEL
+from core.marks.mark import Mark
 from core.model.allowance import within_allowance
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -40,6 +41,7 @@ from core.model.pod import Pod
 from core.policies.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod, select
+from tests.support.strategies import marked
 
 NODES: Final = 500
 """And twice as many."""
@@ -219,12 +221,26 @@ def terms(size: int) -> Shape:
     return Cluster.of(map(a_node, range(size)), found), Config()
 
 
+def ending(size: int) -> Shape:
+    """Return a cluster where three nodes of ten are marked, and half of the marks end."""
+    nodes = [a_node(number) for number in range(size)]
+    first = range(3 * size // 10)
+    nodes[: len(first)] = [marked(nodes[number], Mark.SOFT, 1) for number in first]
+    pods = [
+        a_pod(number, place, cpu=600 + 40 * place if number in first else 1290 + place)
+        for number in range(size)
+        for place in range(PODS)
+    ]
+    return Cluster.of(nodes, pods), Config()
+
+
 def some(chance: random.Random) -> list[int]:
     return sorted(chance.sample(range(TERMS), 12))
 
 
 SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
-    plain, apart, spread, ports, tenants, prices, counted, pools, sets, sizes, terms
+    plain, apart, spread, ports, tenants, prices, counted, pools, sets, sizes, terms,
+    ending,
 )  # fmt: skip
 
 
