@@ -104,6 +104,9 @@ class Memory:
     """By node: the unix second of the last look by which it was to be held without a mark."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """The same of those that were kept for pods to be expected."""
+    next_in_line: Mapping[str, int] = field(default_factory=dict)
+    """Nodes without a mark that scale-ins are to empty next, each with its number: the lower, the
+    sooner (core.engine.next_in_line)."""
 
     def expected(self, whole: Resources, now_seconds: int) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
-from core.engine import harden, taken_back, waiting
+from core.engine import harden, next_in_line, taken_back, waiting
 from core.engine.held import unmarked_held
 from core.engine.idle import idle_until, looked_again
 from core.engine.memory import Memory, Pace, pace, remember
@@ -99,7 +99,8 @@ def step(
     first = memory.first is None
     before = harden.unknown(survey.marks, now_seconds) if first else seen.spoken
     spoken = harden.remember(before, against, now_seconds)
-    seen = replace(seen, placed=placed, spoken=spoken, back=back)
+    following = next_in_line.follow(seen.next_in_line, survey, found.kept)
+    seen = replace(seen, placed=placed, spoken=spoken, back=back, next_in_line=following)
     seen = _keeping(seen, found, now_seconds)
     counts = not found.complete or bool(harden.paused(against, spoken))
     return Pass(

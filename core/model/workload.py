@@ -17,6 +17,11 @@ _OF_ONE_RUN: Final = re.compile(r"-(?:[0-9]+|[bcdfghjklmnpqrstvwxz2456789]{5})$"
 five characters (k8s.io/apimachinery util/rand)."""
 
 
+def goes_by_cost(pod: Pod) -> bool:
+    """Say whether a scale-in asks for the pod's deletion cost, which no other controller does."""
+    return pod.owner_kind == REPLICA_SET and not pod.stays_with_node
+
+
 class Workload(NamedTuple):
     """What made pods, and makes others like them."""
 

@@ -24,8 +24,10 @@ from core.writes.costs import (
     COST_MAX,
     COST_MIN,
     COST_STEP_SECONDS,
+    NEXT_MIN,
     cost_of,
     decide_costs,
+    next_cost,
 )
 from core.writes.write import CostKind, Write, traces
 from tests.support.builders import node, pod
@@ -44,8 +46,8 @@ def marked(name: str, since: int = NOW, value: str = "soft") -> Node:
     return node(name, labels={MARK_LABEL: value}, annotations=annotations)
 
 
-MARKED, UNMARKED = marked("marked"), node("unmarked")
-COST = str(cost_of(MARKED, TAINT_KEY))
+MARKED, UNMARKED, NEXT = marked("marked"), node("unmarked"), node("next")
+COST, NEXT_COST = str(cost_of(MARKED, TAINT_KEY)), str(next_cost(7))
 BOTH_GONE = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
 TRACE_GONE = {COST_OURS_ANNOTATION: None}
 
@@ -66,9 +68,9 @@ def a_pod(
 
 
 def decided(
-    *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED), enabled: bool = True
+    *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED, NEXT), enabled: bool = True
 ) -> list[Write[Pod]]:
-    return list(decide_costs(Cluster.of(nodes, pods), TAINT_KEY, enabled=enabled))
+    return list(decide_costs(Cluster.of(nodes, pods), TAINT_KEY, {"next": 7}, enabled=enabled))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,16 @@ def decided(
         pytest.param(a_pod("unmarked", cost="5"), id="somebody's own cost, unmarked"),
         pytest.param(a_pod(cost=COST), id="somebody's own cost, as low as ours"),
         pytest.param(a_pod(cost=COST, ours=COST), id="ours"),
-        pytest.param(a_pod(cost="-7", ours="-7"), id="ours, of another mark of the node"),
+        pytest.param(
+            a_pod(cost="-90000000", ours="-90000000"), id="ours, of another mark of the node"
+        ),
+        pytest.param(a_pod("next", cost=NEXT_COST, ours=NEXT_COST), id="ours, next"),
+        pytest.param(a_pod("next", cost="-1", ours="-1"), id="ours, next, as another node has it"),
+        pytest.param(a_pod("next", cost=NEXT_COST), id="somebody's own cost, next"),
+        pytest.param(a_pod("next", ours=NEXT_COST), id="ours, next, and a person took it away"),
+        pytest.param(a_pod("next", owner="Job"), id="of a Job, next"),
+        pytest.param(a_pod("next", daemon=True), id="goes with its node, next"),
+        pytest.param(a_pod("next", terminating=True), id="going, next"),
         pytest.param(a_pod(ours=COST), id="ours, and a person took it away"),
         pytest.param(a_pod(terminating=True), id="going"),
         pytest.param(a_pod("unmarked", cost=COST, ours=COST, terminating=True), id="ours, going"),
@@ -106,11 +117,49 @@ def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value:
 
 
 @pytest.mark.parametrize(
+    ("one", "cost"),
+    [
+        pytest.param(a_pod("next"), NEXT_COST, id="the node is next in line"),
+        pytest.param(a_pod(cost=NEXT_COST, ours=NEXT_COST), COST, id="it was, and has a mark now"),
+        pytest.param(
+            a_pod("next", cost=COST, ours=COST), NEXT_COST, id="it had a mark, and is next"
+        ),
+    ],
+)
+def test_a_mark_weighs_more_than_being_next_in_line(one: Pod, cost: str) -> None:
+    (found,) = decided(one)
+    assert found.kind is CostKind.SET
+    assert found.annotations == {COST_ANNOTATION: cost, COST_OURS_ANNOTATION: cost}
+
+
+def test_a_mark_that_is_next_in_line_too_is_a_mark() -> None:
+    (found,) = decide_costs(
+        Cluster.of([MARKED], [a_pod()]), TAINT_KEY, {"marked": 1}, enabled=True
+    )
+    assert found.annotations[COST_ANNOTATION] == COST
+
+
+@given(st.integers(), st.text(), st.integers(1))
+def test_every_mark_costs_less_than_what_is_next_and_that_less_than_what_has_no_cost(
+    since: int, name: str, number: int
+) -> None:
+    assert cost_of(marked(name, since), TAINT_KEY) < NEXT_MIN <= next_cost(number) < 0
+    assert next_cost(number) <= next_cost(number + 1)
+
+
+@pytest.mark.parametrize(
     ("one", "enabled", "gone"),
     [
         pytest.param(a_pod("unmarked", cost=COST, ours=COST), True, BOTH_GONE, id="released"),
         pytest.param(a_pod("nowhere", cost=COST, ours=COST), True, BOTH_GONE, id="node gone"),
         pytest.param(a_pod(cost=COST, ours=COST), False, BOTH_GONE, id="turned off"),
+        pytest.param(
+            a_pod("next", cost=NEXT_COST, ours=NEXT_COST), False, BOTH_GONE, id="turned off, next"
+        ),
+        pytest.param(
+            a_pod("unmarked", cost=NEXT_COST, ours=NEXT_COST), True, BOTH_GONE, id="next no more"
+        ),
+        pytest.param(a_pod("next", cost="5", ours=NEXT_COST), True, TRACE_GONE, id="overwritten"),
         pytest.param(a_pod(cost=COST, ours=COST, owner=""), True, BOTH_GONE, id="orphaned"),
         pytest.param(a_pod("unmarked", ours=COST), True, TRACE_GONE, id="a trace is left"),
         pytest.param(a_pod(cost="5", ours=COST), True, TRACE_GONE, id="overwritten, marked"),
@@ -210,14 +259,19 @@ def test_a_damaged_time_makes_no_damaged_cost(since: int) -> None:
 
 # The laws, on whatever may stand in a cluster.
 
-COSTS = st.sampled_from((None, None, "5", "-7", COST))
-NODES = st.sampled_from((MARKED, marked("marked-2", NOW - 10**5, "hard"), UNMARKED, node("n")))
+COSTS = st.sampled_from((None, None, "5", "-7", COST, NEXT_COST))
+NODES = st.sampled_from(
+    (MARKED, marked("marked-2", NOW - 10**5, "hard"), UNMARKED, NEXT, node("n"))
+)
+NEXT_IN_LINE = st.dictionaries(
+    st.sampled_from(("marked", "next", "n", "gone")), st.integers(1, 2 * 10**6)
+)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     nodes = draw(st.lists(NODES, unique_by=lambda one: one.name))
-    places = st.sampled_from((None, "marked", "marked-2", "unmarked", "n"))
+    places = st.sampled_from((None, "marked", "marked-2", "unmarked", "next", "n"))
     pods = [
         replace(
             a_pod(
@@ -247,17 +301,19 @@ def applied(cluster: Cluster, writes: Iterable[Write[Pod]]) -> Cluster:
     return Cluster.of(cluster.nodes, pods.values())
 
 
-@given(clusters(), st.booleans())
+@given(clusters(), NEXT_IN_LINE, st.booleans())
 def test_applied_to_its_own_answer_it_leaves_nothing_to_write(
-    cluster: Cluster, enabled: bool
+    cluster: Cluster, following: dict[str, int], enabled: bool
 ) -> None:
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=enabled))
-    assert decide_costs(after, TAINT_KEY, enabled=enabled) == ()
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=enabled))
+    assert decide_costs(after, TAINT_KEY, following, enabled=enabled) == ()
 
 
-@given(clusters(), st.booleans())
-def test_a_cost_that_is_not_ours_is_never_touched(cluster: Cluster, enabled: bool) -> None:
-    writes = decide_costs(cluster, TAINT_KEY, enabled=enabled)
+@given(clusters(), NEXT_IN_LINE, st.booleans())
+def test_a_cost_that_is_not_ours_is_never_touched(
+    cluster: Cluster, following: dict[str, int], enabled: bool
+) -> None:
+    writes = decide_costs(cluster, TAINT_KEY, following, enabled=enabled)
     after = applied(cluster, writes)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if before.deletion_cost is not None and before.deletion_cost != before.deletion_cost_ours:
@@ -267,11 +323,11 @@ def test_a_cost_that_is_not_ours_is_never_touched(cluster: Cluster, enabled: boo
     assert not foreign & {write.key for write in writes}
 
 
-@given(clusters(), st.booleans())
+@given(clusters(), NEXT_IN_LINE, st.booleans())
 def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
-    cluster: Cluster, enabled: bool
+    cluster: Cluster, following: dict[str, int], enabled: bool
 ) -> None:
-    during = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=True))
+    during = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=True))
     if enabled:
         during = Cluster.of((replace(one, labels={}) for one in during.nodes), during.pods)
     after = applied(during, decide_costs(during, TAINT_KEY, enabled=enabled))
@@ -281,9 +337,11 @@ def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
             assert now.deletion_cost == before.deletion_cost
 
 
-@given(clusters())
-def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(cluster: Cluster) -> None:
-    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, enabled=True)]
+@given(clusters(), NEXT_IN_LINE)
+def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(
+    cluster: Cluster, following: dict[str, int]
+) -> None:
+    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, following, enabled=True)]
     assert len(keys) == len(set(keys))
     assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)
 
@@ -303,17 +361,23 @@ def taken_first(pods: Iterable[Pod], replica_set: str) -> list[Pod]:
     return sorted(its, key=lambda one: int(one.deletion_cost or "0"))
 
 
-@given(clusters(), st.lists(st.sampled_from(("web-old", "web-new")), min_size=8, max_size=8))
-def test_every_set_of_a_rollout_loses_its_pods_on_marked_nodes_first(
-    cluster: Cluster, sets: list[str]
+@given(
+    clusters(),
+    NEXT_IN_LINE,
+    st.lists(st.sampled_from(("web-old", "web-new")), min_size=8, max_size=8),
+)
+def test_every_set_of_a_rollout_loses_its_pods_on_marked_nodes_first_then_on_the_next(
+    cluster: Cluster, following: dict[str, int], sets: list[str]
 ) -> None:
     bare = [
         replace(one, owner_name=of, deletion_cost=None, deletion_cost_ours=None)
         for one, of in zip(cluster.pods, sets, strict=False)
     ]
     cluster = Cluster.of(cluster.nodes, bare)
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, enabled=True))
-    marks = {one.name for one in cluster.nodes if MARK_LABEL in one.labels}
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=True))
+    there = {one.name for one in cluster.nodes}
+    order = dict.fromkeys(following.keys() & there, 1)
+    order |= {one.name: 0 for one in cluster.nodes if MARK_LABEL in one.labels}
     for name in ("web-old", "web-new"):
-        taken = [one.node in marks for one in taken_first(after.pods, name)]
-        assert taken == sorted(taken, reverse=True)
+        taken = [order.get(one.node or "", 2) for one in taken_first(after.pods, name)]
+        assert taken == sorted(taken)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -125,16 +125,20 @@ class Controller:
         self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
         if not found.skipped:
             self._metrics.of_a_pass.tell(found)
-        costs = self._costs(cluster, config)
+        costs = self._costs(cluster, config, found.memory.next_in_line)
         pieces = last.pieces() if last else []
         del last
         let_go(pieces)
         return TickReport(config, found, writes, 0, costs, looked)
 
-    def _costs(self, cluster: Cluster, config: Config) -> tuple[Write[Pod], ...]:
+    def _costs(
+        self, cluster: Cluster, config: Config, next_in_line: Mapping[str, int]
+    ) -> tuple[Write[Pod], ...]:
         """Decide which deletion costs come and go."""
         enabled = self._scale_in.enabled(config.scale_in_order) if self._scale_in else None
-        return () if enabled is None else decide_costs(cluster, config.taint_key, enabled=enabled)
+        if enabled is None:
+            return ()
+        return decide_costs(cluster, config.taint_key, next_in_line, enabled=enabled)
 
     def _looked(self, cluster: Cluster, config: Config, found: Pass) -> Looked | None:
         """Decide what to evict."""

@@ -1,0 +1,72 @@
+"""Which nodes without a mark scale-ins are to empty next; pure.
+
+A scale-in that is told nothing takes pods where many of their set are, so it leaves a few pods on
+each node and empties none. Here it is told of a few nodes beside the marked ones: those of which
+least is asked for, and of these first the ones that hold no pods but such as scale-ins take. They
+empty, and are marked when the others can take what is left on them. A node that was chosen stays
+chosen, so that pods are written once and one node empties before the next.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from core.engine.brakes import STANDING
+from core.engine.plan import Kept
+from core.engine.survey import Survey
+from core.model.resources import Resources
+from core.model.workload import goes_by_cost
+
+ONE_IN: Final = 10
+"""Of so many nodes that a pod can use one is chosen, and of fewer one too."""
+NODES_MAX: Final = 100
+"""In all, so that new costs for the pods of a large cluster are written within minutes."""
+_NOTHING: Final = Resources()
+
+
+def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> dict[str, int]:
+    """Return them by name, each with its number: the lower, the sooner it is to be empty.
+
+    *before*: those of the last look, *kept*: the plan's nodes that stay. A node that was chosen
+    stays so as long as it is there, has no mark, and holds pods that scale-ins take.
+
+    None of them is kept by anything but its pods' room and the moment: to empty one that a budget
+    or its zone keeps anyway would free nothing.
+    """
+    scaled = Counter(pod.node for pod in survey.cluster.pods if goes_by_cost(pod))
+    ids, census = survey.ground.ids, survey.census
+
+    def may(name: str) -> bool:
+        return name in scaled and name not in survey.marks and not survey.blockers[name]
+
+    def rank(name: str) -> tuple[bool, int, str]:
+        movers = census.used[name].pods - census.resident.get(name, _NOTHING).pods
+        return movers > scaled[name], survey.ground.share(ids[name]), name
+
+    stays = {name: number for name, number in before.items() if name in ids and may(name)}
+    standing = {one.node for one in kept if any(why.reason in STANDING for why in one.blockers)}
+    free = (one.node for one in kept if one.node not in standing and may(one.node))
+    number = max(before.values(), default=0)
+    for name in _missing(survey, stays, sorted(free, key=rank)):
+        number += 1
+        stays[name] = number
+    return stays
+
+
+def _missing(survey: Survey, there: Collection[str], free: Iterable[str]) -> Iterator[str]:
+    """Yield of the *free* nodes the first of which some reach has too few with those *there*."""
+    reaches, ids = survey.reaches, survey.ground.ids
+    missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
+    for name in there:
+        for reach in reaches.of[ids[name]]:
+            missing[reach] -= 1
+    wanted = (
+        name
+        for name in free
+        if name not in there and any(missing[reach] > 0 for reach in reaches.of[ids[name]])
+    )
+    for name in islice(wanted, max(NODES_MAX - len(there), 0)):
+        yield name
+        for reach in reaches.of[ids[name]]:
+            missing[reach] -= 1

@@ -1,0 +1,71 @@
+"""Which nodes scale-ins are to empty next, plainly, from the objects and what the plan says."""
+
+from collections.abc import Mapping
+
+from core.config.settings import Config
+from core.engine.plan import Plan
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from tests.support.reference_packing import Packing
+from tests.support.reference_reserve import left_on, stays
+from tests.support.reference_rules import is_marked
+from tests.support.reference_sums import dominant
+
+LASTING = {"no-pool", "min-nodes", "min-untainted-nodes", "zone-balance"}
+"""Reasons that do not end because less is asked for."""
+
+
+def following(
+    cluster: Cluster, config: Config, before: Mapping[str, int], plan: Plan, mutant: str = ""
+) -> dict[str, int]:
+    """Return them by name, with their numbers."""
+    packing = Packing(cluster, config)
+    nodes = {node.name: node for node in cluster.nodes}
+
+    def may(name: str) -> bool:
+        own = [] if name not in nodes else left_on(nodes[name], cluster)
+        marked = name in nodes and is_marked(nodes[name]) and mutant != "marked ones too"
+        said = name in nodes and stays(nodes[name], cluster, packing) and mutant != "who stays too"
+        return any(map(is_scaled, own)) and not marked and not said
+
+    found = {name: number for name, number in before.items() if may(name)}
+    if mutant == "chosen anew":
+        found = {}
+    lasting = set() if mutant == "budgets are no matter" else LASTING
+    free = [
+        nodes[kept.node]
+        for kept in plan.kept
+        if may(kept.node) and not lasting & {why.code for why in kept.blockers}
+    ]
+    number = max(before.values(), default=0)
+    for node in sorted(free, key=lambda one: order(one, cluster, mutant)):
+        if node.name not in found and is_missing(node, found, packing, mutant):
+            number += 1
+            found[node.name] = number
+    return found
+
+
+def is_scaled(pod: Pod) -> bool:
+    """Say whether the ReplicaSet controller might delete the pod."""
+    return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror)
+
+
+def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:
+    """Order nodes: those with pods that no scale-in takes last, then by how much is asked for."""
+    others = [pod for pod in left_on(node, cluster) if not is_scaled(pod)]
+    used = Resources.total(pod.requests for pod in cluster.pods if pod.node == node.name)
+    share = dominant(used, node.allocatable) if mutant != "by name" else 0
+    return bool(others) and mutant != "Jobs are no matter", share, node.name
+
+
+def is_missing(node: Node, found: Mapping[str, int], packing: Packing, mutant: str) -> bool:
+    """Say whether some pods can use the node that can use too few of those found."""
+    reaches = [members for members in packing.all_reaches if len(members) > 1]
+    if mutant == "one set of nodes":
+        reaches = [packing.reached]
+    return any(
+        node.name in members and 10 * len(members & found.keys()) < len(members)
+        for members in reaches
+    )
