@@ -58,7 +58,8 @@ days: setup ## 1,000 simulated days with faults and restarts, half an hour; --se
 laws: setup ## the laws over 20,000 random mixed clusters, or 3,000 histories of them, for an hour; `make check` looks at 1,000
 	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
 	$(BIN)/python -m pytest tests/core/test_underutilized_count_laws.py tests/core/test_beside.py --seeds 20000
-	$(BIN)/python -m pytest tests/core/test_hand_over.py tests/core/test_buffers_laws.py --seeds 3000
+	$(BIN)/python -m pytest tests/core/test_hand_over.py tests/core/test_buffers_laws.py \
+	  tests/core/test_next_in_line.py --seeds 3000
 	$(BIN)/python -m pytest tests/core/test_reserve_laws.py tests/core/test_utilization_laws.py --seeds 3000
 
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls

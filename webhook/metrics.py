@@ -110,6 +110,12 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
         lambda found: {(): len(found.plan.held)},
     ),
     Told(
+        "ebb_engine_next_in_line_nodes",
+        "Nodes without a mark that scale-ins are to empty next, where `scaleInOrder` is in force.",
+        (),
+        lambda found: {(): len(found.memory.next_in_line)},
+    ),
+    Told(
         "ebb_engine_reserved_allocatable",
         "What the nodes of `ebb_engine_reserved_nodes` offer together: cores, bytes.",
         ("resource",),  # cpu | memory

@@ -48,6 +48,8 @@ class Status:
     """Nodes without a mark whose taints or guard are left over, by name."""
     held: int
     """Nodes without a mark that no autoscaler is to take before Ebb hands them over."""
+    next_in_line: int
+    """Nodes without a mark of which scale-ins take pods first, after those of marked nodes."""
     reserved: int
     """Nodes that are kept for pods to be expected, as the engine that leads has said on them."""
     published: tuple[Published, ...]
@@ -77,6 +79,7 @@ class Status:
             ("marked and overdue", sum(one.overdue for one in marked)),
             ("marked, taint not right", sum(not one.taints_right for one in marked)),
             ("not marked, and held", self.held),
+            ("not marked, next for scale-ins", self.next_in_line),
             ("kept for pods to be expected", self.reserved),
             ("unmarked with a left-over taint", len(self.stray)),
             ("leaving", self.going),
@@ -109,6 +112,7 @@ def look(found: Found, now_seconds: int) -> Status:
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
         held=sum(one.mark is None and one.guard is Guard.HELD for one in every),
+        next_in_line=sum(one.mark is None and one.taken_first > 0 for one in every),
         reserved=reserved,
         published=tuple(_published(found)),
         waiting=len(waiting),

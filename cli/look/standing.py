@@ -1,5 +1,6 @@
 """What of Ebb's own stands on a node, read from the node and its pods alone."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -54,6 +55,8 @@ class Standing:
     pods_left: int
     """Pods that keep it from being empty, as its autoscaler counts."""
     guard: Guard
+    taken_first: int
+    """Pods on which Ebb has written that a scale-in is to take them before others."""
     reserved: bool
     """Whether the engine has said on it that it is kept for pods to be expected."""
     taints_right: bool
@@ -74,10 +77,15 @@ class Standing:
 def standings(cluster: Cluster, config: Config, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
     left = occupants(cluster, now_seconds)
-    return tuple(_standing(node, left, config, now_seconds) for node in cluster.nodes)
+    first = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
+    return tuple(
+        _standing(node, left, first[node.name], config, now_seconds) for node in cluster.nodes
+    )
 
 
-def _standing(node: Node, left: Mapping[str, int], config: Config, now_seconds: int) -> Standing:
+def _standing(
+    node: Node, left: Mapping[str, int], taken_first: int, config: Config, now_seconds: int
+) -> Standing:
     mark, taint_key = mark_of(node.labels), config.taint_key
     details = decode_details(node.annotations) if mark else None
     return Standing(
@@ -89,6 +97,7 @@ def _standing(node: Node, left: Mapping[str, int], config: Config, now_seconds: 
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=left.get(node.name, 0),
         guard=_guard(node),
+        taken_first=taken_first,
         reserved=reserved_for(node) is not None and not left.get(node.name),
         taints_right=desired_taints(node, taint_key) == node.taints,
         going=going(node),

@@ -92,6 +92,11 @@ class Pod:
         """Say whether the pod keeps its node from being empty, as Cluster Autoscaler counts."""
         return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)
 
+    @property
+    def has_our_cost(self) -> bool:
+        """Say whether its deletion cost is one that Ebb has written."""
+        return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
+
     def overdue(self, now_seconds: int | None) -> bool:
         """Say whether it should have ended long ago; None: no time has passed.
 

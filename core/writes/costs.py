@@ -131,8 +131,7 @@ def _is_next(cost: str) -> bool:
 
 
 def _clear(pod: Pod) -> Write[Pod]:
-    ours = pod.deletion_cost == pod.deletion_cost_ours
-    costs: Keys = {COST_ANNOTATION: None} if ours else {}
+    costs: Keys = {COST_ANNOTATION: None} if pod.has_our_cost else {}
     return Write.of(CostKind.CLEAR, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
 
 

@@ -10,6 +10,8 @@ import pytest
 from cli.__main__ import main
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -142,6 +144,25 @@ class TestNode:
         assert "still to leave 1 pod\n" in text
         empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
         assert "overdue, it gets another, as it is empty" in table(capsys, empty, "node", "m")
+
+    @pytest.mark.parametrize(
+        ("one", "told"),
+        [
+            (marked("m"), "scale-ins take 2 pods first\n"),
+            (node("m"), "scale-ins take 2 pods next, after those of marked nodes\n"),
+        ],
+    )
+    def test_whom_scale_ins_take(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], one: Json, told: str
+    ) -> None:
+        pods = [pod(name, "m") for name in "abc"]
+        for each, cost in zip(pods, ("-7", "-7", "-8"), strict=True):
+            ours = {COST_ANNOTATION: cost, COST_OURS_ANNOTATION: "-7"}
+            each["metadata"]["annotations"] = ours
+        file = of(tmp_path, one, node("n"), *pods, pod("p", "n"))
+        assert explained(capsys, file, "node", "m")["pods"]["takenFirst"] == 2
+        assert told in table(capsys, file, "node", "m")
+        assert "scale-ins" not in table(capsys, file, "node", "n")
 
     @pytest.mark.parametrize(
         ("taint", "deleted"),

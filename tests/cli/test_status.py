@@ -15,6 +15,8 @@ from cli.look.overview import look
 from core.config.settings import Config
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -69,6 +71,10 @@ def path(tmp_path: Path) -> str:
         pod("d", "kept", "2"),
         pod("w", None),
     ]
+    costs = {COST_ANNOTATION: "-7", COST_OURS_ANNOTATION: "-7"}
+    for one in items:
+        if one["metadata"]["name"] in {"a", "c"}:  # on a marked node, and on another one
+            one["metadata"] = {**one["metadata"], "annotations": costs}
     file = tmp_path / "dump.json"
     file.write_bytes(dump(*items))
     return str(file)
@@ -99,6 +105,7 @@ class TestJson:
             "markedAndOverdue": 1,
             "markedTaintNotRight": 0,
             "notMarkedAndHeld": 1,
+            "notMarkedNextForScaleIns": 1,
             "keptForPodsToBeExpected": 1,
             "unmarkedWithALeftOverTaint": 1,
             "leaving": 2,

@@ -132,7 +132,8 @@ def played(seed: int, mutant: str = "") -> tuple[dict[str, int], dict[str, int]]
     names = [one.name for one in cluster.nodes if chance.random() < 0.1]
     before = {name: number for number, name in enumerate([*names, "gone"], chance.randint(1, 9))}
     found = step(cluster, config, Memory(first=0, next_in_line=before), NOW)
-    return chosen(found), following(cluster, config, before, found.plan, mutant)
+    kept = {one.node: [why.code for why in one.blockers] for one in found.plan.kept}
+    return chosen(found), following(cluster, config, before, kept, mutant)
 
 
 def test_the_next_ones_are_those_of_the_plain_rules(seeds: range) -> None:

@@ -1,9 +1,8 @@
-"""Which nodes scale-ins are to empty next, plainly, from the objects and what the plan says."""
+"""Which nodes scale-ins are to empty next, plainly, from the objects and the plan's reasons."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from core.config.settings import Config
-from core.engine.plan import Plan
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -18,9 +17,13 @@ LASTING = {"no-pool", "min-nodes", "min-untainted-nodes", "zone-balance"}
 
 
 def following(
-    cluster: Cluster, config: Config, before: Mapping[str, int], plan: Plan, mutant: str = ""
+    cluster: Cluster,
+    config: Config,
+    before: Mapping[str, int],
+    kept: Mapping[str, Collection[str]],
+    mutant: str = "",
 ) -> dict[str, int]:
-    """Return them by name, with their numbers."""
+    """Return them by name, with their numbers; *kept*: the nodes that stay, with their reasons."""
     packing = Packing(cluster, config)
     nodes = {node.name: node for node in cluster.nodes}
 
@@ -34,11 +37,7 @@ def following(
     if mutant == "chosen anew":
         found = {}
     lasting = set() if mutant == "budgets are no matter" else LASTING
-    free = [
-        nodes[kept.node]
-        for kept in plan.kept
-        if may(kept.node) and not lasting & {why.code for why in kept.blockers}
-    ]
+    free = [nodes[name] for name, codes in kept.items() if may(name) and not lasting & {*codes}]
     number = max(before.values(), default=0)
     for node in sorted(free, key=lambda one: order(one, cluster, mutant)):
         if node.name not in found and is_missing(node, found, packing, mutant):

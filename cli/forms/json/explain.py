@@ -28,6 +28,7 @@ def node(answer: NodeAnswer, standing: Standing, emptying: Emptying) -> dict[str
             "toMove": answer.to_move,
             "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
             "left": standing.pods_left,
+            "takenFirst": standing.taken_first,
         },
         "emptyIn": empty_in(emptying),
         "notKnownOf": [

@@ -87,10 +87,19 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         *_mark_facts(explained.standing, explained.now_seconds),
         ("tried by", answer.rule or rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
+        *_scale_ins(explained.standing),
         ("empty in", emptying.sentence(explained.emptying)),
         ("reaches", _reaches(answer)),
         *explained.found.origin,
     ]
+
+
+def _scale_ins(standing: Standing) -> list[tuple[str, str]]:
+    """Say whether scale-ins are told to take pods from here."""
+    if not standing.taken_first:
+        return []
+    order = "first" if standing.mark else "next, after those of marked nodes"
+    return [("scale-ins", f"take {many(standing.taken_first, 'pod')} {order}")]
 
 
 def _reaches(answer: NodeAnswer) -> str:
