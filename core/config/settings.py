@@ -59,7 +59,7 @@ class Mode(StrEnum):
 
 
 class ScaleInOrder(StrEnum):
-    """Whether a scale-in takes pods on marked nodes first."""
+    """Whether a scale-in takes pods on marked nodes first, then those on nodes next in line."""
 
     AUTO = "auto"
     """Where the program may patch pods."""
@@ -202,7 +202,8 @@ class Config:
     hand_over: HandOver = HandOver()
     """Which nodes an autoscaler may take, and when."""
     scale_in_order: ScaleInOrder = ScaleInOrder.AUTO
-    """Scale-ins take pods on marked nodes first: with `auto` where Ebb may patch pods."""
+    """Scale-ins take pods on marked nodes first, then on those next in line: with `auto` where Ebb
+    may patch pods."""
     eviction: Eviction = Eviction.DISABLED
     """With `enabled`, the pods of marked nodes are evicted, one node at a time."""
     drain: DrainConfig = field(default_factory=DrainConfig)

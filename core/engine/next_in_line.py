@@ -8,8 +8,8 @@ chosen, so that pods are written once and one node empties before the next.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping
+from itertools import count
 from typing import Final
 
 from core.engine.brakes import STANDING
@@ -47,26 +47,22 @@ def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> d
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
     standing = {one.node for one in kept if any(why.reason in STANDING for why in one.blockers)}
     free = (one.node for one in kept if one.node not in standing and may(one.node))
-    number = max(before.values(), default=0)
-    for name in _missing(survey, stays, sorted(free, key=rank)):
-        number += 1
-        stays[name] = number
-    return stays
+    chosen = _missing(survey, stays, sorted(free, key=rank))
+    return stays | dict(zip(chosen, count(1 + max(before.values(), default=0)), strict=False))
 
 
-def _missing(survey: Survey, there: Collection[str], free: Iterable[str]) -> Iterator[str]:
-    """Yield of the *free* nodes the first of which some reach has too few with those *there*."""
+def _missing(survey: Survey, there: Collection[str], free: Iterable[str]) -> list[str]:
+    """Return of the *free* nodes the first of which some reach has too few with those *there*."""
     reaches, ids = survey.reaches, survey.ground.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in there:
         for reach in reaches.of[ids[name]]:
             missing[reach] -= 1
-    wanted = (
-        name
-        for name in free
-        if name not in there and any(missing[reach] > 0 for reach in reaches.of[ids[name]])
-    )
-    for name in islice(wanted, max(NODES_MAX - len(there), 0)):
-        yield name
-        for reach in reaches.of[ids[name]]:
-            missing[reach] -= 1
+    found: list[str] = []
+    for name in free:
+        its = reaches.of[ids[name]]
+        if name not in there and any(missing[reach] > 0 for reach in its):
+            found.append(name)
+            for reach in its:
+                missing[reach] -= 1
+    return found[: max(NODES_MAX - len(there), 0)]
