@@ -4,6 +4,7 @@ What a node is does not matter here, but for whether it is one and whether it is
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -13,6 +14,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.workload import goes_by_cost
 from core.packing.groups import BY_NAME, alike, merged
 
 FOLLOWED_SHARE: Final = 8
@@ -34,6 +36,8 @@ class Census:
     """By node: the requests on it."""
     resident: Mapping[str, Resources]
     """The part of it that goes with the node; no key: nothing."""
+    scaled: Mapping[str, int]
+    """By node: how many pods on it a scale-in might take."""
     groups: Mapping[Alike, Sequence[Pod]]
     """Pods that the engine can place, each group by namespace and name."""
     odd: Sequence[Pod]
@@ -49,12 +53,15 @@ class Census:
         stays: dict[str, list[Resources]] = {}
         movable: list[Pod] = []
         odd: list[Pod] = []
+        scaled: Counter[str] = Counter()
         for there in cluster.pods:
             pod = there if there.node is None or there.node in virtual else _anew(there)
             if pod is None or (pod.node is None and pod.expendable):
                 continue  # nobody makes it anew, or no autoscaler adds a node for it
             if not pod.evaluable:
                 odd.append(pod)
+            if pod.node is not None and goes_by_cost(pod):
+                scaled[pod.node] += 1
             if pod.stays_with_node:
                 if pod.node is not None:
                     stays.setdefault(pod.node, []).append(pod.requests)
@@ -68,6 +75,7 @@ class Census:
             virtual=virtual,
             used=cluster.used(),
             resident={name: Resources.total(found) for name, found in stays.items()},
+            scaled=scaled,
             groups={key: merged(found) for key, found in parts.items()},
             odd=odd,
         )
@@ -82,19 +90,22 @@ class Census:
         many = (len(gone) + len(came)) * FOLLOWED_SHARE > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return Census.of(cluster)
-        used, resident = dict(self.used), dict(self.resident)
+        used, resident, scaled = dict(self.used), dict(self.resident), Counter(self.scaled)
         for pods, sign in ((gone, -1), (came, 1)):
             for pod in pods:
                 if pod.node in used:
                     _add(used, pod, sign)
                     if pod.stays_with_node:
                         _add(resident, pod, sign)
+                    elif goes_by_cost(pod):
+                        scaled[pod.node] += sign
         few = Census.of(Cluster(cluster.nodes, tuple(came)))
         return Census(
             pods=cluster.pods,
             virtual=self.virtual,
             used=used,
             resident=resident,
+            scaled=scaled,
             groups=self._regrouped(gone, few.groups),
             odd=_exchanged(self.odd, gone, few.odd),
         )

@@ -7,16 +7,14 @@ empty, and are marked when the others can take what is left on them. A node that
 chosen, so that pods are written once and one node empties before the next.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from itertools import count
+from collections.abc import Iterable, Mapping
+from itertools import count, islice
 from typing import Final
 
 from core.engine.brakes import STANDING
 from core.engine.plan import Kept
 from core.engine.survey import Survey
 from core.model.resources import Resources
-from core.model.workload import goes_by_cost
 
 ONE_IN: Final = 10
 """Of so many nodes that a pod can use one is chosen, and of fewer one too."""
@@ -34,35 +32,38 @@ def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> d
     None of them is kept by anything but its pods' room and the moment: to empty one that a budget
     or its zone keeps anyway would free nothing.
     """
-    scaled = Counter(pod.node for pod in survey.cluster.pods if goes_by_cost(pod))
     ids, census = survey.ground.ids, survey.census
+    scaled = census.scaled
 
     def may(name: str) -> bool:
-        return name in scaled and name not in survey.marks and not survey.blockers[name]
+        return bool(scaled.get(name)) and not (name in survey.marks or survey.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
         movers = census.used[name].pods - census.resident.get(name, _NOTHING).pods
         return movers > scaled[name], survey.ground.share(ids[name]), name
 
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
+    missing = _missing(survey, stays)
+    if len(stays) >= NODES_MAX or not any(many > 0 for many in missing):
+        return stays
     standing = {one.node for one in kept if any(why.reason in STANDING for why in one.blockers)}
     free = (one.node for one in kept if one.node not in standing and may(one.node))
-    chosen = _missing(survey, stays, sorted(free, key=rank))
-    return stays | dict(zip(chosen, count(1 + max(before.values(), default=0)), strict=False))
+    chosen: list[str] = []
+    for name in sorted(free, key=rank):
+        its = survey.reaches.of[ids[name]]
+        if name not in stays and any(missing[reach] > 0 for reach in its):
+            chosen.append(name)
+            for reach in its:
+                missing[reach] -= 1
+    numbered = zip(chosen, count(1 + max(before.values(), default=0)), strict=False)
+    return stays | dict(islice(numbered, NODES_MAX - len(stays)))
 
 
-def _missing(survey: Survey, there: Collection[str], free: Iterable[str]) -> list[str]:
-    """Return of the *free* nodes the first of which some reach has too few with those *there*."""
+def _missing(survey: Survey, there: Iterable[str]) -> list[int]:
+    """Return by reach how many nodes there are too few; below 0: too many."""
     reaches, ids = survey.reaches, survey.ground.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in there:
         for reach in reaches.of[ids[name]]:
             missing[reach] -= 1
-    found: list[str] = []
-    for name in free:
-        its = reaches.of[ids[name]]
-        if name not in there and any(missing[reach] > 0 for reach in its):
-            found.append(name)
-            for reach in its:
-                missing[reach] -= 1
-    return found[: max(NODES_MAX - len(there), 0)]
+    return missing
