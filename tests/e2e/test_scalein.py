@@ -1,14 +1,15 @@
-"""Scale-in order on the real controller manager: marked nodes empty first."""
+"""Scale-in order on the real controller manager: marked nodes empty first, then the next."""
 
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from core.config.settings import Mode
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.writes.costs import NEXT_MIN
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     NAMESPACE,
@@ -55,6 +56,20 @@ def start(plane: Plane) -> Iterator[Start]:
 def cost(found: Json) -> str | None:
     value: str | None = annotations(found).get(COST_ANNOTATION)
     return value
+
+
+def of_a_mark(found: Json) -> bool:
+    """Say whether its cost is one of Ebb's for the pods of marked nodes."""
+    return ours(found) and int(cost(found) or 0) < NEXT_MIN
+
+
+def is_next(found: Json) -> bool:
+    """Say whether its cost is one of Ebb's for the pods of nodes that are next in line."""
+    return ours(found) and NEXT_MIN <= int(cost(found) or 0) < 0
+
+
+def ours(found: Json) -> bool:
+    return COST_OURS_ANNOTATION in annotations(found)
 
 
 def annotations(found: Json) -> Json:
@@ -110,12 +125,20 @@ def marked(api: Api, count: int) -> set[str]:
     return names(api.wait(NODES, lambda found: len(names(found)) == count))
 
 
-def priced(api: Api, nodes: set[str]) -> dict[str, Json]:
-    """Wait until the pods on these nodes have a cost, and those alone."""
+def priced(api: Api, nodes: set[str], theirs: Collection[str] = ()) -> dict[str, Json]:
+    """Wait until the pods on marked nodes have their costs, and those on one of the others.
+
+    But for *theirs*: pods that had a cost before. Of as few nodes as these one is next in line.
+    """
 
     def reached(found: Mapping[str, Json]) -> bool:
-        return all((cost(p) is not None) == (p["spec"].get("nodeName") in nodes)
-                   for p in found.values())  # fmt: skip
+        own = {name: one for name, one in found.items() if name not in theirs}
+        at = {name: one["spec"].get("nodeName") for name, one in own.items()}
+        following = {at[name] for name, one in own.items() if is_next(one)}
+        return len(following) == 1 and all(
+            of_a_mark(one) == (at[name] in nodes) and is_next(one) == (at[name] in following)
+            for name, one in own.items()
+        )
 
     return api.wait(PODS, reached)
 
@@ -157,9 +180,32 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
     left = scale(api, 10)
     assert set(left) == set(before) - on_marked
     assert by_node(left) == {name: EACH for name in NAMES if name not in nodes}
-    assert our_pod_writes(plane, offset) == dict.fromkeys(on_marked, 1), "each once"
-    assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == 10
+    written = our_pod_writes(plane, offset)
+    assert max(written.values()) <= 2, "once for being next, once for the mark"
+    assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == written.total()
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
+
+
+def test_what_marked_nodes_do_not_hold_is_taken_from_the_next_one_alone(
+    api: Api, start: Start
+) -> None:
+    deploy(api)
+    start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    left = by_node(living(scale(api, 6)))
+    assert sorted(left[name] for name in set(NAMES) - nodes) == [1, EACH]
+
+
+def test_where_none_is_marked_scale_ins_empty_one_node_after_the_other(
+    api: Api, start: Start
+) -> None:
+    deploy(api)
+    start(thresholds={"cpu": "10%", "memory": "80%"})
+    for empty in (1, 2):
+        priced(api, set())
+        left = by_node(living(scale(api, EACH * (len(NAMES) - empty))))
+        assert sorted(left[name] for name in NAMES) == [0] * empty + [EACH] * (4 - empty)
 
 
 def test_half_as_much_empties_one_of_two_marked_nodes(api: Api, start: Start) -> None:
@@ -196,7 +242,7 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
         api.merge(f"{PODS}/{name}", {"metadata": {"annotations": {COST_ANNOTATION: "5"}}})
     ebb = start()
     nodes = marked(api, 2)
-    there = priced_but(api, nodes, set(mine))
+    there = priced(api, nodes, mine)
     over = next(n for n, p in there.items() if n not in mine and cost(p) is not None)
     api.merge(f"{PODS}/{over}", {"metadata": {"annotations": {COST_ANNOTATION: "6"}}})
     for name in NAMES:
@@ -214,22 +260,6 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert {right for right in used if right[1] == "pods"} == on_pods
 
 
-def ours(found: Json) -> bool:
-    return COST_OURS_ANNOTATION in annotations(found)
-
-
-def priced_but(api: Api, nodes: set[str], theirs: set[str]) -> dict[str, Json]:
-    """Wait until the pods on these nodes have our cost, but for those that had one."""
-
-    def reached(found: Mapping[str, Json]) -> bool:
-        return all(
-            ours(p) == (p["spec"].get("nodeName") in nodes and name not in theirs)
-            for name, p in found.items()
-        )
-
-    return api.wait(PODS, reached)
-
-
 def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start: Start) -> None:
     deploy(api)
     ebb = start()
@@ -237,8 +267,7 @@ def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start:
     priced(api, nodes)
     ebb.stop(signal.SIGKILL)
     start(scaleInOrder="disabled")
-    after = priced(api, set())
-    assert not any(ours(p) for p in after.values())
+    api.wait(PODS, lambda found: not any(cost(p) or ours(p) for p in found.values()))
     assert marked(api, 2) == nodes, "the marks stay"
 
 
