@@ -315,10 +315,14 @@ class _Maker:
         return {RESERVE_ANNOTATION: told}
 
     def _may_be_kept_again(self, node: Node) -> bool:
-        """Say whether it has just filled; who reads what it was kept for looks for pods too."""
+        """Say whether it has just filled, or is held for another reason now.
+
+        Each short pod may do that, and who reads what it was kept for looks for pods too.
+        """
         since, seconds = self._watch.reserved.get(node.name), self._config.hand_over.guard_seconds
         recent = since is not None and self._now - since < seconds
-        return recent and not self._observe and node.name in self.occupied
+        held = node.name in self.occupied or node.name in self._held
+        return recent and held and not (self._observe or self._is_kept(node))
 
     # What is written then
 

@@ -553,7 +553,7 @@ def test_a_node_that_holds_pods_waits_its_delay(policy: str) -> None:
 
 
 def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
-    """Not with every pod more or less; whoever leads next takes it over."""
+    """Not with every pod that comes and goes; whoever leads next takes it over."""
     config = asked(Scope.EMPTY, reserve=Reserve(length_seconds=60))
     begun = [node("n"), OTHER]
     new = step(Cluster.of(begun, [THERE]), config, Memory(), NOW)
@@ -567,7 +567,13 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     assert "59 s" in other.plan.reserve[0].why.message
     assert written(config, other) == ()
     over = step(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 60)
-    (told,) = written(config, over)
+    assert not over.plan.reserve
+    assert written(config, over) == ()
+    guard = config.hand_over.guard_seconds
+    almost = step(Cluster.of(nodes, [THERE]), config, over.memory, NOW + guard - 1)
+    assert written(config, almost) == ()
+    late = step(Cluster.of(nodes, [THERE]), config, almost.memory, NOW + guard)
+    (told,) = written(config, late)
     assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
     nodes[0] = applied(told, nodes[0])
     assert nodes[0].annotations == HELD
