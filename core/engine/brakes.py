@@ -342,7 +342,7 @@ BUDGETS: Final = _Rules(
     of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
 )
 """As PACING, and asked after it."""
-STANDING: Final = frozenset(
+LASTING_REASONS: Final = frozenset(
     reason for rules in (LASTING, ENTERING) for reason, _ in (*rules.of_node, *rules.of_scope)
 )
 """What falling requests do not lift."""

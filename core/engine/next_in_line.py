@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count, islice
 from typing import Final
 
-from core.engine.brakes import STANDING
+from core.engine.brakes import LASTING_REASONS
 from core.engine.plan import Kept
 from core.engine.survey import Survey
 from core.model.resources import Resources
@@ -46,8 +46,11 @@ def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> d
     missing = _missing(survey, stays)
     if len(stays) >= NODES_MAX or not any(many > 0 for many in missing):
         return stays
-    standing = {one.node for one in kept if any(why.reason in STANDING for why in one.blockers)}
-    free = (one.node for one in kept if one.node not in standing and may(one.node))
+    free = (
+        one.node
+        for one in kept
+        if may(one.node) and LASTING_REASONS.isdisjoint(why.reason for why in one.blockers)
+    )
     chosen: list[str] = []
     for name in sorted(free, key=rank):
         its = survey.reaches.of[ids[name]]
