@@ -80,6 +80,10 @@ class Census:
             odd=odd,
         )
 
+    def movers(self, node: str) -> int:
+        """Return how many pods stand on the node that do not go with it."""
+        return self.used[node].pods - self.resident.get(node, _NONE).pods
+
     def followed(self, cluster: Cluster) -> "Census":
         """Return that of the *cluster*, which may be this one after some changes."""
         if cluster.pods is self.pods:

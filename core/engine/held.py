@@ -9,7 +9,6 @@ one that is empty for its autoscaler alone: Ebb looks for places for its pods, a
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from core.config.settings import Config, Scope
 from core.engine.memory import Pace
@@ -17,9 +16,6 @@ from core.engine.plan import Held
 from core.engine.survey import Survey
 from core.guards.nodes import REASONS
 from core.model.node import Node
-from core.model.resources import Resources
-
-NOTHING: Final = Resources()
 
 
 def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozenset[str]:
@@ -36,20 +32,14 @@ def unmarked_held(survey: Survey, reserve: Iterable[Held], pace: Pace) -> frozen
             if node.name in survey.occupied
             else not survey.blockers[node.name]
             and node.name not in left_alone
-            and not _has_movers(survey, node.name)
+            and not survey.census.movers(node.name)
         )
     )
 
 
-def _has_movers(survey: Survey, node: str) -> bool:
-    """Say whether pods stand on the node that do not go with it."""
-    census = survey.census
-    return census.used[node].pods > census.resident.get(node, NOTHING).pods
-
-
 def holds_empty(survey: Survey, node: Node) -> bool:
     """Say whether Ebb would hold the node, which is empty, where it is kept for somebody."""
-    return _may_hold(survey.config, node) and not _has_movers(survey, node.name)
+    return _may_hold(survey.config, node) and not survey.census.movers(node.name)
 
 
 def _may_hold(config: Config, node: Node) -> bool:

@@ -14,13 +14,11 @@ from typing import Final
 from core.engine.brakes import LASTING_REASONS
 from core.engine.plan import Kept
 from core.engine.survey import Survey
-from core.model.resources import Resources
 
 ONE_IN: Final = 10
 """Of so many nodes that a pod can use one is chosen, and of fewer one too."""
 NODES_MAX: Final = 100
 """In all, so that new costs for the pods of a large cluster are written within minutes."""
-_NOTHING: Final = Resources()
 
 
 def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> dict[str, int]:
@@ -39,8 +37,7 @@ def follow(before: Mapping[str, int], survey: Survey, kept: Iterable[Kept]) -> d
         return bool(scaled.get(name)) and not (name in survey.marks or survey.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
-        movers = census.used[name].pods - census.resident.get(name, _NOTHING).pods
-        return movers > scaled[name], survey.ground.share(ids[name]), name
+        return census.movers(name) > scaled[name], survey.ground.share(ids[name]), name
 
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
     missing = _missing(survey, stays)

@@ -24,11 +24,11 @@ from sim import scenario, waves
 from sim.clock import VirtualClock
 from sim.costs import in_cores
 from sim.ebb import Direct, Ebb
-from sim.scenario import OWN, SCENARIOS, WHOLE, Parts
+from sim.scenario import OWN, WHOLE, Parts
 from sim.workload import HOUR_MS, Workload
 from sim.world import Result, World
+from tests.bench.bench_ratios import AUTOSCALER
 
-AUTOSCALER: Final = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
 REPLICA_MS: Final = 8 * HOUR_MS
 """So long, it is assumed, a pod of a Deployment runs on: nobody knows what an HPA will do."""
 MARKED: Final = 10**9

@@ -143,6 +143,15 @@ def priced(api: Api, nodes: set[str], theirs: Collection[str] = ()) -> dict[str,
     return api.wait(PODS, reached)
 
 
+def begun(api: Api, start: Start) -> set[str]:
+    """Run the replicas and Ebb; return the two nodes that it marks, once all costs are there."""
+    deploy(api)
+    start()
+    nodes = marked(api, 2)
+    priced(api, nodes)
+    return nodes
+
+
 def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
     """Count our patches of pods since, by pod, from the audit log."""
     return Counter(
@@ -189,10 +198,7 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
 def test_what_marked_nodes_do_not_hold_is_taken_from_the_next_one_alone(
     api: Api, start: Start
 ) -> None:
-    deploy(api)
-    start()
-    nodes = marked(api, 2)
-    priced(api, nodes)
+    nodes = begun(api, start)
     left = by_node(living(scale(api, 6)))
     assert sorted(left[name] for name in set(NAMES) - nodes) == [1, EACH]
 
@@ -209,10 +215,7 @@ def test_where_none_is_marked_scale_ins_empty_one_node_after_the_other(
 
 
 def test_half_as_much_empties_one_of_two_marked_nodes(api: Api, start: Start) -> None:
-    deploy(api)
-    start()
-    nodes = marked(api, 2)
-    priced(api, nodes)
+    nodes = begun(api, start)
     left = by_node(living(scale(api, 15)))
     assert sorted(left[name] for name in nodes) == [0, EACH]
     assert all(left[name] == EACH for name in set(NAMES) - nodes)
@@ -274,10 +277,7 @@ def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start:
 def test_a_pod_that_arrives_on_a_marked_node_gets_a_cost_and_a_bare_one_none(
     api: Api, start: Start
 ) -> None:
-    deploy(api)
-    start()
-    nodes = marked(api, 2)
-    priced(api, nodes)
+    nodes = begun(api, start)
     on = min(nodes)
     api.create(PODS, pod("bare", node_name=on, cpu="10m"))
     api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 21}})
