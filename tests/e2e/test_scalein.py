@@ -190,6 +190,8 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
     assert set(left) == set(before) - on_marked
     assert by_node(left) == {name: EACH for name in NAMES if name not in nodes}
     written = our_pod_writes(plane, offset)
+    following = {name for name, one in there.items() if is_next(one)}
+    assert written.keys() == on_marked | following, "not those of the fourth node"
     assert max(written.values()) <= 2, "once for being next, once for the mark"
     assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == written.total()
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
