@@ -11,7 +11,7 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from core.errors import EbbError
+from core.model.errors import EbbError
 
 COMMANDS: Final[Mapping[str, str]] = {
     "plan": "which nodes could go, and why the others stay",

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from cli.explain.caveats import Caveat
+from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.look.found import Found
 from cli.look.overview import Status
 from cli.look.standing import Standing
 from core.config.settings import Config
 from core.engine.plan import Plan
-from core.explain.caveats import Caveat
-from core.explain.explainer import NodeAnswer, PodAnswer
 from core.survival.look import Emptying
 
 if TYPE_CHECKING:  # the simulation takes long

@@ -17,9 +17,9 @@ from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
 from core.edge.kube.stores.published import PublishedStore
-from core.errors import ConflictError, InvalidInputError, UnavailableError
 from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
 from core.model.cluster import Cluster
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.telling import many

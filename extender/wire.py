@@ -14,7 +14,7 @@ from core.edge.decode.fields import FAULTS, NAME_MAX
 from core.edge.decode.kinds import PODS
 from core.edge.decode.pod import head
 from core.edge.decode.requests import requests_of
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 from core.model.resources import Resources
 

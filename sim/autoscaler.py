@@ -23,7 +23,7 @@ from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.policies.node_utilization import Settings, keeps
+from core.policies.ported.node_utilization import Settings, keeps
 from sim.cluster import Place, State
 from sim.expander import least_waste, option
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from core.errors import InvalidInputError
 from core.fit.rules import refusal
 from core.model.constraints import Placing
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources

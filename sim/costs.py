@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from core.config.settings import Config
-from core.errors import ConfigError
 from core.model.cost import cost
+from core.model.errors import ConfigError
 from core.model.node import Node
 
 Price = Callable[[Node], Fraction]

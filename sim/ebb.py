@@ -10,10 +10,10 @@ import orjson
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, TEMPLATES
-from core.errors import UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
+from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from core.edge import files
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from sim.report import COST, EVICTED, PENDING
 from sim.workload import HOUR_MS
 from sim.world import Result, Sample

@@ -10,7 +10,7 @@ from multiprocessing import active_children, get_context, resource_tracker
 from typing import Any, Final, NamedTuple
 
 from core.config.settings import Config
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from sim import scenario
 from sim.scenario import SCENARIOS, Scenario
 from sim.workload import Workload

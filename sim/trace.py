@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.resources import Resources
 from sim.statistics import WAVE_PERCENT
 from sim.workload import PODS_PER_NODE, Workload, amount, bootstrap

@@ -8,7 +8,7 @@ from typing import Any, Final
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.edge.files import parse_yaml
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.policies.all import POLICIES
 from core.scores import SCORES
 from sim.scenario import SCENARIOS, WHOLE, Scenario

@@ -20,7 +20,7 @@ from core.edge import http as bones
 from core.edge import tls
 from core.edge.clock import SystemClock
 from core.edge.serving import serving, trusting
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from extender import wire

@@ -9,7 +9,7 @@ from cli import output
 from cli.answers import Settings
 from cli.look import source
 from core.edge import files
-from core.errors import ConfigError, EbbError, InvalidInputError
+from core.model.errors import ConfigError, EbbError, InvalidInputError
 
 STDIN: Final = "-"
 

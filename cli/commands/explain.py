@@ -8,14 +8,14 @@ import click
 
 from cli import output
 from cli.answers import NodeExplained, PodExplained
+from cli.explain.explainer import Explainer
 from cli.look import source
 from cli.look.found import Found
 from cli.look.standing import standings
 from core.edge.clock import SystemClock
 from core.engine.step import judge
 from core.engine.survey import Survey
-from core.errors import InvalidInputError
-from core.explain.explainer import Explainer
+from core.model.errors import InvalidInputError
 
 NEAR_MAX: Final = 3
 

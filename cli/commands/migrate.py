@@ -6,7 +6,7 @@ from cli.look import source
 from cli.migrate.tool import Migrated
 from cli.migrate.tools import NAMES, migrate
 from core.edge import files
-from core.errors import ConfigError, InvalidInputError
+from core.model.errors import ConfigError, InvalidInputError
 
 
 @click.command("migrate", help=f"Make a configuration of the settings of {NAMES}.")

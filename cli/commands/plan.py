@@ -7,14 +7,14 @@ import click
 
 from cli import output
 from cli.answers import Money, Planned
+from cli.explain.caveats import caveats
 from cli.look import source
 from cli.look.found import Found
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine import step
 from core.engine.plan import Plan
-from core.explain.caveats import caveats
-from core.forms import SHARE_ALLOWED, read_share
+from core.fields.formats import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
 from core.policies.all import POLICIES
 

@@ -7,7 +7,7 @@ import click
 
 from cli.look import source
 from core.edge import files
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.telling import many
 
 

@@ -1,8 +1,8 @@
 """Answers as Markdown: the pages in docs/ that are not written by hand."""
 
 from cli.answers import Reasons, Settings
+from cli.explain.reasons import page as reasons_page
 from core.config.page import page as settings_page
-from core.explain.reasons import page as reasons_page
 
 
 def text(answer: Reasons | Settings) -> str:

@@ -14,8 +14,8 @@ from core.edge.decode.kinds import KINDS, PODS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
-from core.errors import UnavailableError
 from core.model.cluster import Cluster
+from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cli.explain.caveats import Caveat, caveats
 from cli.look.found import Found
 from cli.look.standing import Guard, Standing, standings
 from core.engine.plan import Plan
 from core.engine.reserve import RESERVE
 from core.engine.step import judge
 from core.engine.survey import Survey
-from core.explain.caveats import Caveat, caveats
 from core.survival.look import Emptying
 
 

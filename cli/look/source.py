@@ -14,7 +14,7 @@ from core.config.settings import Config
 from core.edge import files
 from core.edge.decode.aside import Aside
 from core.edge.decode.dump import COMMAND, from_dumps
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from webhook.names import LEASE, NAMESPACE
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from core.edge.files import parse_yaml
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"\\\r?\n")

@@ -14,7 +14,7 @@ from cli.migrate.values import (
     read,
     shown,
 )
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 POLICY: Final = "UnderutilizedCount"
 DATA_KEY: Final = "estafette-k8s-node-compactor-config.yaml"

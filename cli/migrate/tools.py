@@ -7,7 +7,7 @@ from cli.migrate import cluster_autoscaler, node_compactor, node_refiner
 from cli.migrate.given import field, objects
 from cli.migrate.tool import Given, Migrated, Tool
 from cli.migrate.values import shown
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 TOOLS: Final[Sequence[Tool]] = (node_refiner.TOOL, node_compactor.TOOL, cluster_autoscaler.TOOL)
 NAMES: Final = ", ".join(tool.name for tool in TOOLS)

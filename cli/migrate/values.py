@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from cli.terminal import printable
 from core.config.budgets import NODES_MAX
-from core.errors import InvalidInputError
-from core.forms import DURATION_SECONDS_MAX, duration, number, percent, read_share
+from core.fields.formats import DURATION_SECONDS_MAX, duration, number, percent, read_share
+from core.model.errors import InvalidInputError
 
 SHOWN_MAX: Final = 80
 """Of a value or key, in a fault or comment."""

@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from core import forms
 from core.capacity.reaches import Reach
 from core.capacity.usable import NOTHING, Amount, Share, Totals, Usability
+from core.fields import formats
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
 LIMITS_MAX: Final = 256
@@ -140,7 +140,7 @@ def beside(part: int, whole: int, limit: Fraction) -> str:
 @lru_cache(maxsize=LIMITS_MAX)
 def limit_text(share: Fraction) -> str:
     """Write a limit as it stands in the file."""
-    return forms.percent(share)
+    return formats.percent(share)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:

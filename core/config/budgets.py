@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import Leave, PoolEnter, Told
-from core.forms import (
+from core.fields.formats import (
     SHARE,
     Flag,
     Form,
@@ -25,7 +25,7 @@ from core.forms import (
     text,
     whole_number,
 )
-from core.sections import INLINE, Listed, filled, where
+from core.fields.sections import INLINE, Listed, filled, where
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000

@@ -19,9 +19,9 @@ from core.config.schema import (
 )
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.thresholds import Told
-from core.errors import ConfigError
+from core.fields.sections import NAMED, UNSAID, is_beside
+from core.model.errors import ConfigError
 from core.policies.all import POLICIES
-from core.sections import NAMED, UNSAID, is_beside
 
 _UNKNOWN: Final = "unexpected_keyword_argument"
 _NAMES: Final = "propertyNames"

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.forms import duration, not_allowed, text, words
+from core.fields.formats import duration, not_allowed, text, words
+from core.fields.sections import AT_WEBHOOK_START, refused
 from core.scores import SCORES
-from core.sections import AT_WEBHOOK_START, refused
 
 Address = Annotated[
     str,

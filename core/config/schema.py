@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.sections import NAMED, RESTART, WEBHOOK, is_beside
+from core.fields.sections import NAMED, RESTART, WEBHOOK, is_beside
 
 Schema = dict[str, Any]
 

@@ -28,13 +28,22 @@ from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
-from core.forms import QUALIFIED_KEY, SHARE, Selector, duration, number, quantity, text, words
+from core.fields.formats import (
+    QUALIFIED_KEY,
+    SHARE,
+    Selector,
+    duration,
+    number,
+    quantity,
+    text,
+    words,
+)
+from core.fields.sections import BESIDE, EXTENDER, INLINE, RESTART, WEBHOOK, Listed, name_of
 from core.marks.keys import TAINT_KEY
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
 from core.model.schedulers import KNOWN
 from core.policies.all import POLICIES
-from core.sections import BESIDE, EXTENDER, INLINE, RESTART, WEBHOOK, Listed, name_of
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"

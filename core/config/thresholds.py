@@ -11,8 +11,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.forms import SHARE, eased, percent
-from core.sections import filled, refused
+from core.fields.formats import SHARE, eased, percent
+from core.fields.sections import filled, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

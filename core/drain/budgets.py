@@ -10,7 +10,7 @@ from core.drain.reasons import NEVER_ALLOWED, NOT_NOW, TWO_BUDGETS
 from core.fit.rules import Finder
 from core.model.cluster import DisruptionBudget
 from core.model.pod import Pod
-from core.reason import Blocker
+from core.model.reason import Blocker
 
 NAMED_MAX: Final = 3
 """Budgets that a message names: a tenant may have made any number."""

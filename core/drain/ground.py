@@ -20,7 +20,7 @@ from core.model.cluster import Cluster
 from core.model.leaving import why_leaving
 from core.model.node import Effect, Taint
 from core.model.pod import Pod
-from core.reason import Blocker
+from core.model.reason import Blocker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

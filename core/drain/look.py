@@ -19,9 +19,9 @@ from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TUR
 from core.engine.waiting import waits
 from core.marks.mark import Mark, mark_of
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.telling import many
 from core.model.workload import STATEFUL_SET
-from core.reason import Blocker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

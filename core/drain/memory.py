@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from core.drain.pods import Owner
 from core.model.pod import Pod
-from core.reason import Blocker
+from core.model.reason import Blocker
 
 LOOK_ON_SECONDS: Final = 10
 """So long a new leader looks on before it evicts: by then controllers have made the pods that are

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 from core.drain.reasons import OF_JOB, OWN
 from core.guards import disruption
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.workload import JOB
-from core.reason import Blocker
 
 NEVER: Final = frozenset(
     {

@@ -3,7 +3,7 @@
 from typing import Final
 
 from core.guards.disruption import SAFE_TO_EVICT
-from core.reason import Reason
+from core.model.reason import Reason
 
 OWN: Final = Reason(
     "evict-own",

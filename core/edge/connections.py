@@ -21,7 +21,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from core.edge.limits import Limits
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 BACKLOG: Final = 512
 """Connections that the system holds until there is room."""

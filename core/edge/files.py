@@ -13,8 +13,8 @@ import yaml
 
 from core.config.document import built_in, parse
 from core.config.settings import Config
-from core.errors import ConfigError, InvalidInputError
-from core.forms import without_exponent
+from core.fields.formats import without_exponent
+from core.model.errors import ConfigError, InvalidInputError
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DUMP_BYTES_MAX: Final = 4 * 1024**3

@@ -20,7 +20,7 @@ from core.edge.limits import LIMITS, Limits
 from core.edge.logs import Seldom, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 REASON_CHARACTERS_MAX: Final = 300
 """Of why a request was refused, in the reply and the log; it may repeat what was sent."""

@@ -10,7 +10,7 @@ from typing import Any
 from core.config.settings import Config
 from core.edge import files, logs
 from core.edge.changes import Changes
-from core.errors import EbbError
+from core.model.errors import EbbError
 
 FAULT = 2
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from core.edge import tls
 from core.edge.tls import Pair, reading
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 AHEAD_SECONDS_MAX: Final = 24 * 3600
 """A CA that begins later than this from now is none; less may be another replica's clock."""

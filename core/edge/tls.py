@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 7

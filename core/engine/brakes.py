@@ -15,8 +15,8 @@ from core.marks.keys import BACKOFF_ANNOTATION
 from core.marks.mark import backoff_of
 from core.model.leaving import others_taint
 from core.model.node import Node
+from core.model.reason import Blocker, Reason
 from core.model.telling import many, moment, span
-from core.reason import Blocker, Reason
 
 _CLUSTER: Final = "the cluster"
 

@@ -16,9 +16,9 @@ from core.engine.waiting import in_turns
 from core.model.buffers import BUFFER, Buffer
 from core.model.constraints import Placing
 from core.model.pod import Pod
+from core.model.reason import Reason
 from core.model.resources import Resources
 from core.packing.ground import SHARE_SCALE, share_of_room
-from core.reason import Reason
 
 BUFFERS_MAX: Final = 256
 """So many are looked at; every namespace's first comes before any namespace's second."""

@@ -21,10 +21,10 @@ from core.model.cluster import Cluster
 from core.model.constraints import Company, Placing, plain
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.telling import span
 from core.model.workload import DAEMON_SET
-from core.reason import Blocker, Reason
 
 PAUSE_SECONDS: Final = 300
 """How long a mark stays soft after what made it so has ended: the scheduler tries every pod that

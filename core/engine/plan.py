@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from core.capacity.usable import Share, Totals, Usability
+from core.model.reason import Blocker
 from core.policies.policy import Figure
-from core.reason import Blocker
 
 REACHES_SHOWN: Final = 12
 """In tables and metrics; all are in JSON."""

@@ -26,11 +26,11 @@ from core.model.cost import cost
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
+from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.telling import span
 from core.packing.ground import dominant_share
 from core.packing.packer import Packer
-from core.reason import Blocker, Reason
 
 PODS_MAX: Final = 10_000
 """Pods that room is kept for; every reach has an equal part, and what others leave of theirs."""

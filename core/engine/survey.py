@@ -24,13 +24,13 @@ from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.starting import is_young, started
 from core.packing.ground import Ground
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
 from core.policies.policy import Look, Policy
-from core.reason import Blocker, Reason
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 """No pool selects them: what holds for them holds for the cluster."""

@@ -16,8 +16,8 @@ from core.engine.plan import Held
 from core.engine.reserve import RESERVE
 from core.engine.survey import Survey
 from core.marks.mark import handed_over
+from core.model.reason import Blocker
 from core.model.telling import moment
-from core.reason import Blocker
 
 DOUBLINGS_MAX: Final = 32
 """More are longer than any time that can be configured."""

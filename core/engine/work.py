@@ -20,10 +20,10 @@ from core.engine.plan import Buffered, Kept, Placement, Removal
 from core.engine.refusals import Refusals
 from core.engine.survey import Survey
 from core.model.buffers import BUFFER
+from core.model.reason import Blocker, Reason
 from core.model.telling import amounts, span
 from core.packing.packer import Attempt
 from core.policies.policy import Figure, Order
-from core.reason import Blocker, Reason
 
 REROUTES_MAX: Final = 3
 """How often the pods of one node are packed anew, at most, to pass by reaches that are full."""

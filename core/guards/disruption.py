@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from core.marks.keys import KARPENTER_KEEP_ANNOTATION
 from core.model.constraints import UNTIED
 from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
 from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET
-from core.reason import Blocker, Reason
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

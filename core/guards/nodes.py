@@ -7,7 +7,7 @@ from typing import Final
 from core.marks.mark import opted_out
 from core.model.leaving import why_leaving, why_unready
 from core.model.node import Node
-from core.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",

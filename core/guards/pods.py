@@ -3,8 +3,8 @@
 from typing import Final
 
 from core.model.pod import DEVICES_FIELD, Pod
+from core.model.reason import Blocker, Reason
 from core.model.volumes import CLAIMS_FIELD
-from core.reason import Blocker, Reason
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",

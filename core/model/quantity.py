@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 QUANTITY_MAX: Final = 2**63 - 1
 """Kubernetes keeps quantities in 64 bits and caps what is larger."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.policies.cluster_threshold import ClusterThreshold
-from core.policies.excess_nodes import ExcessNodes
-from core.policies.node_utilization import NodeUtilization
 from core.policies.policy import Policy
-from core.policies.underutilized_count import UnderutilizedCount
+from core.policies.ported.excess_nodes import ExcessNodes
+from core.policies.ported.node_utilization import NodeUtilization
+from core.policies.ported.underutilized_count import UnderutilizedCount
 
 POLICIES: Final[Mapping[str, type[Policy]]] = {
     one.name: one for one in (ClusterThreshold, ExcessNodes, UnderutilizedCount, NodeUtilization)

@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 from core.capacity.account import Trial
 from core.capacity.sums import Exceeded, excess
 from core.capacity.usable import Amount
+from core.model.reason import Blocker, Reason
 from core.policies.policy import Look, Order, Policy
-from core.reason import Blocker, Reason
 
 LAST_NODE: Final = Reason(
     "last-node",

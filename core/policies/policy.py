@@ -9,7 +9,7 @@ from core.capacity.account import Account, Trial
 from core.capacity.sums import Exceeded
 from core.model.node import Node
 from core.model.pod import Pod
-from core.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason
 
 Order = tuple[object, ...]
 """Comes out of one policy alone, and ends, together with the level's, in a unique key."""
@@ -75,7 +75,7 @@ class Policy(Protocol):
     name: ClassVar[str]
     """The word in the file."""
     Settings: ClassVar[type[Any] | None] = None
-    """A frozen dataclass in the forms of core.forms whose fields all have defaults; None: none."""
+    """A frozen dataclass of core.fields types with a default for each field; None: no settings."""
     section: ClassVar[str] = ""
     """Under which name the file has them, in this language's words: `excess_nodes`."""
     defaults: ClassVar[Mapping[str, Any]] = {}

@@ -45,8 +45,8 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
+from core.model.reason import Blocker
 from core.model.telling import span
-from core.reason import Blocker
 from core.writes.cleanup import ours
 from core.writes.life_cycle import LAST, TABLE, Act, Event, states
 from core.writes.write import PRESSING, Keys, Write, WriteKind

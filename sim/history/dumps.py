@@ -22,7 +22,7 @@ from core.edge.decode.dump import items
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.decode.lives import Times, pod_as_it_was, times
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from sim.history.past import FILES_MAX, Life, Past, Stay, check, check_sizes

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
-from core.errors import InvalidInputError
 from core.fit.rules import refusal
 from core.model.constraints import UNTIED, Ties, names_node
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.telling import many

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from sim.workload import DAY_MS, HOUR_MS

@@ -17,8 +17,8 @@ import msgspec
 
 from core.edge import files
 from core.edge.decode.fields import read_amounts, strictly
-from core.errors import InvalidInputError
 from core.model.constraints import Placing
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.requests import Asking, Container, pod_requests, resources

@@ -17,7 +17,7 @@ from core.engine.memory import Memory
 from core.engine.plan import Plan
 from core.engine.step import Pass
 from core.model.cluster import Cluster
-from core.policies.node_utilization import NodeUtilization, Settings
+from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.bench.machine import factor, resident_mib, show
 from tests.support.builders import UNLIMITED
 from tests.support.generate import REGIMES, cluster, of_reaches

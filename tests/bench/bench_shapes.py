@@ -38,7 +38,7 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
-from core.policies.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
+from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod, select
 from tests.support.strategies import marked

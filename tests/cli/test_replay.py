@@ -15,7 +15,7 @@ from cli.forms.text.replay import tables
 from cli.replaying import swept
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from sim.report import Row
 from sim.ways import EMPTY
 from tests.support.plan_cli import dump, node, pod

@@ -17,7 +17,7 @@ from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import micro_time
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from tests.core.test_buffers import TEMPLATE, written
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object

@@ -24,8 +24,8 @@ from core.model.cluster import Cluster
 from core.model.constraints import HOST_LABEL, Placing, Requirement, SelectorTerm
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.packing.packer import NOT_ADMITTED
-from core.reason import Blocker
 from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node, pod
 from tests.support.strategies import marked
 

@@ -16,11 +16,11 @@ from core.engine.buffers import BUFFERS_MAX, PODS_MAX, Offered, asking, rooms
 from core.engine.memory import Memory
 from core.engine.plan import Buffered, Plan
 from core.engine.survey import Survey
-from core.errors import InvalidInputError
 from core.marks.keys import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources

@@ -11,7 +11,6 @@ from core.edge.decode import caps, kinds
 from core.edge.decode.kept import ENTRY_BYTES, KEPT_BYTES_MAX, KEY_BYTES_MAX, MADE_OF_BYTE, Kept
 from core.edge.decode.ties import NOTE_CHARS_MAX
 from core.engine import step
-from core.errors import InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
 from core.guards.pods import pod_blockers
 from core.model.allowance import (
@@ -42,6 +41,7 @@ from core.model.constraints import (
     Toleration,
     VolumeReach,
 )
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources

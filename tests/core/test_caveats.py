@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from cli.explain.caveats import ASIDE, Caveat, caveats
 from cli.forms.json import plan as in_json
 from core.config.document import parse
 from core.config.settings import Config
-from core.explain.caveats import ASIDE, Caveat, caveats
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, Ties
 from core.model.node import Node, Taint

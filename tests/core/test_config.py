@@ -17,8 +17,8 @@ from core.config.settings import (
     UsabilityMode,
 )
 from core.edge import files
-from core.errors import ConfigError, InvalidInputError
-from core.forms import read_share
+from core.fields.formats import read_share
+from core.model.errors import ConfigError, InvalidInputError
 from core.policies.all import POLICIES
 from tests.support.configurations import BEYOND, FAULTY, HEAD
 

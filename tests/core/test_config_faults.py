@@ -12,7 +12,7 @@ import pytest
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.edge import files
-from core.errors import ConfigError, InvalidInputError
+from core.model.errors import ConfigError, InvalidInputError
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 YAML_HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"

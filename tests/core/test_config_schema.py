@@ -15,8 +15,8 @@ from core.config.document import parse
 from core.config.page import page
 from core.config.schema import Schema, restart_needed, schema, written
 from core.config.settings import Config
-from core.errors import ConfigError
-from core.sections import EXTENDER, WEBHOOK
+from core.fields.sections import EXTENDER, WEBHOOK
+from core.model.errors import ConfigError
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 
 ROOT = Path(__file__).parents[2]

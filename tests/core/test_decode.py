@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.edge.decode import kinds
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources

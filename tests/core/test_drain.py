@@ -29,7 +29,7 @@ from core.model.constraints import Placing, Ties, Toleration
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason
 from tests.core.test_beside import calls
 from tests.support.builders import UNLIMITED, node, pod, select
 

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cli.explain.explainer import Explainer
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config, Mode, PolicySettings
 from core.engine import step
 from core.engine.memory import Memory, Pace
 from core.engine.survey import Survey
-from core.explain.explainer import Explainer
 from core.marks.keys import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.policies.excess_nodes import Settings, Weights
+from core.policies.ported.excess_nodes import Settings, Weights
 from core.writes.nodes import decide
 from core.writes.write import WriteKind
 from tests.support import mixed, mixed_config

@@ -7,7 +7,7 @@ import pytest
 from core.guards.nodes import NODE_RULES, node_blockers
 from core.marks.keys import KEEP_ANNOTATION
 from core.model.node import Node, Taint
-from core.reason import Reason
+from core.model.reason import Reason
 from tests.support.builders import node
 
 PLAIN = node("n")

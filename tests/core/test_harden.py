@@ -42,9 +42,9 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.telling import span
-from core.reason import Blocker, Reason
 from tests.support.builders import GREEN, UNLIMITED, node, pod, select
 from tests.support.strategies import marked
 

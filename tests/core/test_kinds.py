@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cli.explain.caveats import STORAGE_KINDS
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
     BUDGETS,
@@ -19,7 +20,6 @@ from core.edge.decode.kinds import (
     Kind,
 )
 from core.edge.kube.listing import Listed
-from core.explain.caveats import STORAGE_KINDS
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node

@@ -8,7 +8,7 @@ import pytest
 from core.edge.decode import kinds
 from core.edge.kube.client import CALL_TRIES_MAX, Client
 from core.edge.kube.stores.objects import nodes
-from core.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 from tests.support.following import Waits, opened

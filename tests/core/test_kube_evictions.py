@@ -10,7 +10,7 @@ from aiohttp import web
 from core.edge.kube.client import Client
 from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
 from core.edge.kube.stores.rights import PATCH_PODS, REVIEW_PATH, may
-from core.errors import GarbledError, UnavailableError
+from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
 from tests.support.fake_objects import KUBECONFIG, failure, json
 

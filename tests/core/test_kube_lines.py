@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.edge.kube.watch import lines
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 
 
 async def read_lines(chunks: list[bytes], bytes_max: int = 100) -> list[bytes]:

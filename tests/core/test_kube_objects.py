@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from core.edge.kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
-from core.errors import ConflictError, UnavailableError
 from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL
+from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources

@@ -16,7 +16,7 @@ from core.edge.kube.client import Client
 from core.edge.kube.credentials import ASKED_AFTER_SECONDS_MIN, EARLY_SECONDS
 from core.edge.kube.stores.objects import nodes
 from core.edge.kube.watch import follow
-from core.errors import InvalidInputError, UnavailableError
+from core.model.errors import InvalidInputError, UnavailableError
 from tests.support.clock import START, FakeClock
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
@@ -176,7 +176,7 @@ class TestPlugin:
 SEVERAL = """
 import asyncio, sys
 from core.edge import program
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 async def meet():
     raise InvalidInputError("plugin p", "it fails")

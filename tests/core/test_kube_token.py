@@ -15,7 +15,7 @@ from core.edge.kube.credentials import BEARER, follow_token
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
 from core.edge.serving import serving
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 

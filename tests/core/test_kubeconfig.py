@@ -19,7 +19,7 @@ from core.edge.kube import plugin
 from core.edge.kube.client import Client
 from core.edge.kube.kubeconfig import load
 from core.edge.kube.stores.objects import nodes
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 

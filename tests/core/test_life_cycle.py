@@ -30,8 +30,8 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.reason import Blocker
 from core.writes.life_cycle import TABLE, Act, Event, State, states
 from core.writes.nodes import WATCH_SECONDS, Watch, _Maker, _Moment, decide
 from core.writes.write import Write, WriteKind, applied, split

@@ -8,7 +8,7 @@ import pytest
 from core.config.programs import ExtenderConfig, WebhookConfig
 from core.edge import http
 from core.edge.connections import everywhere
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from tests.support.clock import FakeClock
 
 DEFAULTS = (ExtenderConfig().listen, WebhookConfig().listen, WebhookConfig().metrics_listen)

@@ -15,13 +15,13 @@ from core.engine.plan import Placement
 from core.engine.step import Pass
 from core.engine.survey import Survey
 from core.engine.work import PLACE_TAKEN
-from core.errors import ConfigError
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
+from core.model.errors import ConfigError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.policies.node_utilization import KEEPING_POD, UTILIZED
+from core.policies.ported.node_utilization import KEEPING_POD, UTILIZED
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.strategies import marked
 

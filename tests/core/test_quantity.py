@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.quantity import (
     QUANTITY_MAX,
     format_bytes,

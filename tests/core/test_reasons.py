@@ -11,13 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 import core
-from core.config.budgets import Budget, Budgets, Cooldown, Limit
-from core.config.settings import Config, UsabilityMode
-from core.engine import step
-from core.engine.survey import Survey
-from core.engine.zones import ZONE_LABEL
-from core.explain.explainer import Explainer, NodeAnswer
-from core.explain.reasons import (
+from cli.explain.explainer import Explainer, NodeAnswer
+from cli.explain.reasons import (
     EVICTION,
     HELD,
     NATURE,
@@ -28,6 +23,11 @@ from core.explain.reasons import (
     in_general,
     page,
 )
+from core.config.budgets import Budget, Budgets, Cooldown, Limit
+from core.config.settings import Config, UsabilityMode
+from core.engine import step
+from core.engine.survey import Survey
+from core.engine.zones import ZONE_LABEL
 from core.guards.nodes import CORDONED
 from core.guards.pods import POD_UNSUPPORTED
 from core.marks.keys import MARK_LABEL, TAINT_KEY
@@ -35,7 +35,7 @@ from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Taint
-from core.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked
 

@@ -21,8 +21,8 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
-from core.policies.node_utilization import NodeUtilization
-from core.policies.underutilized_count import CountedPools
+from core.policies.ported.node_utilization import NodeUtilization
+from core.policies.ported.underutilized_count import CountedPools
 from tests.support import counting, mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 

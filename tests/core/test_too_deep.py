@@ -17,7 +17,7 @@ from core.edge.decode.kinds import PODS as POD_KIND
 from core.edge.kube.client import PAGE_OBJECTS, TooLargeError
 from core.edge.kube.listing import Listed
 from core.edge.kube.watch import BACKOFF_SECONDS_MIN
-from core.errors import GarbledError, InvalidInputError
+from core.model.errors import GarbledError, InvalidInputError
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN
 from tests.hostile.objects import DEEP

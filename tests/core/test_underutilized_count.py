@@ -13,12 +13,12 @@ from core.config.settings import API_VERSION, KIND, Config
 from core.engine import step
 from core.engine.memory import Memory
 from core.engine.plan import Plan
-from core.errors import ConfigError
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
+from core.model.errors import ConfigError
 from core.model.node import Taint
-from core.policies.underutilized_count import POOLS_MAX, CountedPool, CountedPools
+from core.policies.ported.underutilized_count import POOLS_MAX, CountedPool, CountedPools
 from tests.support.builders import node, pod
 from tests.support.counting import POOL, counted, counting
 from tests.support.strategies import marked

@@ -18,7 +18,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
-from core.policies.underutilized_count import SHARE_SCALE, CountedPool
+from core.policies.ported.underutilized_count import SHARE_SCALE, CountedPool
 from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting

@@ -8,8 +8,8 @@ from core.guards.pods import ASKS_TOO_MUCH
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.reason import Blocker
 from tests.support.builders import node, pod, thesis_config
 
 CONFIG = thesis_config()

@@ -14,7 +14,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Ties
 from core.model.node import Node
 from core.model.pod import Pod
-from core.policies.node_utilization import NodeUtilization, Settings
+from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.support import mixed, mixed_config
 from tests.support.reference_rules import is_marked
 from tests.support.reference_utilization import EVICT, VOLUMES, Remembered, Utilization

@@ -20,9 +20,9 @@ from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.logs import SELDOM_SECONDS
-from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
 from core.scores import SCORES

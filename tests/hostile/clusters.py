@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import orjson
 
+from cli.explain.explainer import Explainer
 from core.config.budgets import Budget, Budgets, Cooldown
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.dump import from_dumps
@@ -15,9 +16,8 @@ from core.edge.kube.watch import _Follower
 from core.engine.plan import Plan
 from core.engine.step import judge
 from core.engine.survey import Survey
-from core.errors import GarbledError
-from core.explain.explainer import Explainer
 from core.model.cluster import Cluster
+from core.model.errors import GarbledError
 from core.model.node import Node
 from core.model.schedulers import KNOWN
 from core.writes.write import Write

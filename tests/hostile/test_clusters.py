@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from core.edge.decode.kinds import BY_NAME
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import TAME, Json
 

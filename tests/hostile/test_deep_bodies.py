@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.model.errors import InvalidInputError
 from extender.wire import call
 from tests.hostile.objects import DEEP, LISTS
 from tests.support.admission import node_json, patch_of, review_of

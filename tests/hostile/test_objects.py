@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from core.engine.plan import Plan
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import HOME, HOSTILE, TAME, Hostile
 

@@ -15,7 +15,7 @@ from core.edge import serving, tls
 from core.edge.kube.stores.trust import REGISTRATIONS, Registration, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
-from core.errors import EbbError, InvalidInputError, UnavailableError
+from core.model.errors import EbbError, InvalidInputError, UnavailableError
 from tests.support.certificates import (
     START,
     Cluster,

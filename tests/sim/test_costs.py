@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from core.config.document import parse
-from core.errors import ConfigError
+from core.model.errors import ConfigError
 from core.model.node import Node
 from sim import report, scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.config.settings import Config
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from sim import waves, workload
 from sim.history import dumps
 from sim.history.load import played

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from core.errors import InvalidInputError
 from core.model.constraints import Toleration, names_node
+from core.model.errors import InvalidInputError
 from core.model.node import Taint
 from sim import waves, workload
 from sim.history import prometheus

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from core.config.document import parse
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
-from core.errors import ConfigError, InvalidInputError
 from core.guards.disruption import SAFE_TO_EVICT
 from core.model.constraints import (
     ClaimUse,
@@ -26,6 +25,7 @@ from core.model.constraints import (
     Ties,
     Toleration,
 )
+from core.model.errors import ConfigError, InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources

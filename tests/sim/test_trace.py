@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from sim import trace
 from sim.workload import amount
 

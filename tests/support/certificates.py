@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
-from core.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, UnavailableError
 from tests.support.clock import FakeClock
 from webhook.admission.certs import Certificates, Stores
 

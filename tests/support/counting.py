@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from core.config.settings import Config
-from core.policies.underutilized_count import CountedPool, CountedPools
+from core.policies.ported.underutilized_count import CountedPool, CountedPools
 from tests.support.builders import UNLIMITED
 
 POOL = "pool"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.config.settings import Config, Mode, Scope
-from core.errors import UnavailableError
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -19,6 +18,7 @@ from core.marks.keys import (
 )
 from core.marks.mark import decode_details, guard_of, mark_of
 from core.marks.taints import desired_taints, without_our_taint
+from core.model.errors import UnavailableError
 from core.model.leaving import going
 from core.model.node import Node
 from core.model.pod import Pod

@@ -8,8 +8,8 @@ import orjson
 
 from core.edge.decode import kinds
 from core.edge.decode.dump import from_dumps
-from core.errors import InvalidInputError
 from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from core.edge.kube.stores.lease import Lease
-from core.errors import ConflictError
+from core.model.errors import ConflictError
 
 Trouble = Callable[[], Awaitable[None]]
 """What happens to a call: nothing, a wait, a fault."""

@@ -12,7 +12,7 @@ import extender.metrics
 import webhook.metrics
 from core.edge.metrics import Together
 from core.engine.plan import REACHES_SHOWN
-from core.sections import EXTENDER, WEBHOOK
+from core.fields.sections import EXTENDER, WEBHOOK
 from core.writes.write import WriteKind
 from webhook.admission import certs
 from webhook.engine import evictor, settings

@@ -19,7 +19,7 @@ from tests.support.reference_state import Members, is_spare, plain_key
 
 if TYPE_CHECKING:
     from core.engine.memory import Pace
-    from core.policies.underutilized_count import CountedPool, CountedPools
+    from core.policies.ported.underutilized_count import CountedPool, CountedPools
 
 
 class Plain(NamedTuple):

@@ -18,7 +18,7 @@ from tests.support.reference_state import is_spare
 from tests.support.reference_sums import Pair, held, offered
 
 if TYPE_CHECKING:
-    from core.policies.excess_nodes import Settings
+    from core.policies.ported.excess_nodes import Settings
 
 
 class Excess(Reference):

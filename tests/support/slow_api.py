@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from core.errors import ConflictError
+from core.model.errors import ConflictError
 from core.model.node import Node
 from core.writes.write import Write
 from tests.support.admission import Json, NodeApi

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from core.edge import tls
 from core.edge.tls import Pair
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from tests.support.certificates import SOAK, START, Cluster, connects, replica, signed, trusted
 from tests.support.clock import FakeClock
 from webhook.admission.authority import OLD_SECONDS, Trust, advance

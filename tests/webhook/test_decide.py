@@ -27,9 +27,9 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.policies.cluster_threshold import LAST_NODE
-from core.reason import Blocker
 from core.writes.nodes import MARKS_A_PASS_MAX, TIMES_MAX, WATCH_SECONDS, Watch, decide
 from core.writes.write import Write, WriteKind, repair, softened
 

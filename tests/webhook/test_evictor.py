@@ -12,7 +12,6 @@ from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain.memory import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
 from core.edge.kube.stores.evictions import Answer, Outcome
-from core.errors import UnavailableError
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -20,6 +19,7 @@ from core.marks.keys import (
     MARK_LABEL,
 )
 from core.model.cluster import Cluster
+from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.admission import NodeApi, node_json

@@ -16,11 +16,11 @@ from core.edge.kube.stores.published import PublishedStore
 from core.engine.arrivals import Counts
 from core.engine.memory import Memory
 from core.engine.step import Pass, step
-from core.errors import UnavailableError
 from core.marks.keys import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import ANYWHERE, Placing
+from core.model.errors import UnavailableError
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.writes.published import PUBLISHED_MAX, Change, Found

@@ -8,9 +8,9 @@ import pytest
 
 from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
-from core.errors import ConflictError, UnavailableError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
+from core.model.errors import ConflictError, UnavailableError
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InvalidInputError
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import desired_taints
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
 from tests.support.admission import apply_json_patch, node_json, patch_of, review_of

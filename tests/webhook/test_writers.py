@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable
 import pytest
 
 from core.edge.kube.stores.objects import TRIES_MAX
-from core.errors import UnavailableError
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -18,6 +17,7 @@ from core.marks.keys import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
+from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
 from tests.support.admission import Json, merge, node_json

@@ -7,7 +7,7 @@ from aiohttp import web
 from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
 from core.edge.http import make_app as make_bones
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from webhook.admission import wire
 from webhook.metrics import Metrics
 

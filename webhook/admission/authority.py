@@ -13,8 +13,8 @@ from typing import Final
 
 from core.edge import serving, tls
 from core.edge.tls import Pair
-from core.errors import InvalidInputError
 from core.marks.mark import SECONDS_DIGITS_MAX
+from core.model.errors import InvalidInputError
 
 OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
 KEYS: Final = frozenset(

@@ -17,7 +17,7 @@ from core.edge.clock import Clock
 from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.logs import fields
 from core.edge.serving import Serving
-from core.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
+from core.model.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
 from webhook.admission.authority import KEYS, OLD_SECONDS, Trust, advance, begin
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"

@@ -15,8 +15,8 @@ import orjson
 
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
-from core.errors import InvalidInputError
 from core.marks.taints import desired_taints
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from core.edge.clock import Clock
 from core.edge.kube.stores.lease import Lease, micro_time
 from core.edge.logs import fields
-from core.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, UnavailableError
 
 JITTER_FACTOR: Final = 1.2
 """Replicas that wait for the Lease wait up to so many retry periods longer, each its own time."""

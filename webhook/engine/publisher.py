@@ -15,7 +15,7 @@ from core.edge.kube.client import ApiError
 from core.edge.logs import fields
 from core.engine.memory import Memory
 from core.engine.step import Pass
-from core.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, UnavailableError
 from core.model.resources import Resources
 from core.writes.published import Alike, Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import at_news

@@ -6,7 +6,7 @@ from typing import Final
 
 from core.edge.clock import Clock
 from core.edge.logs import fields
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 
 RIGHT_SECONDS: Final = 300
 """How long an answer counts."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from core.edge.logs import fields
-from core.errors import EbbError
+from core.model.errors import EbbError
 
 PAUSE_SECONDS: Final = 1.0
 """Between two turns at least, however often there are news."""

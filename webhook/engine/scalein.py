@@ -12,7 +12,7 @@ from typing import Final
 from core.config.settings import Mode, ScaleInOrder
 from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
 from core.edge.logs import fields
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from core.model.pod import Pod
 from core.writes.write import Write, split
 from webhook.engine.right import Right

@@ -13,7 +13,7 @@ from core.edge.kube.stores.events import EventType
 from core.edge.logs import fields
 from core.engine import step
 from core.engine.plan import Plan
-from core.errors import ConfigError
+from core.model.errors import ConfigError
 from core.model.telling import many
 from webhook.engine.controller import Controller
 from webhook.metrics import Metrics

@@ -16,8 +16,8 @@ from core.edge.clock import Clock
 from core.edge.kube.stores.lease import Lease
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
-from core.errors import ConflictError
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_before, keys_of, of_keys_before
+from core.model.errors import ConflictError
 from core.model.node import Node
 from core.writes.cleanup import rekeyed
 from webhook.engine.election import Leases

@@ -21,8 +21,8 @@ from core.edge.kube.stores.objects import (
     write_as_decided,
 )
 from core.edge.logs import fields
-from core.errors import UnavailableError
 from core.marks.mark import Mark, mark_of
+from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
 from webhook.metrics import Metrics

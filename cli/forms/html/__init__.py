@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.answers import Replayed
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.explain.reasons import REASONS, advice, in_general
 from cli.forms.json.plan import DIGITS, empty_in
 from cli.look.standing import Standing
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
-from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import REASONS, advice, in_general
-from core.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason
 from core.survival.look import Emptying
 
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cli.answers import Money, Planned
+from cli.explain.caveats import Caveat
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
 from core.engine.plan import Plan, ReachSums
-from core.explain.caveats import Caveat
+from core.model.reason import Blocker
 from core.policies.all import POLICIES
-from core.reason import Blocker
 from core.survival.look import Emptying
 
 DIGITS: Final = 6

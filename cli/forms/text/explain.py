@@ -6,18 +6,18 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import NodeExplained, PodExplained
+from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.explain.reasons import REASONS, advice, in_general
 from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
 from cli.look.standing import Standing
 from cli.terminal import Table, say
 from core.engine.plan import REACHES_SHOWN
-from core.explain.explainer import NodeAnswer, PodAnswer
-from core.explain.reasons import REASONS, advice, in_general
 from core.model.leaving import why_leaving
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.telling import amounts, first, many, moment
-from core.reason import Blocker
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (

@@ -9,11 +9,11 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import Money, Planned
+from cli.explain.caveats import Caveat
 from cli.forms.text import buffers, emptying, reaches
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text
 from core.engine.plan import Kept, Plan, Removal
-from core.explain.caveats import Caveat
 from core.model.quantity import format_bytes, format_millis
 from core.model.telling import many
 from core.policies.all import POLICIES

@@ -4,13 +4,13 @@ from typing import Final
 
 from rich.console import Console
 
+from cli.explain.reasons import REASONS
 from cli.forms.text import buffers, emptying, reaches
 from cli.forms.text.plan import summary, write_minded
 from cli.look.found import Leader
 from cli.look.overview import Status
 from cli.look.standing import Standing
 from cli.terminal import Table, say
-from core.explain.reasons import REASONS
 from core.model.telling import span
 
 MARKS_SHOWN: Final = 20

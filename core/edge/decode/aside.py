@@ -10,7 +10,7 @@ from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.kinds import PODS
 from core.edge.decode.lives import ContainerState, as_it_was, last_end, times
 from core.edge.decode.objects import PodObject
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 from core.survival.look import End
 from core.survival.seen import ENDED_MAX

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from core.edge.decode.objects import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 BLOCK_BYTES_MAX: Final = 16 * 1024
 """Of labels, nodeSelector, affinity, tolerations and topologySpreadConstraints, each, as JSON."""

@@ -9,8 +9,8 @@ from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
 from core.edge.decode.objects import HEAD_DECODER, AnyObject
-from core.errors import InvalidInputError
 from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 
 COMMAND: Final = (

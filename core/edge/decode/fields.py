@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from core.edge.decode.depth import STEPS_MAX, decoded
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.quantity import millis, whole
 
 NAME_MAX: Final = 253

@@ -16,9 +16,9 @@ from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
 from core.edge.decode.objects import NAME_DECODER, PodObject
 from core.edge.decode.stand_in import Outline
-from core.errors import InvalidInputError
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.volumes import Claim, CsiNode, Volume

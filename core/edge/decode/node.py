@@ -5,8 +5,8 @@ import msgspec
 from core.edge.decode import caps
 from core.edge.decode.fields import read_amounts, shared, unix_seconds
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
-from core.errors import InvalidInputError
 from core.model.constraints import ASKED_FEATURES
+from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE

@@ -9,7 +9,7 @@ import msgspec
 from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, Bytes, checked
 from core.edge.decode.objects import FINISHED, NULL, Name, Struct
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources

@@ -22,7 +22,7 @@ from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.kube import kubeconfig
 from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
-from core.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
+from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64

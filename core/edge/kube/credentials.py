@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from core.edge.clock import Clock
 from core.edge.kube import plugin
-from core.errors import InvalidInputError, UnavailableError
+from core.model.errors import InvalidInputError, UnavailableError
 
 BEARER: Final = "BearerToken"
 """How the package calls a token that goes with every call, if the configuration has one."""

@@ -15,7 +15,7 @@ import yaml
 
 from core.edge.kube import plugin
 from core.edge.kube.shape import FILES, LISTS, check_chosen, checked
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
 """Of one file: client-go's own bound."""

@@ -20,7 +20,7 @@ from core.edge.decode.objects import Name
 from core.edge.decode.stand_in import MEMBERS, outline
 from core.edge.heap import growing
 from core.edge.kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
-from core.errors import GarbledError, InvalidInputError
+from core.model.errors import GarbledError, InvalidInputError
 
 Object_ = TypeVar("Object_")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.edge.decode.fields import unix_seconds
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 SECONDS_MAX: Final = 60.0
 """A person may have to say yes in a browser."""

@@ -7,7 +7,7 @@ Source: kubernetes.io/docs/reference/config-api/kubeconfig.v1.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 
 KIND: Final = "Config"
 LISTS: Final = ("clusters", "contexts", "users")

@@ -22,7 +22,7 @@ from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Listed
 from core.edge.kube.news import Feed
 from core.edge.logs import fields
-from core.errors import GarbledError, InvalidInputError, UnavailableError
+from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 15.0

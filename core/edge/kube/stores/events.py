@@ -14,7 +14,7 @@ from core.edge.clock import Clock
 from core.edge.kube.client import Client
 from core.edge.kube.stores.lease import micro_time
 from core.edge.logs import fields
-from core.errors import UnavailableError
+from core.model.errors import UnavailableError
 from core.model.node import Node
 
 PATH: Final = "/apis/events.k8s.io/v1/namespaces/default/events"

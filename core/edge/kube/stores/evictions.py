@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.stores.rights import EVICT_PODS, may
-from core.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
 
 CALL_SECONDS_MAX: Final = 10.0

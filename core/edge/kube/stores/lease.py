@@ -12,7 +12,7 @@ import msgspec
 
 from core.edge.decode.objects import Meta, Struct
 from core.edge.kube.client import ApiError, Client, answered
-from core.errors import ConflictError
+from core.model.errors import ConflictError
 
 API_VERSION: Final = "coordination.k8s.io/v1"
 TRANSITIONS_MAX: Final = 2**31 - 1

@@ -9,8 +9,8 @@ from core.edge.decode.kinds import BUFFERS, TEMPLATES, in_namespace
 from core.edge.decode.objects import Name
 from core.edge.kube.client import ApiError, Client, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Page
-from core.errors import InvalidInputError
 from core.marks.keys import BUFFER_OURS_LABEL
+from core.model.errors import InvalidInputError
 from core.writes.published import Act, Alike, Change, Found, Standing
 
 CALL_SECONDS_MAX: Final = 5.0

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from core.edge.kube.client import Client
-from core.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, UnavailableError
 
 REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

@@ -15,7 +15,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from core.errors import InvalidInputError
+from core.model.errors import InvalidInputError
 from core.model.quantity import QUANTITY, QUANTITY_TEXT_MAX
 
 DURATION_SECONDS_MAX: Final = 30 * 24 * 3600

@@ -14,11 +14,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import requested
 from core.capacity.usable import NOTHING, Amount
-from core.forms import number
+from core.fields.formats import number
+from core.fields.sections import where
 from core.model.leaving import others_taint
+from core.model.reason import Blocker, Reason
 from core.policies.policy import Figure, Gauge, Look, Order, Policy
-from core.reason import Blocker, Reason
-from core.sections import where
 
 SLACK: Final = Fraction(1, 2)
 """Nodes: so much less excess than it takes to go still lets a marked one stay marked."""

@@ -7,7 +7,7 @@ class Reason(NamedTuple):
     """What there is to know about a code; {node}, {namespace} and {name} stand for names.
 
     {key} or {owner} in a fix stands for what the blocker is `about`. A reason stands beside the
-    rule that gives it; core.explain.reasons has the list of all.
+    rule that gives it; cli.explain.reasons has the list of all.
     """
 
     code: str

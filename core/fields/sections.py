@@ -1,7 +1,7 @@
 """What holds values in the file: sections, lists, mappings of names; what ties fields together.
 
-The counterpart of core.forms, which has the values: a few annotations that pydantic reads by, and
-that say in JSON Schema what they take.
+The formats of the values themselves are in core.fields.formats. Here: annotations that pydantic
+reads by, and that say in JSON Schema what they take.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from core.forms import Form, not_allowed, percent
+from core.fields.formats import Form, not_allowed, percent
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

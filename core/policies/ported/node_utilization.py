@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, requested
-from core.forms import SHARE, Flag, eased
+from core.fields.formats import SHARE, Flag, eased
+from core.fields.sections import at_least
 from core.guards.disruption import (
     BARE,
     LOCAL_STORAGE,
@@ -25,9 +26,8 @@ from core.guards.disruption import (
     ordinary,
 )
 from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
 from core.policies.policy import Look, Order, Policy
-from core.reason import Blocker, Reason
-from core.sections import at_least
 
 UTILIZED: Final = Reason(
     "utilized",

@@ -11,9 +11,9 @@ from typing import Final
 from core.drain import reasons as drain
 from core.engine import brakes, buffers, harden, reserve, survey, work
 from core.guards import disruption, nodes, pods
+from core.model.reason import Blocker, Reason
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
-from core.reason import Blocker, Reason
 
 STAYS: Final = (
     *nodes.REASONS,
@@ -55,7 +55,7 @@ _PAGE_HEAD: Final = """\
 Every node that stays has all its reasons at all times, each with one of these codes. They are the same in `ebb plan`, `ebb explain`, `ebb status`, in
 the label `reason` of the metric `ebb_engine_kept_nodes`, and in Events. Codes are added, never renamed.
 
-`ebb reasons -o markdown` writes this page from the rules' own reasons (`core/explain/reasons.py`); `make fix` writes it anew.
+`ebb reasons -o markdown` writes this page from the rules' own reasons (`cli/explain/reasons.py`); `make fix` writes it anew.
 
 ## Why a node stays
 """  # noqa: E501 lines of a page, as long as those of the others

@@ -29,10 +29,10 @@ from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.leaving import why_unready
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.packing.ground import SHARE_SCALE
 from core.packing.packer import Packer
-from core.reason import Blocker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core import forms
 from core.capacity.sums import percent
 from core.capacity.usable import Amount
-from core.forms import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
+from core.fields import formats
+from core.fields.formats import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
+from core.fields.sections import Named, Needs
+from core.model.reason import Blocker, Reason
 from core.policies.policy import Figure, Gauge, Look, Order, Policy
-from core.reason import Blocker, Reason
-from core.sections import Named, Needs
 
 POOLS_MAX: Final = 100
 """Pools of the file: there are figures of each."""
@@ -219,7 +219,7 @@ class UnderutilizedCount(Policy):
             )
         if not pool.asked.enabled:
             return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
-        limit = forms.percent(pool.limit)
+        limit = formats.percent(pool.limit)
         used = self._start[node] if marked else self._account.asked(node)
         if self._against(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
             return (Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}"),)
