@@ -44,6 +44,33 @@ def test_functions_stay_short(path: Path) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
 
 
+COMPARES_SECONDS = {"core/engine/step.py", "core/engine/arrivals.py"}
+"""`step` decides whether to skip a pass; `arrivals` registers the ends of its slots itself."""
+
+
+@pytest.mark.parametrize("room", ["engine", "guards", "packing", "policies"])
+def test_rules_ask_now_and_compare_no_seconds_of_their_own(room: str) -> None:
+    """Or the end of a limit would not be known where the next pass is scheduled."""
+    for path in sorted((ROOT / "core" / room).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        found = [
+            node.lineno
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Compare)
+            and any("now" in _spelled(part) for part in ast.walk(node))
+        ]
+        assert bool(found) == (name in COMPARES_SECONDS), f"{name}: {found}"
+
+
+def _spelled(part: ast.AST) -> set[str]:
+    """Return the words of a plain number that holds the present: now_seconds, now.seconds."""
+    if isinstance(part, ast.Attribute) and part.attr == "seconds":
+        return {ast.unparse(part.value).split(".")[-1].strip("_")}
+    if isinstance(part, ast.Name) and part.id.endswith("_seconds"):
+        return {part.id.split("_")[0]}
+    return set()
+
+
 VALUES = {
     "core.config.settings",
     *(f"core.model.{part}" for part in ("cluster", "constraints", "node", "pod", "resources")),

@@ -16,6 +16,7 @@ from core.edge.clock import SystemClock
 from core.engine.step import judge
 from core.engine.survey import Survey
 from core.model.errors import InvalidInputError
+from core.model.now import Now
 
 NEAR_MAX: Final = 3
 
@@ -63,7 +64,7 @@ def pod(found: Found, /, name: str, form: str) -> None:
 
 
 def _explainer(found: Found, now_seconds: int) -> Explainer:
-    survey = Survey(found.cluster, found.config, now_seconds)
+    survey = Survey(found.cluster, found.config, Now(now_seconds))
     return Explainer(survey, judge(survey), now_seconds, found.namespace)
 
 

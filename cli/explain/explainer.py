@@ -28,6 +28,7 @@ from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VI
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.leaving import why_unready
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
@@ -113,7 +114,7 @@ class Explainer:
         """*survey*: what the plan was made from. *own_namespace*: where Ebb itself runs."""
         cluster = self._cluster = survey.cluster
         self._survey, self._config, self._plan = survey, survey.config, plan
-        self._now, self._own = now_seconds, own_namespace
+        self._now, self._own = Now(now_seconds), own_namespace
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
         self._kept = {kept.node: kept for kept in plan.kept}
@@ -184,7 +185,7 @@ class Explainer:
         """Return by node that goes what holds it back, those before it that may go counted."""
         now = pace(remember(Memory(), self._survey, self._now), self._survey, self._now)
         # To a memory of nothing every pod that waits has just begun to.
-        brakes = Brakes(self._survey, replace(now, pending_seconds=0))
+        brakes = Brakes(self._survey, replace(now, pending_until=None))
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
@@ -211,7 +212,7 @@ class Explainer:
             config=self._config,
             against_hard={},
             watched_seconds=0,
-            now_seconds=self._now,
+            now_seconds=self._now.seconds,
             own_namespace=self._own,
         )
         return Ground(scene, map(owner_of, self._cluster.pods))

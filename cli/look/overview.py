@@ -12,6 +12,7 @@ from core.engine.plan import Plan
 from core.engine.reserve import RESERVE
 from core.engine.step import judge
 from core.engine.survey import Survey
+from core.model.now import Now
 from core.survival.look import Emptying
 
 
@@ -89,7 +90,7 @@ class Status:
 
 def look(found: Found, now_seconds: int) -> Status:
     """Judge the cluster and count."""
-    survey = Survey(found.cluster, found.config, now_seconds)
+    survey = Survey(found.cluster, found.config, Now(now_seconds))
     plan = judge(survey)
     every = standings(found.cluster, found.config, now_seconds)
     marked = [one for one in every if one.mark is not None and not one.going]

@@ -26,6 +26,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, going
 from core.model.node import Node
+from core.model.now import Now
 
 
 class Guard(StrEnum):
@@ -76,7 +77,7 @@ class Standing:
 
 def standings(cluster: Cluster, config: Config, now_seconds: int) -> tuple[Standing, ...]:
     """Read every node, in the cluster's order."""
-    left = occupants(cluster, now_seconds)
+    left = occupants(cluster, Now(now_seconds))
     first = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
     return tuple(
         _standing(node, left, first[node.name], config, now_seconds) for node in cluster.nodes
@@ -109,7 +110,7 @@ def _standing(
 def _left_alone(node: Node, rules: Backoff, now_seconds: int) -> int | None:
     """Return the end of its back-off, if the engine holds to it now."""
     found = backoff_of(node.annotations)
-    return found.until if found and rules.holds(found.until, now_seconds) else None
+    return found.until if found and rules.holds(found.until, Now(now_seconds)) else None
 
 
 def _guard(node: Node) -> Guard:

@@ -26,6 +26,7 @@ from core.fields.formats import (
     whole_number,
 )
 from core.fields.sections import INLINE, Listed, filled, where
+from core.model.now import Now
 
 POOLS_MAX: Final = 100
 NODES_MAX: Final = 100_000
@@ -143,13 +144,16 @@ class Backoff:
         """Return how long after so many failures: twice as long each time, up to the maximum."""
         return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
 
-    def possible(self, until: int, now_seconds: int) -> bool:
-        """Say whether a leader, by a clock of about our time, may have written this end."""
-        return until <= now_seconds + self.max_seconds + CLOCKS_APART_SECONDS_MAX
+    def holds(self, until: int, now: Now) -> bool:
+        """Return whether a back-off that ends at *until* (unix seconds) is in force.
 
-    def holds(self, until: int, now_seconds: int) -> bool:
-        """Say whether a node of which this end is written is left alone now."""
-        return now_seconds < until and self.possible(until, now_seconds)
+        An end that lies further ahead than any leader's clock can have written does not count.
+        """
+        return self.possible(until, now) and now.before(until)
+
+    def possible(self, until: int, now: Now) -> bool:
+        """Return whether a leader whose clock is about right can have written this end."""
+        return now.reached(until - self.max_seconds - CLOCKS_APART_SECONDS_MAX)
 
 
 class Publish(StrEnum):

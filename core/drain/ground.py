@@ -19,6 +19,7 @@ from core.marks.taints import desired_taints, hard_taint
 from core.model.cluster import Cluster
 from core.model.leaving import why_leaving
 from core.model.node import Effect, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 
@@ -52,7 +53,7 @@ class Ground:
 
     def __init__(self, scene: Scene, owners: Iterable[Owner]) -> None:
         """*owners*: controllers that matter beside those of the marked nodes' pods."""
-        self.scene, self.now = scene, scene.now_seconds
+        self.scene, self.now = scene, Now(scene.now_seconds)
         cluster = scene.cluster
         self.marked = {one.name: one for one in cluster.nodes if mark_of(one.labels) is not None}
         self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
@@ -108,7 +109,7 @@ class Ground:
     def had_its_time(self, name: str) -> bool:
         """Say whether the node was given its time to empty by itself."""
         since = marked_since(self.marked[name], self.scene.config.taint_key)
-        return self.now - since >= self.scene.config.drain.after_seconds
+        return self.now.seconds - since >= self.scene.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
         """Return the first pod that keeps the node from ever being drained."""

@@ -63,7 +63,7 @@ def look(scene: Scene, memory: Memory) -> Drain:
         return idle
     drain = _batch(ground, replace(seen, progress=_progress(ground, memory, seen)))
     drain = replace(drain, hard=idle.hard | {seen.node})
-    late = ground.now - drain.memory.progress >= scene.config.drain.timeout_seconds
+    late = ground.now.seconds - drain.memory.progress >= scene.config.drain.timeout_seconds
     new = any(one.pod.uid not in drain.memory.refused for one in drain.evict)
     return _failed(drain) if late and not new else drain
 
@@ -75,7 +75,7 @@ def _followed(ground: Ground, memory: Memory) -> Memory:
     """Return the memory without pods that others stand in for, and without lost hopes."""
     open_ = [one for one in (_stands(ground, memory, one) for one in memory.evicted) if one]
     timeout = ground.scene.config.drain.timeout_seconds
-    late = [one for one in open_ if ground.now - one.at >= timeout]
+    late = [one for one in open_ if ground.now.seconds - one.at >= timeout]
     failed = {name: why for name, why in memory.failed.items() if name in ground.marked}
     if late and memory.began and memory.node in ground.marked:
         failed.setdefault(memory.node, _not_replaced(late[0]))
@@ -92,12 +92,12 @@ def _followed(ground: Ground, memory: Memory) -> Memory:
 def _missed(ground: Ground, memory: Memory, late: Sequence[Evicted]) -> Mapping[Owner, Evicted]:
     """Return whose pods are missed still, those first that have been for the shortest time."""
     seconds = ground.scene.config.budgets.backoff.max_seconds
-    new = {one.owner: one._replace(at=ground.now) for one in late}
+    new = {one.owner: one._replace(at=ground.now.seconds) for one in late}
     before = [one for one in memory.missed.values() if one.owner not in new]
     known = [
         one
         for one in (*new.values(), *before)
-        if ground.now - one.at < seconds
+        if ground.now.seconds - one.at < seconds
         and sum(map(_serves, ground.of_owner[one.owner])) < one.ready
     ]
     return {one.owner: one for one in known[:MISSED_MAX]}
@@ -118,7 +118,7 @@ def _stands(ground: Ground, memory: Memory, one: Evicted) -> Evicted | None:
     pods = [pod for pod in ground.of_owner[one.owner] if not pod.overdue(ground.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (one.key, one.uid)), None)
     if same is not None:
-        return one._replace(at=ground.now) if same.terminating else one
+        return one._replace(at=ground.now.seconds) if same.terminating else one
     serving = sum(map(_serves, pods))
     alike = sum(other.owner == one.owner for other in memory.evicted)
     fewer = serving == len(pods) and serving + alike < one.ready
@@ -201,7 +201,7 @@ def _progress(ground: Ground, before: Memory, seen: Memory) -> int:
             and any(leaves(pod, ground.now) for pod in ground.on[seen.node])
         )
     )
-    return ground.now if goes_on else seen.progress
+    return ground.now.seconds if goes_on else seen.progress
 
 
 def _looks_on(ground: Ground) -> bool:
@@ -273,7 +273,7 @@ def _why_not(ground: Ground, memory: Memory, pod: Pod) -> Blocker | None:
     if pod.key not in ground.places[memory.node]:
         return Blocker(NO_PLACE, "the plan places it nowhere", pod.key)
     refused = memory.refused.get(pod.uid)
-    if refused is not None and ground.now < refused.until:
+    if refused is not None and ground.now.seconds < refused.until:
         return _refused(memory, pod)
     return ground.why_not_yet(pod)
 

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from core.drain.reasons import OF_JOB, OWN
 from core.guards import disruption
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.workload import JOB
@@ -39,7 +40,7 @@ def owner_of(pod: Pod) -> Owner:
     return Owner(pod.namespace, pod.owner_kind, pod.owner_name)
 
 
-def why_never(pod: Pod, own_namespace: str, now_seconds: int) -> Blocker | None:
+def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     """Say why the pod must not be evicted, or None.
 
     A pod that is being deleted, or whose end is waited for, is asked about nothing else. Anyone
@@ -47,13 +48,13 @@ def why_never(pod: Pod, own_namespace: str, now_seconds: int) -> Blocker | None:
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"is in {own_namespace}", pod.key)
-    found = (blocker for _, blocker in disruption.findings(pod, now_seconds))
+    found = (blocker for _, blocker in disruption.findings(pod, now))
     return next((one for one in found if one.reason in NEVER), None)
 
 
-def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
+def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     """Say why the pod's own end is waited for, or None."""
-    found = [blocker for _, blocker in disruption.findings(pod, now_seconds)]
+    found = [blocker for _, blocker in disruption.findings(pod, now)]
     if any(one.reason is disruption.ON_COMPLETION for one in found):
         return found[0]
     if pod.owner_kind != JOB or any(one.reason is disruption.SAFE for one in found):
@@ -61,6 +62,6 @@ def why_waited_for(pod: Pod, now_seconds: int) -> Blocker | None:
     return Blocker(OF_JOB, f"Job {pod.owner_name} waits for it", pod.key)
 
 
-def leaves(pod: Pod, now_seconds: int) -> bool:
+def leaves(pod: Pod, now: Now) -> bool:
     """Say whether the pod is being deleted, and may still need the time for it."""
-    return pod.terminating and not pod.overdue(now_seconds)
+    return pod.terminating and not pod.overdue(now)

@@ -22,6 +22,7 @@ from core.engine.survey import Survey
 from core.engine.waiting import in_turns
 from core.engine.words import Moved
 from core.model.constraints import Placing, names_node, plain
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD
@@ -126,28 +127,45 @@ class Arrivals:
     since: int | None = None
     """Unix seconds of the look at which counting began; None: there was none."""
 
+    def observe(self, seen: Survey, now: Now) -> "Arrivals":
+        """Return the state after a look; it starts anew when the reserve counts differently."""
+        return _followed(self, seen, now)
 
-def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
-    """Return what is remembered after this look; where time is cut otherwise, it begins anew."""
+    def unchanged(self, now: Now) -> "Arrivals":
+        """Return the state after the same cluster was seen again: what has expired is dropped."""
+        return aged(self, now)
+
+    def renamed(self, keys: Moved) -> "Arrivals":
+        """Return the state under the keys that the reaches have now."""
+        return replace(
+            self,
+            slots={slot: _under(counts, keys) for slot, counts in self.slots.items()},
+            slot_of=_latest_under(self.slot_of, keys),
+            days={slot: _under(counts, keys) for slot, counts in self.days.items()},
+            day_of=_latest_under(self.day_of, keys),
+        )
+
+
+def _followed(before: Arrivals, survey: Survey, now: Now) -> Arrivals:
     reserve = survey.config.budgets.reserve
     if not reserve.over_seconds:
         return Arrivals()
     grain, pods = Grain.of(reserve), survey.cluster.pods
     if before.grain is None or not grain.counts_as(before.grain):
-        return Arrivals(grain=grain, pods=pods, since=now_seconds)
+        return Arrivals(grain=grain, pods=pods, since=now.seconds)
     left, came = _news(before.pods, pods)
-    known = aged(replace(before, grain=grain), now_seconds)
+    known = aged(replace(before, grain=grain), now)
     gone = {workload: dict(slots) for workload, slots in known.gone.items()}
     for pod in left:
         if workload := _workload(pod):
             found = gone.setdefault(workload, {})
-            slot = now_seconds // grain.slot
+            slot = now.seconds // grain.slot
             found[slot] = found.get(slot, 0) + 1
     new = [pod for pod in came if _asks_for_room(pod) and not _takes_a_place(pod, gone)]
     found_kinds = ((pod.namespace, _kind(pod, survey)) for pod in in_turns(new))
     kinds = [(namespace, kind) for namespace, kind in found_kinds if kind is not None]
-    slots, slot_of = _counted(known.slots, known.slot_of, now_seconds // grain.slot, kinds)
-    days, day_of = _counted(known.days, known.day_of, now_seconds // grain.day, kinds)
+    slots, slot_of = _counted(known.slots, known.slot_of, now.seconds // grain.slot, kinds)
+    days, day_of = _counted(known.days, known.day_of, now.seconds // grain.day, kinds)
     return Arrivals(
         grain=grain,
         pods=pods,
@@ -160,29 +178,23 @@ def follow(before: Arrivals, survey: Survey, now_seconds: int) -> Arrivals:
     )
 
 
-def aged(arrivals: Arrivals, now_seconds: int) -> Arrivals:
-    """Return what of it still counts."""
+def aged(arrivals: Arrivals, now: Now) -> Arrivals:
+    """Return the arrivals without the slots that have expired.
+
+    Nothing here registers a moment: `expected` does so for the slots that decide, and the rest is
+    read only when pods come or leave.
+    """
     grain = arrivals.grain
     if grain is None:
         return arrivals
-    oldest = (now_seconds - DAYS * DAY_SECONDS) // grain.day
-    today = now_seconds // grain.day
+    seconds = now.seconds
+    oldest = (seconds - DAYS * DAY_SECONDS) // grain.day
+    today = seconds // grain.day
     return replace(
         arrivals,
-        slots={n: one for n, one in arrivals.slots.items() if grain.remembers(n, now_seconds)},
+        slots={n: one for n, one in arrivals.slots.items() if grain.remembers(n, seconds)},
         days={n: one for n, one in arrivals.days.items() if oldest <= n <= today},
-        gone=_recent(arrivals.gone, grain, now_seconds),
-    )
-
-
-def renamed(arrivals: Arrivals, keys: Moved) -> Arrivals:
-    """Return what is remembered under the keys that reaches have now."""
-    return replace(
-        arrivals,
-        slots={slot: _under(counts, keys) for slot, counts in arrivals.slots.items()},
-        slot_of=_latest_under(arrivals.slot_of, keys),
-        days={slot: _under(counts, keys) for slot, counts in arrivals.days.items()},
-        day_of=_latest_under(arrivals.day_of, keys),
+        gone=_recent(arrivals.gone, grain, seconds),
     )
 
 
@@ -321,7 +333,7 @@ def _counted(
 
 
 def expected(
-    arrivals: Arrivals, whole: Resources, now_seconds: int, at_least: Mapping[str, int]
+    arrivals: Arrivals, whole: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
     """Return the pods that room is kept for: of each reach those of its busiest length.
 
@@ -332,9 +344,11 @@ def expected(
     grain = arrivals.grain
     if grain is None:
         return {}
+    for moment in _turns(arrivals, now.seconds):
+        now.before(moment)
     shares = _Shares(whole)
     best: dict[str, tuple[tuple[int, int], Counts]] = {}
-    for reach, counts in _windows(arrivals, grain, now_seconds, at_least):
+    for reach, counts in _windows(arrivals, grain, now.seconds, at_least):
         asked = shares.of(counts)
         if reach not in best or asked >= best[reach][0]:
             best[reach] = asked, dict(counts)
@@ -429,8 +443,8 @@ def _sliding(slots: Slots, many: int) -> Iterable[Counter[Kind]]:
         yield total
 
 
-def turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the seconds from which time alone makes `expected` another."""
+def _turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
+    """Yield the unix seconds, past ones too, at which time alone changes the expected pods."""
     grain = arrivals.grain
     if grain is None:
         return

@@ -1,6 +1,7 @@
 """What keeps the engine from going on although nodes could go: counted while a plan is made.
 
-A brake is a function that says why a node must not go next, or None, and an entry in a list.
+A brake is a function that returns why a node must not be removed next, or None, and an entry in a
+list. A brake that ends with time returns Timed. It knows no time but the ends in Pace.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from core.marks.keys import BACKOFF_ANNOTATION
 from core.marks.mark import backoff_of
 from core.model.leaving import others_taint
 from core.model.node import Node
-from core.model.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason, Timed
 from core.model.telling import many, moment, span
 
 _CLUSTER: Final = "the cluster"
@@ -37,8 +38,10 @@ class _Count:
     """Now and, as far as it has been planned, from now on."""
     in_window: int = 0
     """Marked within the window, those that have left since among them, and from now on."""
+    window_ends: tuple[int, ...] = ()
+    """When the marks leave the window that were set before this plan, unix seconds, in order."""
     gone: int = 0
-    """Nodes that the plan lets go."""
+    """Nodes that the plan removes."""
 
 
 @dataclass(slots=True)
@@ -95,9 +98,15 @@ class Brakes:
         self._zones = Zones(survey, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
-        window = self.pace.in_window.get(pool, 0)
-        reached = window - self.pace.on_unreached.get(pool, 0)
-        return _Scope(name, budget, _Count(in_window=window), _Count(in_window=reached))
+        window, reached = (
+            ends.get(pool, ()) for ends in (self.pace.window_ends, self.pace.reached_ends)
+        )
+        return _Scope(
+            name,
+            budget,
+            _Count(in_window=len(window), window_ends=window),
+            _Count(in_window=len(reached), window_ends=reached),
+        )
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
         pool = self._budgets.pool_of(node.labels)
@@ -124,11 +133,11 @@ class Brakes:
         for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, rule in rules.of_node:
                 if why := rule(self, node):
-                    found.append(Blocker(reason, why))
+                    found.append(_blocker(reason, why))
             for scope, count in self._judging[node.name]:
                 for reason, of_scope in rules.of_scope:
                     if why := of_scope(scope, count):
-                        found.append(Blocker(reason, why))
+                        found.append(_blocker(reason, why))
         return found
 
     def no_pool(self, node: Node) -> str | None:
@@ -152,10 +161,10 @@ class Brakes:
                 return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
         return None
 
-    def spacing(self, _: Node) -> str | None:
-        """Say that a mark, or a release, was too short a time ago, or None."""
-        if left := self.pace.spacing_seconds:
-            return f"a node was marked, or did not empty: {_nothing_for(left)}"
+    def spacing(self, _: Node) -> str | Timed | None:
+        """Return that a mark, or the release of a node, was too short a time ago, or None."""
+        if until := self.pace.spacing_until:
+            return Timed(f"a node was marked, or did not empty: {_nothing_until(until)}", until)
         if self._marks_one and (seconds := self._budgets.spacing_seconds):
             return f"another node is marked first, and nothing for {span(seconds)} after it"
         return None
@@ -266,32 +275,41 @@ def _min_working(scope: _Scope, count: _Count) -> str | None:
     return f"{scope.name} would have {many(left, *TAKING)}, fewer than minNodes: {least}"
 
 
-def _nothing_for(seconds: int) -> str:
-    return f"nothing is marked for {span(seconds)} more"
+def _blocker(reason: Reason, why: str | Timed) -> Blocker:
+    if isinstance(why, Timed):
+        return Blocker(reason, why.message, until=why.until)
+    return Blocker(reason, why)
 
 
-def _cooldown(brakes: Brakes, _: Node) -> str | None:
-    left = brakes.pace.cooling_seconds
-    return f"a node was added: {_nothing_for(left)}" if left else None
+def _nothing_until(until: int) -> str:
+    return f"no node is marked until {moment(until)}"
 
 
-def _pods_pending(brakes: Brakes, _: Node) -> str | None:
-    left = brakes.pace.pending_seconds
-    return f"a pod turned unschedulable: {_nothing_for(left)}" if left else None
+def _cooldown(brakes: Brakes, _: Node) -> Timed | None:
+    until = brakes.pace.cooling_until
+    return Timed(f"a node was added: {_nothing_until(until)}", until) if until else None
 
 
-def _backoff(brakes: Brakes, node: Node) -> str | None:
+def _pods_pending(brakes: Brakes, _: Node) -> Timed | None:
+    until = brakes.pace.pending_until
+    why = "a pod became unschedulable"
+    return Timed(f"{why}: {_nothing_until(until)}", until) if until else None
+
+
+def _backoff(brakes: Brakes, node: Node) -> Timed | None:
     until = brakes.pace.backing_off.get(node.name)
+    if until is None:
+        return None
     found = backoff_of(node.annotations)
     why = f"its drain failed ({found.why})" if found and found.why else "it did not empty in time"
-    return f"{why}: it is left alone until {moment(until)}" if until else None
+    return Timed(f"{why}: it is skipped until {moment(until)}", until)
 
 
-def _mark_refused(brakes: Brakes, node: Node) -> str | None:
+def _mark_refused(brakes: Brakes, node: Node) -> Timed | None:
     until = brakes.pace.refused.get(node.name)
-    return (
-        f"its mark could not be written: it is left alone until {moment(until)}" if until else None
-    )
+    if until is None:
+        return None
+    return Timed(f"its mark could not be written: it is skipped until {moment(until)}", until)
 
 
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
@@ -301,20 +319,23 @@ def _budget_marked(scope: _Scope, count: _Count) -> str | None:
     return f"{scope.name} has {many(count.marked, 'marked node')}, maxMarked is {limit}"
 
 
-def _budget_window(scope: _Scope, count: _Count) -> str | None:
+def _budget_window(scope: _Scope, count: _Count) -> str | Timed | None:
     limit = scope.budget.max_in_window
     if limit is None or count.in_window < limit.of(count.nodes):
         return None
-    return (
-        f"{scope.name} had {many(count.in_window, 'mark')} in the window, maxInWindow is {limit}"
-    )
+    marks = many(count.in_window, "mark")
+    message = f"{scope.name} had {marks} in the window, maxInWindow is {limit}"
+    # So many marks must leave the window first. Marks of this very plan have no end yet.
+    leaving = count.in_window - limit.of(count.nodes) + 1
+    ends = count.window_ends
+    return Timed(message, ends[leaving - 1]) if leaving <= len(ends) else message
 
 
 class _Rules(NamedTuple):
     """Brakes that hold at the same time."""
 
-    of_node: tuple[tuple[Reason, Callable[[Brakes, Node], str | None]], ...] = ()
-    of_scope: tuple[tuple[Reason, Callable[[_Scope, _Count], str | None]], ...] = ()
+    of_node: tuple[tuple[Reason, Callable[[Brakes, Node], str | Timed | None]], ...] = ()
+    of_scope: tuple[tuple[Reason, Callable[[_Scope, _Count], str | Timed | None]], ...] = ()
     """Asked of the cluster, then of the node's pool."""
 
 

@@ -6,12 +6,13 @@ preemption, which does not look at nodes with a taint that the pod does not tole
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
 from core.engine.survey import Survey
 from core.engine.waiting import shape
+from core.engine.words import Moved
 from core.fit.kinds import NodeKinds
 from core.fit.neighbours import Topology
 from core.fit.rules import selects, tolerates
@@ -20,10 +21,11 @@ from core.marks.taints import hard_taint
 from core.model.cluster import Cluster
 from core.model.constraints import Company, Placing, plain
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.telling import span
+from core.model.telling import moment
 from core.model.workload import DAEMON_SET
 
 PAUSE_SECONDS: Final = 300
@@ -98,8 +100,6 @@ REASONS: Final = (
 
 Against = Mapping[str, tuple[Blocker, ...]]
 """By marked node: why its mark must not be hard."""
-Spoken = Mapping[str, tuple[int, Blocker]]
-"""By marked node: when something that comes and goes last spoke against a hard mark, and what."""
 
 
 _Found = tuple[str, Blocker]
@@ -151,50 +151,63 @@ LASTING: Final = (HARD_DAEMONSET,)
 """All else comes and goes with single pods, or with whether a node is Ready: the reserve too."""
 
 
-def unknown(marks: Mapping[str, Standing], now_seconds: int) -> dict[str, tuple[int, Blocker]]:
-    """Return the memory of a leader that begins: whatever is soft may have been kept so until now.
+@dataclass(frozen=True, slots=True)
+class AgainstHard:
+    """The transient reasons against hard marks, until PAUSE_SECONDS after they have ended."""
 
-    One that is marked later had nothing that spoke against it, and one that is hard neither.
-    """
-    blocker = Blocker(HARD_NEW_LEADER, "another leader began, which has not seen what was before")
-    soft = (name for name, one in marks.items() if one.mark is Mark.SOFT)
-    return dict.fromkeys(soft, (now_seconds, blocker))
+    last: Mapping[str, tuple[int, Blocker]] = field(default_factory=dict)
+    """By marked node: when such a reason was last found (unix seconds), and the reason."""
+    current: frozenset[str] = frozenset()
+    """Nodes of which the last look found one."""
 
+    @staticmethod
+    def of_new_leader(marks: Mapping[str, Standing], now: Now) -> "AgainstHard":
+        """Return the state of a leader that begins.
 
-def remember(spoken: Spoken, found: Against, now_seconds: int) -> dict[str, tuple[int, Blocker]]:
-    """Return the memory after a look that *found* what speaks against hard marks."""
-    kept = {
-        name: (min(at, now_seconds), blocker)
-        for name, (at, blocker) in spoken.items()
-        if name in found and now_seconds - at < PAUSE_SECONDS
-    }
-    for name, blockers in found.items():
-        for blocker in blockers:
-            if blocker.reason not in LASTING:
-                kept[name] = now_seconds, blocker
-    return kept
+        It cannot know what kept a mark soft until now, so it keeps each soft mark for as long.
+        """
+        message = "another leader began, and what it knew about the mark is lost"
+        blocker = Blocker(HARD_NEW_LEADER, message)
+        soft = (name for name, one in marks.items() if one.mark is Mark.SOFT)
+        return AgainstHard(dict.fromkeys(soft, (now.seconds, blocker)))
 
+    def observe(self, seen: Against, now: Now) -> "AgainstHard":
+        """Return the state after a look that has found these reasons."""
+        kept = {
+            name: (now.capped(at), blocker)
+            for name, (at, blocker) in self.last.items()
+            if name in seen and now.before(at + PAUSE_SECONDS)
+        }
+        found = {
+            name: (now.seconds, blocker)
+            for name, blockers in seen.items()
+            for blocker in blockers
+            if blocker.reason not in LASTING
+        }
+        return AgainstHard(kept | found, frozenset(found))
 
-def paused(found: Against, spoken: Spoken) -> list[str]:
-    """Name the nodes of which nothing that comes and goes is *found* any more, but was lately.
+    def unchanged(self, now: Now) -> "AgainstHard":
+        """Return the state after the same cluster was seen again."""
+        found = {name: (now.seconds, self.last[name][1]) for name in self.current}
+        return replace(self, last={**self.last, **found})
 
-    By what is found, not by when: one second may see more than one look.
-    """
-    return [
-        name
-        for name in spoken
-        if name in found and all(one.reason in LASTING for one in found[name])
-    ]
+    def renamed(self, keys: Moved) -> "AgainstHard":  # noqa: ARG002
+        """Return the state itself: it knows no reaches."""
+        return self
 
+    def added_to(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
+        """Return what was *found*, and the reasons that ended less than PAUSE_SECONDS ago.
 
-def with_pause(found: Against, spoken: Spoken, now_seconds: int) -> dict[str, tuple[Blocker, ...]]:
-    """Add what spoke against a hard mark a short time ago."""
-    added = dict(found)
-    for name in paused(found, spoken):
-        at, blocker = spoken[name]
-        message = f"{blocker.message}; that was {span(now_seconds - at)} ago"
-        added[name] = (*added[name], blocker._replace(message=message))
-    return added
+        Whether a reason has ended is told by what was found, not by when: one second may see more
+        than one look.
+        """
+        added = dict(found)
+        for name in self.last.keys() & found.keys() - self.current:
+            at, blocker = self.last[name]
+            message = f"{blocker.message}; last seen {moment(at)}"
+            ended = blocker._replace(message=message, until=at + PAUSE_SECONDS)
+            added[name] = (*added[name], ended)
+        return added
 
 
 def _daemons(survey: Survey) -> Iterable[_Found]:

@@ -1,27 +1,25 @@
 """What has happened as far as it matters, and what follows from it now; pure."""
 
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple
 
-from core.capacity.reaches import REACHES_MAX
 from core.capacity.usable import Amount
-from core.engine import arrivals, new_nodes
-from core.engine.arrivals import Arrivals, Counts
-from core.engine.harden import Spoken
-from core.engine.new_nodes import NewNodes
+from core.engine.arrivals import Arrivals, Counts, expected
+from core.engine.harden import AgainstHard
+from core.engine.new_nodes import NewNodes, SeenNew
+from core.engine.peak import Peak, RecentTemplates
 from core.engine.places import Places
+from core.engine.state import LastSeen, State
 from core.engine.survey import Survey
+from core.engine.taken_back import BackInUse
 from core.engine.waiting import hosted, waits
 from core.engine.words import Words, moved
 from core.marks.mark import Mark, backoff_of
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.now import Now
 from core.model.resources import Resources
 
-ASKED_LATELY_MAX: Final = REACHES_MAX
-"""Sets of nodes that no pod asks for any more."""
 REFUSED_SECONDS: Final = 60
 """So long at least a node is left alone whose mark could not be written, or not taken away."""
 
@@ -42,14 +40,6 @@ class Marking(NamedTuple):
     """Empty: none."""
     reached: bool
     """Whether some movable pod reached the node."""
-
-
-class TakenBack(NamedTuple):
-    """A node that the reserve needed once more after it had been handed over."""
-
-    times: int
-    needed: int
-    """Unix seconds of the last look that found it needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,64 +73,60 @@ class Memory:
     """Nodes that carried a mark at the last look."""
     paced: int | None = None
     """Unix seconds of the last mark, or of the last release of a node that did not empty."""
-    demand: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
-    """By reach, requests within the peak window: one entry a look that no later one exceeds."""
-    asked: Mapping[Placing, int] = field(default_factory=dict)
-    """Templates that pods have had within the peak window, one for each set of nodes, and the unix
-    second of the last look that saw such a pod. Their nodes stay in the sums that the peak is held
-    against: else those of others would be too full as soon as the last such pod has gone."""
+    peak: Peak = field(default_factory=Peak)
+    """The highest requests of the peak window, by reach."""
+    recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
+    """Templates that pods have had within the peak window."""
     words: Words = field(default_factory=Words)
     """The reaches of the last look, by the keys under which they are remembered."""
     placed: Mapping[str, int] = field(default_factory=dict)
     """Since when pods wait for which there was a place (core.engine.waiting)."""
-    spoken: Spoken = field(default_factory=dict)
+    against_hard: AgainstHard = field(default_factory=AgainstHard)
+    """What spoke against hard marks a short time ago."""
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Which pods have come, and when."""
     new_nodes: NewNodes = field(default_factory=NewNodes)
     """How long they take."""
-    back: Mapping[str, TakenBack] = field(default_factory=dict)
-    """By name; forgotten once the reserve looks back on nothing of it (core.engine.taken_back)."""
-    held: Mapping[str, int] = field(default_factory=dict)
-    """By node: the unix second of the last look by which it was to be held without a mark."""
-    reserved: Mapping[str, int] = field(default_factory=dict)
-    """The same of those that were kept for pods to be expected."""
+    back: BackInUse = field(default_factory=BackInUse)
+    """Nodes that the reserve needed again after they had been released to the autoscaler."""
+    held: LastSeen = field(default_factory=LastSeen)
+    """When each node was last protected from scale-down without a mark."""
+    reserved: LastSeen = field(default_factory=LastSeen)
+    """When each node was last kept empty for expected pods."""
     next_in_line: Mapping[str, int] = field(default_factory=dict)
     """Nodes without a mark that scale-ins are to empty next, each with its number: the lower, the
     sooner (core.engine.next_in_line)."""
 
-    def expected(self, whole: Resources, now_seconds: int) -> Counts:
+    def expected(self, whole: Resources, now: Now) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
-        return arrivals.expected(self.arrivals, whole, now_seconds, self.new_nodes.seconds)
-
-    def lately(self, window_seconds: int, now_seconds: int) -> list[Placing]:
-        """Return the templates that pods have had within the peak window."""
-        return [one for one, at in self.asked.items() if at > now_seconds - window_seconds]
+        return expected(self.arrivals, whole, now, self.new_nodes.seconds)
 
     def following(self, words: Words) -> "Memory":
         """Return the memory under the keys that the reaches have now."""
         keys = moved(self.words, words)
-        if not keys:
-            return replace(self, words=words)
-        return replace(
-            self,
-            words=words,
-            demand={keys.get(key, key): looks for key, looks in self.demand.items()},
-            arrivals=arrivals.renamed(self.arrivals, keys),
-            new_nodes=new_nodes.renamed(self.new_nodes, keys),
-        )
+        renamed = {name: one.renamed(keys) for name, one in self._states().items()} if keys else {}
+        return replace(self, words=words, **renamed)
 
-    def keeping(
-        self, held: Collection[str], reserved: Collection[str], now_seconds: int
-    ) -> "Memory":
-        """Return the memory after a look that found these nodes to be held, and to be kept."""
+    def unchanged(self, now: Now) -> "Memory":
+        """Return the memory after the same cluster was seen again, without a reconciliation."""
+        states = {name: one.unchanged(now) for name, one in self._states().items()}
+        return replace(self, looked=now.seconds, **states)
+
+    def _states(self) -> dict[str, Any]:
+        """Return by field every part that may change with time or with the keys of reaches."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, State)}
+
+    def keeping(self, held: Collection[str], reserved: Collection[str], now: Now) -> "Memory":
+        """Return the memory after a plan that protects these nodes, and keeps these in reserve."""
         return replace(
             self,
-            held=_last(self.held, held, self.nodes, now_seconds),
-            reserved=_last(self.reserved, reserved, self.nodes, now_seconds),
+            held=self.held.observe((held, self.nodes), now),
+            reserved=self.reserved.observe((reserved, self.nodes), now),
         )
 
     def refusing(
-        self, nodes: frozenset[str], now_seconds: int, *, delay_seconds: int, max_seconds: int
+        self, nodes: frozenset[str], now: Now, *, delay_seconds: int, max_seconds: int
     ) -> "Memory":
         """Return the memory in which the marks of these nodes could not be written, or opened.
 
@@ -148,18 +134,18 @@ class Memory:
         some nodes refused would else have them tried in each pass, before all others. They wait
         twice as long each time, *max_seconds* at most; what fails meanwhile does not count.
         """
-        nodes -= self.left_alone(now_seconds).keys()
+        nodes -= self.left_alone(now).keys()
         refused = dict(self.refused)
         for name in nodes:
             times = refused[name].times + 1 if name in refused else 1
             seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
-            refused[name] = Refused(times, now_seconds + min(seconds, max_seconds))
+            refused[name] = Refused(times, now.seconds + min(seconds, max_seconds))
         return replace(self.forgetting(nodes), refused=refused) if nodes else self
 
-    def left_alone(self, now_seconds: int) -> Mapping[str, int]:
-        """Return the nodes that refused, and until when (unix seconds) no plan rests on them."""
+    def left_alone(self, now: Now) -> Mapping[str, int]:
+        """Return the nodes whose write failed, and until when (unix seconds) they are skipped."""
         left = self.refused.items()
-        return {name: one.until for name, one in left if now_seconds < one.until}
+        return {name: one.until for name, one in left if now.before(one.until)}
 
     def forgetting(self, nodes: frozenset[str]) -> "Memory":
         """Return the memory in which these nodes have not been candidates yet."""
@@ -169,29 +155,38 @@ class Memory:
         return replace(self, candidates=kept)
 
 
+Ends = Mapping[str, tuple[int, ...]]
+"""By pool, "" for the cluster: unix seconds, in order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What holds back now."""
+    """What limits new marks at this moment; all times are unix seconds."""
 
-    cooling_seconds: int = 0
-    """How long no node is marked any more because one was added."""
-    pending_seconds: int = 0
-    """How long no node is marked any more because a pod turned unschedulable."""
-    spacing_seconds: int = 0
-    """How long no node is marked any more because one was, or did not empty in time."""
-    in_window: Mapping[str, int] = field(default_factory=dict)
-    """Marks within the window by pool; "" is the whole cluster."""
-    on_unreached: Mapping[str, int] = field(default_factory=dict)
-    """Those among them on nodes that no movable pod reaches."""
+    cooling_until: int | None = None
+    """No node is marked until then, as a node was added; None: none was."""
+    pending_until: int | None = None
+    """No node is marked until then, as a pod became unschedulable; None: none did."""
+    spacing_until: int | None = None
+    """No node is marked until then, as another one was marked or did not empty in time."""
+    window_ends: Ends = field(default_factory=dict)
+    """When each mark of the window leaves it."""
+    reached_ends: Ends = field(default_factory=dict)
+    """The same for marks on nodes that some movable pod reaches."""
     backing_off: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that are left alone until then, unix seconds."""
+    """By node: until when it is skipped, as it did not empty before its deadline."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """The same of those whose mark could not be written, or not be taken away."""
+    """By node: until when it is skipped, as its mark could not be written or removed."""
     reserve: Mapping[str, Amount] = field(default_factory=dict)
-    """By reach: what the busiest moment of the window needed beyond what is asked for now."""
+    """By reach: how much the highest requests of the peak window exceed the current ones."""
+
+    @property
+    def in_window(self) -> Mapping[str, int]:
+        """Return by pool how many marks are within the window."""
+        return {pool: len(ends) for pool, ends in self.window_ends.items()}
 
 
-def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
+def remember(memory: Memory, survey: Survey, now: Now) -> Memory:
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
@@ -204,38 +199,27 @@ def remember(memory: Memory, survey: Survey, now_seconds: int) -> Memory:
     may_refuse = nodes.keys() - new - open_to_all
     return replace(
         memory,
-        first=now_seconds if memory.first is None else memory.first,
+        first=now.seconds if memory.first is None else memory.first,
         candidates=memory.candidates if memory.policy in {"", config.policy} else {},
         policy=config.policy,
-        looked=now_seconds,
+        looked=now.seconds,
         nodes=nodes,
-        added=now_seconds if new else _added(memory, cluster, now_seconds),
+        added=now.seconds if new else _added(memory, cluster, now),
         waiting=waiting,
-        waited=memory.waited if waiting <= memory.waiting else now_seconds,
-        marked=_marked(memory, survey, now_seconds),
+        waited=memory.waited if waiting <= memory.waiting else now.seconds,
+        marked=_marked(memory, survey, now),
         refused={
             name: one
             for name, one in memory.refused.items()
-            if name in may_refuse and now_seconds < one.until + budgets.backoff.max_seconds
+            if name in may_refuse and now.before(one.until + budgets.backoff.max_seconds)
         },
         standing=frozenset(survey.marks),
-        paced=_paced(memory, survey, now_seconds),
-        demand={
-            key: _demand(memory.demand.get(key, ()), now, budgets.peak_window_seconds, now_seconds)
-            for key, now in survey.demand().items()
-        },
-        asked=_asked(memory, survey, now_seconds),
-        arrivals=arrivals.follow(memory.arrivals, survey, now_seconds),
-        new_nodes=new_nodes.follow(memory.new_nodes, survey, new, now_seconds),
+        paced=_paced(memory, survey, now),
+        peak=memory.peak.observe(survey, now),
+        recent_templates=memory.recent_templates.observe(survey, now),
+        arrivals=memory.arrivals.observe(survey, now),
+        new_nodes=memory.new_nodes.observe(SeenNew(survey, new), now),
     )
-
-
-def _last(
-    before: Mapping[str, int], found: Collection[str], nodes: Container[str], now_seconds: int
-) -> dict[str, int]:
-    """Return when each of the nodes that are there was found last."""
-    known = {name: min(at, now_seconds) for name, at in before.items() if name in nodes}
-    return known | dict.fromkeys(found, now_seconds)
 
 
 def _new(memory: Memory, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
@@ -250,21 +234,24 @@ def _new(memory: Memory, cluster: Cluster, nodes: Mapping[str, str]) -> frozense
     return frozenset(name for name in machines if memory.nodes.get(name) not in ("", nodes[name]))
 
 
-def _marked(memory: Memory, survey: Survey, now_seconds: int) -> dict[str, Marking]:
+def _marked(memory: Memory, survey: Survey, now: Now) -> dict[str, Marking]:
     """Return the marks within the window, and those that stand.
 
     Since when is believed of who says it as in `_paced`: no kubelet, and no leader whose clock
     was ahead, uses up the window for longer than one mark does.
     """
     budgets = survey.config.budgets
-    opened = now_seconds - budgets.window_seconds
-    marked = {name: mark for name, mark in memory.marked.items() if mark.since > opened}
+    marked = {
+        name: mark
+        for name, mark in memory.marked.items()
+        if now.before(mark.since + budgets.window_seconds)
+    }
     for name, mark in survey.marks.items():
         known = memory.marked.get(name) if name in memory.standing else None
         since = known.since if known else max(mark.since, memory.looked)
         pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
         marked[name] = Marking(
-            min(since, now_seconds), pool.name if pool else "", survey.reaches_node(name)
+            now.capped(since), pool.name if pool else "", survey.reaches_node(name)
         )
     return marked
 
@@ -276,15 +263,7 @@ def _waiting(memory: Memory, cluster: Cluster, taint_key: str) -> frozenset[str]
     return found | memory.waiting.intersection(pod.key for pod in cluster.pods if waits(pod))
 
 
-def _asked(memory: Memory, survey: Survey, now_seconds: int) -> dict[Placing, int]:
-    if not survey.config.budgets.peak_window_seconds:
-        return {}
-    latest = sorted(survey.reaches.left, key=lambda one: -memory.asked[one])[:ASKED_LATELY_MAX]
-    left = {one: memory.asked[one] for one in latest}
-    return left | dict.fromkeys(survey.reaches.templates, now_seconds)
-
-
-def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
+def _added(memory: Memory, cluster: Cluster, now: Now) -> int | None:
     """Return when the last node came, at the first look by what stands on the nodes.
 
     Later looks see them come: what an API server's clock says is asked for once.
@@ -292,10 +271,10 @@ def _added(memory: Memory, cluster: Cluster, now_seconds: int) -> int | None:
     if memory.first is not None:
         return memory.added
     made = (node.created_seconds for node in cluster.nodes if not node.virtual)
-    return max((min(at, now_seconds) for at in made if at is not None), default=None)
+    return max((now.capped(at) for at in made if at is not None), default=None)
 
 
-def _paced(memory: Memory, survey: Survey, now_seconds: int) -> int | None:
+def _paced(memory: Memory, survey: Survey, now: Now) -> int | None:
     """Return when the last mark was set, or a node that did not empty was released.
 
     A node's kubelet may write the annotations that say when, not the mark itself. So they are
@@ -311,64 +290,47 @@ def _paced(memory: Memory, survey: Survey, now_seconds: int) -> int | None:
         if one and node.name not in survey.marks and (first or node.name in memory.standing):
             found.append(one.until - rules.seconds(one.times))
     known = [] if memory.paced is None else [memory.paced]
-    return max((*known, *(min(at, now_seconds) for at in found)), default=None)
+    return max((*known, *map(now.capped, found)), default=None)
 
 
-def _demand(
-    before: Iterable[tuple[int, Amount]], now: Amount, window_seconds: int, now_seconds: int
-) -> tuple[tuple[int, Amount], ...]:
-    """Keep the looks that may still be the peak: a later one that asks for more replaces them."""
-    kept = [
-        (second, amount)
-        for second, amount in before
-        if second > now_seconds - window_seconds
-        and (amount.cpu_millis > now.cpu_millis or amount.memory_bytes > now.memory_bytes)
-    ]
-    return (*kept, (now_seconds, now))
-
-
-def pace(memory: Memory, survey: Survey, now_seconds: int) -> Pace:
-    """Return what follows now from what has happened; *memory* has seen the cluster last."""
+def pace(memory: Memory, survey: Survey, now: Now) -> Pace:
+    """Return what limits new marks now; *memory* has seen the cluster last."""
     budgets = survey.config.budgets
-    opened = now_seconds - budgets.window_seconds
-    marks = [mark for mark in memory.marked.values() if mark.since > opened]
+    marks = [
+        mark for mark in memory.marked.values() if now.before(mark.since + budgets.window_seconds)
+    ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
     return Pace(
-        cooling_seconds=_left(memory.added, cooldown.after_node_add_seconds, now_seconds),
-        pending_seconds=_left(memory.waited, cooldown.after_pending_seconds, now_seconds),
-        spacing_seconds=_left(memory.paced, budgets.spacing_seconds, now_seconds),
-        in_window=_by_pool(marks),
-        on_unreached=_by_pool(mark for mark in marks if not mark.reached),
-        backing_off={
-            name: one.until for name, one in found if one and holds(one.until, now_seconds)
-        },
-        refused=memory.left_alone(now_seconds),
-        reserve={key: _beyond_now(looks) for key, looks in memory.demand.items()},
+        cooling_until=_end(memory.added, cooldown.after_node_add_seconds, now),
+        pending_until=_end(memory.waited, cooldown.after_pending_seconds, now),
+        spacing_until=_end(memory.paced, budgets.spacing_seconds, now),
+        window_ends=_window_ends(marks, budgets.window_seconds),
+        reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
+        backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
+        refused=memory.left_alone(now),
+        reserve=memory.peak.beyond_current(),
     )
 
 
-def _by_pool(marks: Iterable[Marking]) -> Mapping[str, int]:
-    pools = [mark.pool for mark in marks]
-    return {"": len(pools), **Counter(pool for pool in pools if pool)}
+def _window_ends(marks: Iterable[Marking], window_seconds: int) -> Ends:
+    found: dict[str, list[int]] = {"": []}
+    for mark in marks:
+        for pool in {"", mark.pool}:
+            found.setdefault(pool, []).append(mark.since + window_seconds)
+    return {pool: tuple(sorted(ends)) for pool, ends in found.items()}
 
 
-def _beyond_now(looks: Sequence[tuple[int, Amount]]) -> Amount:
-    now = looks[-1][1]
-    return Amount(
-        max(amount.cpu_millis for _, amount in looks) - now.cpu_millis,
-        max(amount.memory_bytes for _, amount in looks) - now.memory_bytes,
-    )
+def _end(since: int | None, seconds: int, now: Now) -> int | None:
+    """Return when a time that began at *since* ends; None: it has ended, or never began."""
+    return None if since is None or now.reached(since + seconds) else since + seconds
 
 
-def unseen_seconds(memory: Memory, length_seconds: int, now_seconds: int) -> int:
-    """Return for how long the leader must look on until it has counted pods for so long a time.
+def watched_until(memory: Memory, length_seconds: int) -> int | None:
+    """Return when the leader has counted arrivals for a whole window of the reserve, unix seconds.
 
-    And as long as new nodes take, once it knows. Other settings may have it count anew.
+    Where new nodes are known to take longer, for that time. None: it does not count.
     """
     longest = max((length_seconds, *memory.new_nodes.seconds.values()))
-    return _left(memory.arrivals.since, longest, now_seconds)
-
-
-def _left(since: int | None, seconds: int, now_seconds: int) -> int:
-    return 0 if since is None else max(0, since + seconds - now_seconds)
+    since = memory.arrivals.since
+    return None if since is None else since + longest

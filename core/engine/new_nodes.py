@@ -7,13 +7,14 @@ in it. The leader's clock alone counts, and each node once for each reach, whoev
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.capacity.reaches import REACHES_MAX
 from core.engine.survey import Survey
 from core.engine.waiting import WAITING_PODS_MAX, in_turns, waits
 from core.engine.words import Moved
 from core.model.constraints import plain
+from core.model.now import Now
 from core.model.starting import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
@@ -39,9 +40,31 @@ class NewNodes:
         """Return how long a new node takes, by reach; a reach that nobody waited in has none."""
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.took.items()}
 
+    def observe(self, seen: "SeenNew", now: Now) -> "NewNodes":
+        """Return the state after a look that is the first to see the new nodes."""
+        return _followed(self, seen.survey, seen.new, now.seconds)
 
-def follow(before: NewNodes, survey: Survey, new: frozenset[str], now_seconds: int) -> NewNodes:
-    """Return what is remembered after this look, which is the first to see the *new* nodes."""
+    def unchanged(self, now: Now) -> "NewNodes":  # noqa: ARG002
+        """Return the state itself: it changes only when pods or nodes come."""
+        return self
+
+    def renamed(self, keys: Moved) -> "NewNodes":
+        """Return the state under the keys that the reaches have now."""
+        took: dict[str, tuple[int, ...]] = {}
+        for reach, times in self.took.items():
+            key = keys.get(reach, reach)
+            took[key] = (*took.pop(key, ()), *times)[-NODES_MAX:]
+        return replace(self, took=took)
+
+
+class SeenNew(NamedTuple):
+    """A look, and the nodes that it is the first to see."""
+
+    survey: Survey
+    new: frozenset[str]
+
+
+def _followed(before: NewNodes, survey: Survey, new: frozenset[str], now_seconds: int) -> NewNodes:
     if not survey.config.budgets.reserve.over_seconds:
         return NewNodes()
     names = survey.ground.ids.keys()
@@ -56,15 +79,6 @@ def follow(before: NewNodes, survey: Survey, new: frozenset[str], now_seconds: i
         came={name: at for name, at in came.items() if first < at and name not in seen},
         took=_told(before.took, found),
     )
-
-
-def renamed(before: NewNodes, keys: Moved) -> NewNodes:
-    """Return what is remembered under the keys that reaches have now."""
-    took: dict[str, tuple[int, ...]] = {}
-    for reach, times in before.took.items():
-        key = keys.get(reach, reach)
-        took[key] = (*took.pop(key, ()), *times)[-NODES_MAX:]
-    return replace(before, took=took)
 
 
 def _waiting(before: NewNodes, survey: Survey, now_seconds: int) -> dict[PodId, int]:

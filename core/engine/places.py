@@ -16,6 +16,7 @@ from typing import Final
 
 from core.engine.plan import Placement
 from core.engine.survey import Survey
+from core.model.now import Now
 from core.packing.packer import Attempt, Packer
 
 Known = Sequence[tuple[int, int]]
@@ -37,11 +38,9 @@ class Places:
 class Listing:
     """Which nodes are not needed, found out while one plan is made."""
 
-    def __init__(
-        self, before: Places, since: Mapping[str, int], survey: Survey, now_seconds: int
-    ) -> None:
+    def __init__(self, before: Places, since: Mapping[str, int], survey: Survey, now: Now) -> None:
         """Begin with what was remembered *before*, and *since* when who has been listed."""
-        self._before, self._since, self._now = before, since, now_seconds
+        self._before, self._since, self._now = before, since, now
         names = frozenset(node.name for node in survey.cluster.nodes)
         self._standing = names - survey.gone - survey.marks.keys()
         self._occupied = survey.occupied
@@ -117,7 +116,7 @@ class Listing:
         name = packer.nodes[node].name
         if self.note(name, placements(packer, found)):
             anew = not self.was(name) or (self._has_gone and lost(known, found))
-            self.since[name] = self._now if anew else self._since[name]
+            self.since[name] = self._now.seconds if anew else self._since[name]
 
     def _leave(self, node: str) -> None:
         """Let stand what is known of a node that there is no time to look at."""
@@ -133,13 +132,14 @@ class Listing:
         self._of[node], self._count = places, count
         return True
 
-    def due(self, waited: Callable[[int], bool]) -> frozenset[str]:
-        """Return the nodes that are empty, or of whose seconds *waited* says that they may go."""
-        return frozenset(
-            name
-            for name, at in self.since.items()
-            if name not in self._occupied or waited(self._now - at)
-        )
+    def delays(self, due_at: Callable[[int], int]) -> Mapping[str, int]:
+        """Return by listed node when its delay ends, unix seconds; of an empty node: at once.
+
+        *due_at*: returns that for a node that has been listed since a unix second.
+        """
+        return {
+            name: due_at(at) if name in self._occupied else at for name, at in self.since.items()
+        }
 
     def seen(self) -> Places:
         """Return what is to be remembered.

@@ -17,18 +17,19 @@ from typing import Final, NamedTuple
 from core.engine.arrivals import Counts, Kind
 from core.engine.buffers import buffer_of
 from core.engine.held import holds_empty
-from core.engine.memory import Memory, unseen_seconds
+from core.engine.memory import Memory, watched_until
 from core.engine.plan import Held
 from core.engine.survey import Survey
 from core.marks.mark import Mark, handed_over
 from core.model.buffers import BUFFER
 from core.model.cost import cost
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.telling import span
+from core.model.telling import moment
 from core.packing.ground import dominant_share
 from core.packing.packer import Packer
 
@@ -58,7 +59,7 @@ class Reserved(NamedTuple):
     """The reaches of which too few of the expected pods would find room that stays, by key."""
 
 
-def reserve(memory: Memory, survey: Survey, now_seconds: int) -> Reserved:
+def reserve(memory: Memory, survey: Survey, now: Now) -> Reserved:
     """Return what is kept now; *memory* has seen the cluster last.
 
     A leader that has not looked on for one length does not know what comes: it keeps all.
@@ -66,9 +67,11 @@ def reserve(memory: Memory, survey: Survey, now_seconds: int) -> Reserved:
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
         return Reserve(survey, None).reserved() if survey.buffered else Reserved()
-    found = Reserve(survey, memory.expected(survey.machines, now_seconds))
-    left = unseen_seconds(memory, settings.length_seconds, now_seconds)
-    return found.unseen(left) if left else found.reserved()
+    found = Reserve(survey, memory.expected(survey.machines, now))
+    until = watched_until(memory, settings.length_seconds)
+    if until is not None and now.before(until):
+        return found.unwatched(until)
+    return found.reserved()
 
 
 class Reserve:
@@ -136,10 +139,14 @@ class Reserve:
         stays = kept or name in survey.occupied or name in survey.marks
         return bool(stays) or holds_empty(survey, node)
 
-    def unseen(self, seconds: int) -> Reserved:
-        """Return all of them: the leader has looked on for too short a time, so long still."""
-        message = f"what comes is watched for {span(seconds)} more before an empty node is let go"
-        held = tuple(Held(name, Blocker(RESERVE, message)) for name in sorted(self.empties))
+    def unwatched(self, until: int) -> Reserved:
+        """Return every empty node: a new leader has not watched arrivals for long enough.
+
+        *until*: unix seconds at which it has.
+        """
+        message = f"a new leader watches which pods arrive until {moment(until)}"
+        why = Blocker(RESERVE, message, until=until)
+        held = tuple(Held(name, why) for name in sorted(self.empties))
         return Reserved(
             held, self.reserved().short if self._survey.config.publishes else frozenset()
         )

@@ -10,17 +10,19 @@ from dataclasses import dataclass, field, replace
 from core.capacity.account import Account
 from core.capacity.usable import Totals
 from core.config.settings import Config, UsabilityMode
-from core.engine import harden, next_in_line, taken_back, waiting
+from core.engine import harden, next_in_line, waiting
+from core.engine.harden import AgainstHard
 from core.engine.held import unmarked_held
-from core.engine.idle import idle_until, looked_again
-from core.engine.memory import Memory, Pace, pace, remember
+from core.engine.memory import Memory, Pace, pace, remember, watched_until
 from core.engine.pieces import let_go
 from core.engine.places import Listing, Places
 from core.engine.plan import Held, Placement, Plan, ReachSums
-from core.engine.reserve import reserve
+from core.engine.reserve import RESERVE, reserve
 from core.engine.survey import Survey
-from core.engine.work import InTime, Work, always
+from core.engine.taken_back import BackInUse, SeenNeeded
+from core.engine.work import Delays, InTime, Work, always
 from core.model.cluster import Cluster
+from core.model.now import Now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,70 +80,77 @@ def step(
     the policy has it; one that is empty, at once. Where the *last* pass says all that this one
     would, its answer is given once more.
     """
+    now = Now(now_seconds)
     if last is not None and last.holds(cluster, config, memory, now_seconds):
-        seen = _keeping(looked_again(memory, last.survey, now_seconds), last.plan, now_seconds)
-        return replace(last, memory=seen, at=now_seconds, skipped=True)
-    lately = memory.lately(config.budgets.peak_window_seconds, now_seconds)
-    census = last.survey.census if last else None
+        return replace(last, memory=memory.unchanged(now), at=now_seconds, skipped=True)
     survey = Survey(
-        cluster, config, now_seconds, census, lately, shut=memory.left_alone(now_seconds)
+        cluster,
+        config,
+        now,
+        last.survey.census if last else None,
+        recent=memory.recent_templates,
+        shut=memory.left_alone(now),
     )
-    seen = remember(memory, survey, now_seconds)
-    held = pace(seen, survey, now_seconds)
-    found, seen = _judged(survey, seen, held, now_seconds, in_time)
-    placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now_seconds)
-    needed, short = reserve(seen, survey, now_seconds)
-    back = taken_back.follow(seen, survey, {one.node for one in needed}, now_seconds)
-    kept = taken_back.kept_longer(back, survey, needed, now_seconds)
+    seen = remember(memory, survey, now)
+    held = pace(seen, survey, now)
+    found, seen = _judged(survey, seen, held, now, in_time)
+    placed = waiting.look(seen.placed, cluster, {one.pod for one in found.pending}, now)
+    kept, short, back = _reserve(seen, survey, now)
     found = replace(found, reserve=kept, held=unmarked_held(survey, kept, held))
     goes = frozenset(one.node for one in found.removals)
-    against = against_hard(survey, placed, now_seconds, kept, goes) if config.hardens else {}
+    against = against_hard(survey, placed, now, kept, goes) if config.hardens else {}
     first = memory.first is None
-    before = harden.unknown(survey.marks, now_seconds) if first else seen.spoken
-    spoken = harden.remember(before, against, now_seconds)
+    before = AgainstHard.of_new_leader(survey.marks, now) if first else seen.against_hard
+    lately = before.observe(against, now)
     following = next_in_line.follow(seen.next_in_line, survey, found.kept)
-    seen = replace(seen, placed=placed, spoken=spoken, back=back, next_in_line=following)
-    seen = _keeping(seen, found, now_seconds)
-    counts = not found.complete or bool(harden.paused(against, spoken))
+    seen = replace(seen, placed=placed, against_hard=lately, back=back, next_in_line=following)
+    seen = seen.keeping(found.held, [one.node for one in found.reserve], now)
     return Pass(
         survey=survey,
         memory=seen,
         plan=found,
         pace=held,
-        against_hard=harden.with_pause(against, spoken, now_seconds),
+        against_hard=lately.added_to(against),
         at=now_seconds,
         short=short,
-        again=now_seconds if counts else idle_until(seen, survey, held, now_seconds),
+        again=now.next_change if found.complete else now_seconds,
     )
 
 
-def _keeping(memory: Memory, found: Plan, now_seconds: int) -> Memory:
-    return memory.keeping(found.held, [one.node for one in found.reserve], now_seconds)
+def _reserve(
+    memory: Memory, survey: Survey, now: Now
+) -> tuple[tuple[Held, ...], frozenset[str], BackInUse]:
+    """Return the empty nodes that are kept, the reaches short of room, and what to remember."""
+    needed, short = reserve(memory, survey, now)
+    until = watched_until(memory, survey.config.budgets.reserve.length_seconds)
+    knows = until is None or now.reached(until)
+    seen = SeenNeeded(survey, frozenset(one.node for one in needed if knows))
+    back = memory.back.observe(seen, now)
+    return back.kept_longer(survey, needed, RESERVE, now), short, back
 
 
 def _judged(
-    survey: Survey, memory: Memory, held: Pace, now_seconds: int, in_time: InTime
+    survey: Survey, memory: Memory, held: Pace, now: Now, in_time: InTime
 ) -> tuple[Plan, Memory]:
     """Make the plan of this moment, and remember since when each node has been a candidate."""
     if survey.rule.finds_places:
-        listing = Listing(memory.places, memory.candidates, survey, now_seconds)
+        listing = Listing(memory.places, memory.candidates, survey, now)
         found = judge(survey, pace=held, in_time=in_time, listed=listing)
         return found, replace(memory, candidates=listing.since, places=listing.seen())
-    candidates = _candidates(survey, memory.candidates, now_seconds)
-    waited, delay = survey.rule.waited, survey.config.delay_seconds
-    due = frozenset(
-        name
+    candidates = _candidates(survey, memory.candidates, now)
+    due_at, delay = survey.rule.due_at, survey.config.delay_seconds
+    delays = {
+        name: due_at(at, delay) if name in survey.occupied else at
         for name, at in candidates.items()
-        if name not in survey.occupied or waited(now_seconds - at, delay)
-    )
-    found = judge(survey, due=due, pace=held, in_time=in_time, listed=candidates.keys())
+    }
+    found = judge(survey, pace=held, in_time=in_time, listed=delays)
     return found, replace(memory, candidates=candidates, places=Places())
 
 
 def against_hard(
     survey: Survey,
     placed: Mapping[str, int],
-    now_seconds: int,
+    now: Now,
     kept: Sequence[Held] = (),
     goes: Collection[str] = (),
 ) -> harden.Against:
@@ -150,7 +159,7 @@ def against_hard(
     *kept* are nodes that must be open to pods that come, *goes* those that are to have a mark.
     """
     cluster = survey.cluster
-    stuck = waiting.stuck(cluster, placed, now_seconds, survey.reaches.beyond, survey.unseen)
+    stuck = waiting.stuck(cluster, placed, now, survey.reaches.beyond, survey.unseen)
     found = harden.refusals(survey, stuck, goes)
     for node, why in kept:
         if node in found:
@@ -168,7 +177,7 @@ def plan(
     now_seconds: int | None = None,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go: see `judge`."""
-    survey = Survey(cluster, config, now_seconds, shut=pace.refused if pace else ())
+    survey = Survey(cluster, config, Now.at(now_seconds), shut=pace.refused if pace else ())
     return judge(survey, due=due, removals_max=removals_max, pace=pace)
 
 
@@ -179,7 +188,7 @@ def judge(
     removals_max: int | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
-    listed: Collection[str] | Listing | None = None,
+    listed: Delays | Listing | None = None,
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go.
 
@@ -229,7 +238,7 @@ def trial(
     due: frozenset[str] | None = None,
     pace: Pace | None = None,
     in_time: InTime = always,
-    listed: Collection[str] | Listing | None = None,
+    listed: Delays | Listing | None = None,
 ) -> tuple[Work, tuple[Placement, ...]]:
     """Return a plan's work before any node went, and where the pods go that look for a place."""
     work = Work(survey, due=due, pace=pace, in_time=in_time, listed=listed)
@@ -259,10 +268,10 @@ def _reaches(
     )
 
 
-def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> dict[str, int]:
+def _candidates(survey: Survey, before: Mapping[str, int], now: Now) -> dict[str, int]:
     """Return since when each node has been a candidate without a break (thesis 4.4).
 
-    Nodes that pass and were listed keep their time, new ones get *now_seconds*, those that fail
+    Nodes that pass and were listed keep their time, new ones get *now*, those that fail
     or are gone are left out. Marked nodes are on their way: they are not listed, and the others
     are judged as if they had gone.
     """
@@ -273,7 +282,7 @@ def _candidates(survey: Survey, before: Mapping[str, int], now_seconds: int) -> 
     for number in sorted(marked):
         account.expect(number)
     return {
-        node.name: before.get(node.name, now_seconds)
+        node.name: before.get(node.name, now.seconds)
         for number, node in enumerate(nodes)
         if number not in marked
         and node.name not in survey.gone

@@ -13,6 +13,7 @@ from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.buffers import Offered, Room, asking, rooms
 from core.engine.census import Alike, Census
+from core.engine.peak import RecentTemplates
 from core.engine.waiting import impossible
 from core.guards.disruption import sticky_pods
 from core.guards.emptiness import occupants
@@ -23,6 +24,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
@@ -36,6 +38,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 """No pool selects them: what holds for them holds for the cluster."""
 Shapes = Counter[tuple[int, int]]
 """How many pods ask for so many millicores and bytes."""
+NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
 """Stands for the whole where things are kept by a reach's key."""
 BEYOND: Final = "asks for nodes of its own, beyond as many sets as are told apart"
@@ -59,21 +62,21 @@ class Survey:
         self,
         cluster: Cluster,
         config: Config,
-        now_seconds: int | None = None,
+        now: Now | None = None,
         before: Census | None = None,
-        lately: Collection[Placing] = (),
         *,
+        recent: RecentTemplates = NO_TEMPLATES,
         shut: Collection[str] = (),
     ) -> None:
-        """Look; *now_seconds* (unix): None as long as no time is to have passed.
+        """Look; *now*: None if no time is to have passed.
 
-        *before*: the pods as they were at the last look, None: there was none. *lately*: see
-        Reaches. *shut*: nodes of which those with a hard mark take no pods: it cannot be taken
-        away.
+        *before*: the pods as they were at the last look, None: there was none. *recent*: templates
+        that pods have had within the peak window. *shut*: nodes of which those with a hard mark
+        take no pods: it cannot be taken away.
         """
         self.census = before.followed(cluster) if before else Census.of(cluster)
         self.cluster, self.config = cluster, config
-        self.now_seconds = now_seconds
+        self.now = now
         self.marks = standing_marks(cluster.nodes, config.taint_key)
         """By name of the node; nobody else reads them in a pass."""
         self.gone = frozenset(node.name for node in cluster.nodes if going(node))
@@ -100,7 +103,7 @@ class Survey:
         """Groups of pods that the engine can place: on nodes that move, and pending ones."""
         self._buffers = asking(cluster.buffers)
         """CapacityBuffers that ask for room."""
-        self.reaches = Reaches(self.ground.nodes, self._asked(), self._others(), lately)
+        self.reaches = self._reaches(recent)
         self._set_beyond_aside()
         self._look_at_unreached()
 
@@ -109,6 +112,11 @@ class Survey:
         census = self.census
         pods = [census.pods, *census.groups.values(), *self.movable]
         return [*pods, census.used, self._loads, self.blockers]
+
+    def _reaches(self, recent: RecentTemplates) -> Reaches:
+        asked, seconds = self._asked(), self.config.budgets.peak_window_seconds
+        lately = recent.within(seconds, asked.keys(), self.now) if self.now else ()
+        return Reaches(self.ground.nodes, asked, self._others(), lately)
 
     def _look_at_odd(self) -> None:
         """Note what is to be said of pods that the engine cannot place."""
@@ -174,25 +182,25 @@ class Survey:
     @cached_property
     def sticky(self) -> Mapping[str, int]:
         """Count by node the pods that rarely leave by themselves; 0: no key."""
-        return sticky_pods(self.cluster.pods, self.now_seconds)
+        return sticky_pods(self.cluster.pods, self.now)
 
     @cached_property
     def occupied(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not take for empty."""
-        return frozenset(occupants(self.cluster, self.now_seconds))
+        return frozenset(occupants(self.cluster, self.now))
 
     @cached_property
     def starting(self) -> Mapping[str, Node]:
         """Return by name the nodes that are on their way, as they are when they have started."""
-        now = self.now_seconds
+        now = self.now
         if now is None:
             return {}
-        young = (node for node in self.ground.nodes if is_young(node, now))
         return {
             node.name: started(node)
-            for node in young
+            for node in self.ground.nodes
             if not (_stays_closed(node, self._unread) or node.name in self.gone)
             and not (node.ready and started(node) is node)
+            and is_young(node, now)
         }
 
     def reaches_node(self, node: str) -> bool:

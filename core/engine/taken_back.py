@@ -8,66 +8,93 @@ each further time, and never longer than the reserve looks back.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from core.config.budgets import Reserve
-from core.engine.memory import Memory, TakenBack, unseen_seconds
 from core.engine.plan import Held
-from core.engine.reserve import RESERVE
 from core.engine.survey import Survey
+from core.engine.words import Moved
 from core.marks.mark import handed_over
-from core.model.reason import Blocker
+from core.model.now import Now
+from core.model.reason import Blocker, Reason
 from core.model.telling import moment
 
 DOUBLINGS_MAX: Final = 32
 """More are longer than any time that can be configured."""
 
 
-def follow(
-    memory: Memory, survey: Survey, needed: Collection[str], now_seconds: int
-) -> dict[str, TakenBack]:
-    """Return what is to be remembered after a look that has found these nodes *needed*.
+class Again(NamedTuple):
+    """A node that the reserve needed once more after it had been released."""
 
-    What a leader keeps because it has looked on for too short a time is not known to be needed.
-    """
-    settings = survey.config.budgets.reserve
-    if unseen_seconds(memory, settings.length_seconds, now_seconds):
-        needed = ()
-    found: dict[str, TakenBack] = {}
-    for node in survey.ground.nodes:
-        known = memory.back.get(node.name)
-        if known and known.needed + settings.over_seconds <= now_seconds:
-            known = None
-        if node.name in needed:
-            again = handed_over(node) and not (known and now_seconds < _until(known, settings))
-            times = (known.times if known else 0) + again
-            known = TakenBack(times, now_seconds) if times else None
-        if known:
-            found[node.name] = known
-    return found
+    times: int
+    needed: int
+    """Unix seconds of the last look that found it needed."""
 
 
-def kept_longer(
-    back: Mapping[str, TakenBack], survey: Survey, kept: Iterable[Held], now_seconds: int
-) -> tuple[Held, ...]:
-    """Return the nodes that are *kept*, and those that were needed lately, by name."""
-    settings = survey.config.budgets.reserve
-    found = {one.node: one for one in kept}
-    for name, one in back.items():
-        until = _until(one, settings)
-        if now_seconds < until and name not in found and _is_empty_and_marked(survey, name):
-            message = f"it was handed over, and needed again: it is kept until {moment(until)}"
-            found[name] = Held(name, Blocker(RESERVE, message))
-    return tuple(found[name] for name in sorted(found))
+class SeenNeeded(NamedTuple):
+    """A look, and the nodes that the reserve needs now."""
+
+    survey: Survey
+    needed: Collection[str]
 
 
-def turns(back: Mapping[str, TakenBack], settings: Reserve) -> list[int]:
-    """Return the unix seconds in which time alone changes something of it."""
-    ends = [_until(one, settings) for one in back.values()]
-    return ends + [one.needed + settings.over_seconds for one in back.values()]
+@dataclass(frozen=True, slots=True)
+class BackInUse:
+    """The nodes that the reserve has taken back from the autoscaler."""
+
+    nodes: Mapping[str, Again] = field(default_factory=dict)
+    """By name; forgotten when the reserve looks back on nothing of it any more."""
+    current: frozenset[str] = frozenset()
+    """Those that the last look found needed."""
+
+    def observe(self, seen: SeenNeeded, now: Now) -> "BackInUse":
+        """Return the state after a look.
+
+        A new leader that keeps every empty node, because it has not watched for long enough,
+        passes none as needed: it does not know whether one is.
+        """
+        settings = seen.survey.config.budgets.reserve
+        found: dict[str, Again] = {}
+        for node in seen.survey.ground.nodes:
+            known = self.nodes.get(node.name)
+            if known and now.reached(known.needed + settings.over_seconds):
+                known = None
+            if node.name in seen.needed:
+                again = handed_over(node) and not (known and now.before(_until(known, settings)))
+                times = (known.times if known else 0) + again
+                known = Again(times, now.seconds) if times else None
+            if known:
+                found[node.name] = known
+        return BackInUse(found, frozenset(found.keys() & set(seen.needed)))
+
+    def unchanged(self, now: Now) -> "BackInUse":
+        """Return the state after the same cluster was seen again."""
+        found = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
+        return replace(self, nodes={**self.nodes, **found})
+
+    def renamed(self, keys: Moved) -> "BackInUse":  # noqa: ARG002
+        """Return the state itself: it knows no reaches."""
+        return self
+
+    def kept_longer(
+        self, survey: Survey, kept: Iterable[Held], reason: Reason, now: Now
+    ) -> tuple[Held, ...]:
+        """Return the nodes that are *kept*, and those that were needed lately, by name."""
+        settings = survey.config.budgets.reserve
+        found = {one.node: one for one in kept}
+        for name, one in self.nodes.items():
+            until = _until(one, settings)
+            if now.before(until) and name not in found and _is_empty_and_marked(survey, name):
+                message = (
+                    f"it was released to the autoscaler and needed again: it is kept until "
+                    f"{moment(until)}"
+                )
+                found[name] = Held(name, Blocker(reason, message, until=until))
+        return tuple(found[name] for name in sorted(found))
 
 
-def _until(one: TakenBack, settings: Reserve) -> int:
+def _until(one: Again, settings: Reserve) -> int:
     seconds: int = settings.length_seconds << min(one.times - 1, DOUBLINGS_MAX)
     return one.needed + min(seconds, settings.over_seconds)
 

@@ -20,9 +20,10 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.telling import span
+from core.model.telling import moment
 
 Named_ = TypeVar("Named_", Pod, Buffer)
 Any_ = TypeVar("Any_")
@@ -154,7 +155,7 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
 
 
 def look(
-    since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now_seconds: int
+    since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now: Now
 ) -> dict[str, int]:
     """Return since when each pod (namespace/name) waits for which the plan *placed* it somewhere.
 
@@ -162,13 +163,13 @@ def look(
     """
     waiting = [pod for pod in cluster.pods if waits(pod) and pod.evaluable and pod.key in placed]
     kept = in_turns(waiting)[:WAITING_PODS_MAX]
-    return {pod.key: min(since.get(pod.key, now_seconds), now_seconds) for pod in kept}
+    return {pod.key: now.capped(since.get(pod.key, now.seconds)) for pod in kept}
 
 
 def stuck(
     cluster: Cluster,
     since: Mapping[str, int],
-    now_seconds: int,
+    now: Now,
     beyond: Collection[Placing] = frozenset(),
     unseen: Collection[tuple[Resources, Placing]] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
@@ -178,9 +179,10 @@ def stuck(
     those like *unseen* ones, which come after too many that no node could hold.
     """
     for pod in in_turns(pod for pod in cluster.pods if waits(pod)):
-        waited = now_seconds - since.get(pod.key, now_seconds)
+        placed_at = since.get(pod.key, now.seconds)
         too_many = plain(pod.placing) in beyond or (pod.requests, pod.placing) in unseen
         if not pod.evaluable or too_many:
             yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
-        elif waited >= WAIT_SECONDS:
-            yield pod, f"pod {pod.key} waits {span(waited)} after Ebb found it a place"
+        elif now.reached(placed_at + WAIT_SECONDS):
+            found = f"although Ebb found room for it at {moment(placed_at)}"
+            yield pod, f"pod {pod.key} is still Pending, {found}"

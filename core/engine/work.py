@@ -5,7 +5,7 @@ committed before the next is judged.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, starmap
 from typing import Final, NamedTuple
 
@@ -85,6 +85,8 @@ class _Route(NamedTuple):
         return bool(self.attempt.unplaced or self.over or self.taken)
 
 
+Delays = Mapping[str, int]
+"""By candidate: the unix second at which its delay ends."""
 InTime = Callable[[], bool]
 """Says whether there is time left for more."""
 
@@ -104,7 +106,7 @@ class Work:
         due: frozenset[str] | None = None,
         pace: Pace | None = None,
         in_time: InTime = always,
-        listed: Collection[str] | Listing | None = None,
+        listed: Delays | Listing | None = None,
     ) -> None:
         self.survey = survey
         config = survey.config
@@ -115,7 +117,8 @@ class Work:
         self._brakes = Brakes(survey, pace)
         self.account: Account = survey.account(pace.reserve if pace else None)
         self._listing = listed if isinstance(listed, Listing) else None
-        names = None if isinstance(listed, Listing) else listed
+        self._delays: Delays | None = None if isinstance(listed, Listing) else listed
+        names = None if self._delays is None else self._delays.keys()
         self._policy = survey.policy(self.account, lambda node: len(packer.on[node]), names)
         self.marked = survey.marks.keys() - survey.gone
         self._due, self._in_time = due, in_time
@@ -240,7 +243,7 @@ class Work:
             filter(self._is_unneeded, sorted(range(len(self.packer.nodes)), key=self._name)),
             self._has_time,
         )
-        self._due = listing.due(lambda seconds: self._policy.waited(seconds, self._delay_seconds))
+        self._delays = listing.delays(lambda at: self._policy.due_at(at, self._delay_seconds))
 
     def _is_unneeded(self, node: int) -> bool:
         """Say whether only places are in question; what a node says of itself stops no time."""
@@ -390,7 +393,8 @@ class Work:
             message = (
                 f"it has not been a candidate for longer than {span(self._delay_seconds)} yet"
             )
-            blockers.append(Blocker(DELAY, message))
+            until = (self._delays or {}).get(name)
+            blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._brakes.refusals(self.packer.nodes[node])
         marked = name in self.marked
         nominated = self._policy.nominated(node, marked=marked)
@@ -447,7 +451,13 @@ class Work:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        return self._due is None or name in self._due or name in self.marked
+        """Return whether the node's delay has passed; a marked node has none."""
+        if name in self.marked or (self._due is not None and name in self._due):
+            return True
+        now = self.survey.now
+        if self._delays is None or now is None:
+            return self._due is None
+        return name in self._delays and now.reached(self._delays[name])
 
     def _name(self, node: int) -> str:
         return self.packer.nodes[node].name

@@ -9,14 +9,15 @@ descheduler's DefaultEvictor.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from core.marks.keys import KARPENTER_KEEP_ANNOTATION
 from core.model.constraints import UNTIED
+from core.model.now import Now
 from core.model.pod import Pod
-from core.model.reason import Blocker, Reason
+from core.model.reason import Blocker, Reason, Timed
 from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -50,8 +51,8 @@ class Rule(NamedTuple):
     """What there is to know about a pod that it applies to."""
 
     reason: Reason
-    says: Callable[[Pod, int | None], str | None]
-    """Why it applies at a unix time, or None; without a time none has passed."""
+    says: Callable[[Pod, Now | None], str | Timed | None]
+    """Why the rule applies, or None; without a time none has passed."""
     verdict: Verdict
 
 
@@ -153,53 +154,57 @@ def _note(pod: Pod, key: str) -> str | None:
     return dict(pod.ties.notes).get(key)
 
 
-def _long_terminating(pod: Pod, now: int | None) -> str | None:
+def _long_terminating(pod: Pod, now: Now | None) -> str | None:
     return "should have been gone long ago" if pod.overdue(now) else None
 
 
-def _expendable(pod: Pod, _: int | None) -> str | None:
+def _expendable(pod: Pod, _: Now | None) -> str | None:
     return f"priority {pod.priority} is expendable" if pod.expendable else None
 
 
-def do_not_disrupt(pod: Pod, now: int | None) -> str | None:
-    """Say why Karpenter would not disturb the pod at a unix time, or None.
+def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
+    """Return why Karpenter would not disrupt the pod, or None.
 
-    Honour "true", and a duration from the pod's start on; anything else says nothing.
+    The annotation's value is "true", or a duration that begins when the pod starts; any other
+    value means nothing.
     """
     note = _note(pod, DO_NOT_DISRUPT)
     if note is None:
         return None
-    if note != "true":
-        nanos = _duration_nanos(note)
-        if nanos is None or nanos <= 0:
-            return None
-        started = pod.ties.started_seconds
-        if started is not None and now is not None and (now - started) * 10**9 >= nanos:
-            return None
-    return f"annotation {DO_NOT_DISRUPT}: {note!r}"
+    message = f"annotation {DO_NOT_DISRUPT}: {note!r}"
+    if note == "true":
+        return message
+    nanos = _duration_nanos(note)
+    if nanos is None or nanos <= 0:
+        return None
+    started = pod.ties.started_seconds
+    if started is None or now is None:
+        return message
+    until = started + -(-nanos // 10**9)
+    return Timed(message, until) if now.before(until) else None
 
 
-def _prefer_no_eviction(pod: Pod, _: int | None) -> str | None:
+def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     asked = _note(pod, PREFER_NO_EVICTION) is not None
     return f"annotation {PREFER_NO_EVICTION}" if asked else None
 
 
-def _bare(pod: Pod, _: int | None) -> str | None:
+def _bare(pod: Pod, _: Now | None) -> str | None:
     return None if pod.owner_kind else "no controller owns it: nothing would bring it back"
 
 
-def _custom_controller(pod: Pod, _: int | None) -> str | None:
+def _custom_controller(pod: Pod, _: Now | None) -> str | None:
     if not pod.owner_kind or pod.owner_kind in KNOWN_OWNERS:
         return None
     return f"who knows what {pod.owner_kind} {pod.owner_name} does"
 
 
-def _stateful_set(pod: Pod, _: int | None) -> str | None:
+def _stateful_set(pod: Pod, _: Now | None) -> str | None:
     kept = pod.owner_kind == STATEFUL_SET
     return f"StatefulSet {pod.owner_name} keeps its pods" if kept else None
 
 
-def _system(pod: Pod, _: int | None) -> str | None:
+def _system(pod: Pod, _: Now | None) -> str | None:
     if pod.namespace == SYSTEM_NAMESPACE:
         return f"is in {SYSTEM_NAMESPACE}"
     if pod.priority >= CRITICAL_PRIORITY:
@@ -207,13 +212,13 @@ def _system(pod: Pod, _: int | None) -> str | None:
     return None
 
 
-def _safe_to_evict(value: str, told: str) -> Callable[[Pod, int | None], str | None]:
+def _safe_to_evict(value: str, told: str) -> Callable[[Pod, Now | None], str | None]:
     """Return the rule that SAFE_TO_EVICT makes apply where it has that value."""
     text = f"annotation {SAFE_TO_EVICT}{told}"
     return lambda pod, _: text if _note(pod, SAFE_TO_EVICT) == value else None
 
 
-def _local_storage(pod: Pod, _: int | None) -> str | None:
+def _local_storage(pod: Pod, _: Now | None) -> str | None:
     """Pass over volumes that the pod's owner calls safe: a list with commas and nothing else."""
     if not pod.ties.local_volumes:
         return None
@@ -250,29 +255,31 @@ REASONS: Final = tuple(rule.reason for rule in RULES)
 """They block no plan."""
 
 
-def findings(pod: Pod, now_seconds: int | None = None) -> list[tuple[Verdict, Blocker]]:
+def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
     """Return what the rules say of the pod, up to one that ends the search."""
     found: list[tuple[Verdict, Blocker]] = []
     for reason, says, verdict in RULES:
-        why = says(pod, now_seconds)
+        why = says(pod, now)
         if why is not None:
-            found.append((verdict, Blocker(reason, why, pod.key, pod.owner_name)))
+            message, until = why if isinstance(why, Timed) else (why, None)
+            blocker = Blocker(reason, message, pod.key, pod.owner_name, until)
+            found.append((verdict, blocker))
             if verdict is Verdict.LAST:
                 break
     return found
 
 
-def stickiness(pods: Iterable[Pod], now_seconds: int | None = None) -> list[Blocker]:
+def stickiness(pods: Iterable[Pod], now: Now | None = None) -> list[Blocker]:
     """Return every reason why one of the pods rarely leaves by itself; it blocks nothing."""
     return [
         blocker
         for pod in pods
-        for verdict, blocker in findings(pod, now_seconds)
+        for verdict, blocker in findings(pod, now)
         if verdict is Verdict.STICKY
     ]
 
 
-def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[str]:
+def sticky_pods(pods: Iterable[Pod], now: Now | None = None) -> Counter[str]:
     """Count by node the pods that have a stickiness: fewer empty sooner.
 
     Pods that the rules cannot tell apart are judged once.
@@ -288,7 +295,7 @@ def sticky_pods(pods: Iterable[Pod], now_seconds: int | None = None) -> Counter[
                  pod.priority, pod.stays_with_node, system, own)  # fmt: skip
         sticky = judged.get(alike)
         if sticky is None:
-            sticky = judged[alike] = bool(stickiness((pod,), now_seconds))
+            sticky = judged[alike] = bool(stickiness((pod,), now))
         if sticky:
             counts[pod.node] += 1
     return counts
@@ -302,16 +309,6 @@ def ordinary(pod: Pod) -> bool:
         and pod.priority < CRITICAL_PRIORITY
         and pod.namespace != SYSTEM_NAMESPACE
     )
-
-
-def turns_at(pod: Pod) -> Iterator[int]:
-    """Yield the unix seconds in which a rule says something else of the pod, by itself."""
-    ties = pod.ties
-    if ties.overdue_seconds is not None:
-        yield ties.overdue_seconds + 1
-    nanos = _duration_nanos(_note(pod, DO_NOT_DISRUPT) or "")
-    if nanos is not None and ties.started_seconds is not None:
-        yield ties.started_seconds + -(-nanos // 10**9)
 
 
 _UNIT_NANOS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6,

@@ -20,16 +20,17 @@ from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.cost import gpus
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import DEVICES_FIELD, Pod
 from core.model.workload import DAEMON_SET, STATEFUL_SET
 
 
 def occupying(
-    cluster: Cluster, now_seconds: int | None, asked: Container[str] | None = None
+    cluster: Cluster, now: Now | None, asked: Container[str] | None = None
 ) -> Iterator[tuple[str, Pod]]:
-    """Yield with their nodes the pods that keep these from being empty at a unix time.
+    """Yield the pods that keep their nodes from being empty, each with the name of its node.
 
-    *now_seconds*: None: at no time. *asked*: of these nodes alone.
+    *now*: None: no time has passed. *asked*: only pods on these nodes.
     """
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
@@ -37,21 +38,21 @@ def occupying(
         if name is None or (asked is not None and name not in asked):
             continue
         rule = _holds_karpenter if name in karpenters else _holds_cluster_autoscaler
-        if rule(pod, now_seconds):
+        if rule(pod, now):
             yield name, pod
 
 
 def occupants(
-    cluster: Cluster, now_seconds: int | None, asked: Container[str] | None = None
+    cluster: Cluster, now: Now | None, asked: Container[str] | None = None
 ) -> Counter[str]:
-    """Count the same by node."""
-    return Counter(name for name, _ in occupying(cluster, now_seconds, asked))
+    """Return how many pods keep each node from being empty; see `occupying`."""
+    return Counter(name for name, _ in occupying(cluster, now, asked))
 
 
-def holds(pod: Pod, node: Node, now_seconds: int | None) -> bool:
-    """Say whether the pod keeps the node from being empty at a unix time; None: at no time."""
+def holds(pod: Pod, node: Node, now: Now | None) -> bool:
+    """Return whether the pod keeps the node from being empty; None: no time has passed."""
     rule = _holds_karpenter if KARPENTER_LABEL in node.labels else _holds_cluster_autoscaler
-    return rule(pod, now_seconds)
+    return rule(pod, now)
 
 
 def holds_karpenters_alone(pod: Pod) -> bool:
@@ -59,18 +60,18 @@ def holds_karpenters_alone(pod: Pod) -> bool:
     return not pod.occupies and _holds_karpenter(pod, None)
 
 
-def _holds_cluster_autoscaler(pod: Pod, now: int | None) -> bool:
+def _holds_cluster_autoscaler(pod: Pod, now: Now | None) -> bool:
     return pod.occupies and not pod.overdue(now)
 
 
-def _holds_karpenter(pod: Pod, now: int | None) -> bool:
+def _holds_karpenter(pod: Pod, now: Now | None) -> bool:
     if pod.overdue(now):
         return pod.owner_kind == STATEFUL_SET
     goes_along = pod.mirror or pod.owner_kind == DAEMON_SET
     return not goes_along or do_not_disrupt(pod, now) is not None
 
 
-def busy(cluster: Cluster, share: Fraction, now_seconds: int) -> frozenset[str]:
+def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
     """Return the released nodes that their autoscaler would not take for underutilized.
 
     Source: Cluster Autoscaler's CalculateUtilizationOfResource, which leaves out pods that should
@@ -88,7 +89,7 @@ def busy(cluster: Cluster, share: Fraction, now_seconds: int) -> frozenset[str]:
     if not released:
         return frozenset()
     claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
-    lasting = tuple(pod for pod in cluster.pods if not pod.overdue(now_seconds))
+    lasting = tuple(pod for pod in cluster.pods if not pod.overdue(now))
     used = replace(cluster, pods=lasting).used()
     return frozenset(
         node.name

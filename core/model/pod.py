@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from core.model.constraints import ALONE, ANYWHERE, UNTIED, Company, Placing, Ties
+from core.model.now import Now
 from core.model.resources import Resources
 
 EXPENDABLE_BELOW: Final = -10
@@ -97,10 +98,10 @@ class Pod:
         """Say whether its deletion cost is one that Ebb has written."""
         return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
 
-    def overdue(self, now_seconds: int | None) -> bool:
-        """Say whether it should have ended long ago; None: no time has passed.
+    def overdue(self, now: Now | None) -> bool:
+        """Return whether the pod should have ended long ago; None: no time has passed.
 
         Cluster Autoscaler does not wait for such a pod (LongTerminating).
         """
         due = self.ties.overdue_seconds
-        return due is not None and now_seconds is not None and now_seconds > due
+        return due is not None and now is not None and now.reached(due + 1)

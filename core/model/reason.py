@@ -20,8 +20,16 @@ class Reason(NamedTuple):
     """Completes: it ends when ..."""
 
 
+class Timed(NamedTuple):
+    """What a rule answers whose verdict ends with time."""
+
+    message: str
+    until: int
+    """Unix seconds; from then on the rule does not apply. In the past: it does not apply now."""
+
+
 class Blocker(NamedTuple):
-    """One reason why a node stays."""
+    """One reason why a node can not be removed."""
 
     reason: Reason
     message: str
@@ -29,6 +37,9 @@ class Blocker(NamedTuple):
     """namespace/name of the pod that it is about, if it is about one."""
     about: str = ""
     """The key of an annotation, label or taint, or the owner, if its fix names one."""
+    until: int | None = None
+    """Unix seconds at which the reason ends by time alone; None: it ends only when the cluster or
+    the configuration changes."""
 
     @property
     def code(self) -> str:

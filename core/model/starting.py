@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from core.model.node import Node
+from core.model.now import Now
 
 STARTING_TAINTS: Final = frozenset(
     {
@@ -40,10 +41,10 @@ def says_starting(key: str) -> bool:
     return key in STARTING_TAINTS or key.startswith(STARTING_PREFIXES) or key.endswith(AGENT)
 
 
-def is_young(node: Node, now_seconds: int) -> bool:
-    """Say whether the node may be starting still, by the API server's word alone."""
+def is_young(node: Node, now: Now) -> bool:
+    """Return whether the node may still be starting, by its creation time alone."""
     made = node.created_seconds
-    return made is not None and now_seconds - made < START_SECONDS_MAX
+    return made is not None and now.before(made + START_SECONDS_MAX)
 
 
 def started(node: Node) -> Node:

@@ -121,9 +121,12 @@ class Policy(Protocol):
         return self.nominated(node, marked=False)
 
     @staticmethod
-    def waited(seconds: int, delay_seconds: int) -> bool:
-        """Say whether a node that has been a candidate for so long may go."""
-        return seconds > delay_seconds
+    def due_at(since: int, delay_seconds: int) -> int:
+        """Return the unix second from which a candidate since *since* may be removed.
+
+        It must have been one for longer than the delay (thesis 4.5).
+        """
+        return since + delay_seconds + 1
 
     def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
         """Return what would not hold any more after the packing."""

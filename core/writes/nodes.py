@@ -45,6 +45,7 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted, why_leaving
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.reason import Blocker
 from core.model.telling import span
 from core.writes.cleanup import ours
@@ -147,8 +148,8 @@ class _Maker:
         self._held = plan.held
         asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
-        self.occupied = occupants(cluster, self._now, asked | plan.held)
-        self._busy = busy(cluster, config.hand_over.utilization, self._now)
+        self.occupied = occupants(cluster, Now(self._now), asked | plan.held)
+        self._busy = busy(cluster, config.hand_over.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for one Node: of each event that of the first state it concerns."""
@@ -215,7 +216,7 @@ class _Maker:
         if (backoff := backoff_of(node.annotations)) is not None:
             rules = self._config.budgets.backoff
             long_ago = self._now >= backoff.until + rules.max_seconds
-            if self._observe or long_ago or not rules.possible(backoff.until, self._now):
+            if self._observe or long_ago or not rules.possible(backoff.until, Now(self._now)):
                 yield Event.BACKOFF_ENDS
 
     def _hold(self, node: Node) -> Iterable[Event]:

@@ -23,10 +23,12 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import HOST_LABEL, Placing, Requirement, SelectorTerm
 from core.model.node import Effect, Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.packing.packer import NOT_ADMITTED
 from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node, pod
+from tests.support.restraints import window
 from tests.support.strategies import marked
 
 NOW = 1000
@@ -83,14 +85,14 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
         (
             SIX,
             {"cluster": Budget(max_in_window=Limit(3))},
-            Pace(in_window={"": 2}),
+            Pace(**window({"": 2})),
             1,
             "budget-window",
         ),
         (
             SIX,
             {"pools": (replace(A, budget=Budget(max_in_window=Limit(None, Fraction(1, 2)))),)},
-            Pace(in_window={"": 2, "a": 2}),
+            Pace(**window({"": 2, "a": 2})),
             1,
             "budget-window",
         ),
@@ -105,10 +107,10 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
         ),
         (SIX, {"spacing_seconds": 600}, None, 5, "last-node"),
         (SIX, {"spacing_seconds": 600}, Pace(), 1, "spacing"),
-        (SIX, {"spacing_seconds": 600}, Pace(spacing_seconds=1), 0, "spacing"),
-        (SOME_MARKED, {"spacing_seconds": 600}, Pace(spacing_seconds=1), 2, "spacing"),
-        (SIX, {}, Pace(cooling_seconds=1), 0, "cooldown"),
-        (SOME_MARKED, {}, Pace(pending_seconds=1), 2, "pods-pending"),
+        (SIX, {"spacing_seconds": 600}, Pace(spacing_until=1), 0, "spacing"),
+        (SOME_MARKED, {"spacing_seconds": 600}, Pace(spacing_until=1), 2, "spacing"),
+        (SIX, {}, Pace(cooling_until=1), 0, "cooldown"),
+        (SOME_MARKED, {}, Pace(pending_until=1), 2, "pods-pending"),
         (SIX, {}, Pace(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
         (SIX, {}, Pace(refused={"n0": 2000, "n1": 2000}), 4, "mark-refused"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
@@ -133,7 +135,7 @@ def test_a_limit_stops_the_next_step_and_says_so(
 def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     asked = config(cluster=spent, pools=(replace(A, budget=spent),))
-    held = Pace(cooling_seconds=90, pending_seconds=3, spacing_seconds=4, backing_off={"n0": 9})
+    held = Pace(cooling_until=90, pending_until=3, spacing_until=4, backing_off={"n0": 9})
     brakes = Brakes(Survey(SIX, asked), held)
     assert [(one.code, one.message) for one in brakes.refusals(SIX.nodes[0])] == [
         (
@@ -142,10 +144,16 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
         ),
         ("min-nodes", "the cluster would have 5 nodes that take pods, fewer than minNodes: 6"),
         ("min-nodes", "pool a would have 5 nodes that take pods, fewer than minNodes: 6"),
-        ("cooldown", "a node was added: nothing is marked for 1 min 30 s more"),
-        ("pods-pending", "a pod turned unschedulable: nothing is marked for 3 s more"),
-        ("spacing", "a node was marked, or did not empty: nothing is marked for 4 s more"),
-        ("backoff", "it did not empty in time: it is left alone until 1970-01-01 00:00:09 UTC"),
+        ("cooldown", "a node was added: no node is marked until 1970-01-01 00:01:30 UTC"),
+        (
+            "pods-pending",
+            "a pod became unschedulable: no node is marked until 1970-01-01 00:00:03 UTC",
+        ),
+        (
+            "spacing",
+            "a node was marked, or did not empty: no node is marked until 1970-01-01 00:00:04 UTC",
+        ),
+        ("backoff", "it did not empty in time: it is skipped until 1970-01-01 00:00:09 UTC"),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
         ("budget-window", "the cluster had 0 marks in the window, maxInWindow is 0"),
         ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
@@ -164,9 +172,9 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     ("held", "told"),
     [
         (Pace(), []),
-        (Pace(in_window={"": 1}), ["g0", "x"]),
-        (Pace(in_window={"": 1}, on_unreached={"": 1}), ["x"]),
-        (Pace(in_window={"": 2}, on_unreached={"": 1}), ["g0", "x"]),
+        (Pace(**window({"": 1})), ["g0", "x"]),
+        (Pace(**window({"": 1}, unreached={"": 1})), ["x"]),
+        (Pace(**window({"": 2}, unreached={"": 1})), ["g0", "x"]),
     ],
 )
 def test_marks_on_nodes_that_nobody_reaches_hold_back_no_others(
@@ -323,18 +331,18 @@ def test_of_pods_alike_those_come_first_that_do_not_exist(
 def test_a_node_that_was_added_cools_down() -> None:
     asked = config(cooldown=COOL)
     seen = step.step(SIX, asked, Memory(), NOW)
-    assert seen.pace.cooling_seconds == 0
+    assert seen.pace.cooling_until is None
     more = Cluster.of([*SIX.nodes, node("new")], [])
     for seconds in (10, 20, 609):
         seen = step.step(more, asked, seen.memory, NOW + seconds)
-        assert seen.pace.cooling_seconds == 610 - seconds
-    assert step.step(more, asked, seen.memory, NOW + 610).pace.cooling_seconds == 0
+        assert seen.pace.cooling_until == NOW + 610
+    assert step.step(more, asked, seen.memory, NOW + 610).pace.cooling_until is None
 
 
 def test_a_node_that_comes_where_there_was_no_machine_cools_down() -> None:
     asked = config(cooldown=COOL)
     seen = step.step(Cluster.of([replace(node("v"), virtual=True)], []), asked, Memory(), NOW)
-    assert step.step(SIX, asked, seen.memory, NOW + 10).pace.cooling_seconds == 600
+    assert step.step(SIX, asked, seen.memory, NOW + 10).pace.cooling_until == NOW + 610
 
 
 @pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
@@ -355,8 +363,8 @@ def test_a_node_that_is_made_anew_under_its_name_is_another(
         nodes = [replace(SIX.nodes[0], uid=uid.strip()), *SIX.nodes[1:]]
         seen = step.step(Cluster.of(nodes, full.pods), asked, memory, NOW + 10 * number)
         memory = seen.memory
-        found.append((seen.memory.candidates["n0"], seen.pace.cooling_seconds))
-    assert found[-1] == ((NOW + 20, 600) if anew else (NOW, 0))
+        found.append((seen.memory.candidates["n0"], seen.pace.cooling_until))
+    assert found[-1] == ((NOW + 20, NOW + 620) if anew else (NOW, None))
     assert memory.candidates["n1"] == NOW
 
 
@@ -376,9 +384,9 @@ def test_a_new_leader_knows_from_the_nodes_themselves_when_one_was_added(
     nodes = [replace(SIX.nodes[0], created_seconds=created), *SIX.nodes[1:]]
     asked, cluster = config(cooldown=COOL), Cluster.of(nodes, [])
     seen = step.step(cluster, asked, Memory(), NOW)
-    assert seen.pace.cooling_seconds == left
+    assert seen.pace.cooling_until == (NOW + left if left else None)
     later = step.step(cluster, asked, seen.memory, NOW + 600)
-    assert later.pace.cooling_seconds == 0
+    assert later.pace.cooling_until is None
 
 
 def test_a_virtual_node_that_comes_is_no_scale_up() -> None:
@@ -386,8 +394,8 @@ def test_a_virtual_node_that_comes_is_no_scale_up() -> None:
     asked, virtual = config(cooldown=COOL), replace(node("v"), virtual=True, created_seconds=NOW)
     seen = step.step(SIX, asked, Memory(), NOW)
     with_it = Cluster.of([*SIX.nodes, virtual], [])
-    assert step.step(with_it, asked, seen.memory, NOW + 10).pace.cooling_seconds == 0
-    assert step.step(with_it, asked, Memory(), NOW).pace.cooling_seconds == 0
+    assert step.step(with_it, asked, seen.memory, NOW + 10).pace.cooling_until is None
+    assert step.step(with_it, asked, Memory(), NOW).pace.cooling_until is None
 
 
 SPACED = {"spacing_seconds": 600, "backoff": Backoff(first_seconds=1000, max_seconds=1000)}
@@ -413,7 +421,7 @@ def test_a_new_leader_reads_off_the_nodes_how_long_nothing_is_marked(
 ) -> None:
     cluster = Cluster.of([first, *SIX.nodes[1:]], [])
     seen = step.step(cluster, config(**SPACED), Memory(), NOW)
-    assert seen.pace.spacing_seconds == left
+    assert seen.pace.spacing_until == (NOW + left if left else None)
 
 
 def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> None:
@@ -423,13 +431,13 @@ def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> N
     some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW), *SIX.nodes[1:]], [])
     for seconds in (1, 599):
         seen = step.step(some, asked, seen.memory, NOW + seconds, last=seen)
-        assert (seen.pace.spacing_seconds, seen.skipped) == (600 - seconds, False)
+        assert (seen.pace.spacing_until, seen.skipped) == (NOW + 600, seconds > 1)
         assert [one.node for one in seen.plan.removals] == ["n0"]
     seen = step.step(some, asked, seen.memory, NOW + 600, last=seen)
     assert len(seen.plan.removals) == 2
     failed = Cluster.of([backed_off(SIX.nodes[0], NOW + 700), *SIX.nodes[1:]], [])
     seen = step.step(failed, asked, seen.memory, NOW + 705, last=seen)
-    assert seen.pace.spacing_seconds == 595
+    assert seen.pace.spacing_until == NOW + 1300
 
 
 def test_whoever_goes_after_it_the_next_mark_is_set_apart_from_a_new_one() -> None:
@@ -447,12 +455,12 @@ def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> Non
     for late in (700, 1400):  # one that was never marked did not fail
         liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
         seen = step.step(liar, asked, seen.memory, NOW + late)
-        assert seen.pace.spacing_seconds == 0
+        assert seen.pace.spacing_until is None
     early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
     seen = step.step(early, asked, seen.memory, NOW + 1410)
-    assert seen.pace.spacing_seconds == 590  # it was not there at NOW + 1400
+    assert seen.pace.spacing_until == NOW + 2000  # it was not there at NOW + 1400
     anew = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
-    assert step.step(anew, asked, seen.memory, NOW + 2000).pace.spacing_seconds == 0
+    assert step.step(anew, asked, seen.memory, NOW + 2000).pace.spacing_until is None
 
 
 @pytest.mark.parametrize(
@@ -469,9 +477,9 @@ def test_a_pod_that_pends_stops_marking_for_a_while(waits: Pod, seconds: int) ->
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
     seen = step.step(cluster, asked, Memory(), NOW)
     seen = step.step(cluster, asked, seen.memory, NOW + 299)
-    assert seen.pace.pending_seconds == seconds
+    assert seen.pace.pending_until == (NOW + 300 if seconds else None)
     # A mark is not what it waits for.
-    assert step.step(cluster, asked, seen.memory, NOW + 300).pace.pending_seconds == 0
+    assert step.step(cluster, asked, seen.memory, NOW + 300).pace.pending_until is None
 
 
 def test_a_node_that_comes_and_goes_makes_no_pod_wait_anew() -> None:
@@ -486,9 +494,9 @@ def test_a_node_that_comes_and_goes_makes_no_pod_wait_anew() -> None:
     seen = step.step(there, asked, Memory(), NOW)
     for seconds, cluster in ((100, away), (200, there), (299, away), (300, there)):
         seen = step.step(cluster, asked, seen.memory, NOW + seconds)
-        assert seen.pace.pending_seconds == 300 - seconds
+        assert seen.pace.pending_until == (NOW + 300 if seconds < 300 else None)
     seen = step.step(Cluster.of(there.nodes, []), asked, seen.memory, NOW + 310)
-    assert step.step(there, asked, seen.memory, NOW + 320).pace.pending_seconds == 300
+    assert step.step(there, asked, seen.memory, NOW + 320).pace.pending_until == NOW + 620
 
 
 def test_marks_in_the_window_count_after_their_nodes_have_gone() -> None:
@@ -543,7 +551,7 @@ def test_a_node_that_says_in_turns_that_it_is_virtual_is_no_scale_up() -> None:
     for seconds, virtual in ((700, True), (800, False), (900, True), (1000, False)):
         nodes = [replace(known[0], virtual=virtual), *known[1:]]
         seen = step.step(Cluster.of(nodes, []), asked, seen.memory, NOW + seconds)
-        assert seen.pace.cooling_seconds == 0
+        assert seen.pace.cooling_until is None
 
 
 def test_a_node_whose_mark_is_refused_is_left_alone_twice_as_long_each_time() -> None:
@@ -552,17 +560,18 @@ def test_a_node_whose_mark_is_refused_is_left_alone_twice_as_long_each_time() ->
     memory, n0 = Memory(), frozenset({"n0"})
     now = NOW
     for wait in (100, 200, 400, 500, 500):
-        memory = memory.refusing(n0, now, delay_seconds=100, max_seconds=500)
+        memory = memory.refusing(n0, Now(now), delay_seconds=100, max_seconds=500)
         for seconds, goes in ((0, False), (wait - 1, False), (wait, True)):
             seen = step.step(SIX, asked, memory, now + seconds)
             memory = seen.memory
             assert ("n0" in {one.node for one in seen.plan.removals}) == goes
         now += wait
     assert (
-        memory.refusing(n0, now, delay_seconds=0, max_seconds=50).refused["n0"].until == now + 50
+        memory.refusing(n0, Now(now), delay_seconds=0, max_seconds=50).refused["n0"].until
+        == now + 50
     )
     assert (
-        Memory().refusing(n0, NOW, delay_seconds=0, max_seconds=500).refused["n0"].until
+        Memory().refusing(n0, Now(NOW), delay_seconds=0, max_seconds=500).refused["n0"].until
         == NOW + 60
     )
     standing = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, now), *SIX.nodes[1:]], [])
@@ -580,11 +589,14 @@ def test_who_is_marked_is_asked_as_often_however_many_were_refused() -> None:
 
     found = []
     for many in (1, 6):
-        survey, refused = Counted(SIX, config(), NOW), frozenset(f"n{one}" for one in range(many))
-        memory = remember(Memory(), survey, NOW)
-        memory = memory.refusing(refused, NOW, delay_seconds=100, max_seconds=500)
+        survey, refused = (
+            Counted(SIX, config(), Now(NOW)),
+            frozenset(f"n{one}" for one in range(many)),
+        )
+        memory = remember(Memory(), survey, Now(NOW))
+        memory = memory.refusing(refused, Now(NOW), delay_seconds=100, max_seconds=500)
         asked.clear()
-        assert remember(memory, survey, NOW + 1).refused.keys() == refused
+        assert remember(memory, survey, Now(NOW + 1)).refused.keys() == refused
         found.append(asked["marks"])
     assert found[0] == found[1]
 
@@ -594,7 +606,7 @@ def test_what_was_refused_is_forgotten_in_the_end_and_with_its_machine(uid: str)
     asked = config(backoff=Backoff(first_seconds=10, max_seconds=500))
     nodes = [replace(one, uid=one.name) for one in SIX.nodes]
     memory = step.step(Cluster.of(nodes, []), asked, Memory(), NOW).memory
-    memory = memory.refusing(frozenset({"n0"}), NOW, delay_seconds=100, max_seconds=500)
+    memory = memory.refusing(frozenset({"n0"}), Now(NOW), delay_seconds=100, max_seconds=500)
     there = Cluster.of([replace(nodes[0], uid=uid), *nodes[1:]], [])
     seen = step.step(there, asked, memory, NOW + 599)
     assert bool(seen.memory.refused) == (uid == "n0")
@@ -617,7 +629,7 @@ def test_back_off_says_why(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
     survey = Survey(Cluster.of([one, node("n1")], []), config())
     (found,) = Brakes(survey, Pace(backing_off={"n0": 2000})).refusals(one)
-    assert found.message == f"{why}: it is left alone until 1970-01-01 00:33:20 UTC"
+    assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 
 def test_of_a_marked_node_all_that_stand_are_counted_and_told() -> None:
@@ -795,7 +807,7 @@ def test_marks_are_counted_by_pool_and_by_whether_pods_reach_their_nodes() -> No
     ]
     held = step.step(Cluster.of(nodes, [only]), asked, Memory(), NOW).pace
     assert held.in_window == {"": 2, "a": 1}
-    assert held.on_unreached == {"": 1}
+    assert held.reached_ends == {"": (NOW + 1,), "a": (NOW + 1,)}
 
 
 def test_the_peak_is_what_was_asked_for_beyond_now_of_each_resource() -> None:

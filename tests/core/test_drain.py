@@ -28,6 +28,7 @@ from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import Placing, Ties, Toleration
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from tests.core.test_beside import calls
@@ -181,7 +182,7 @@ def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
 def test_what_goes_with_its_node_is_never_evicted_whoever_asks(
     changes: dict[str, Any], code: str | None
 ) -> None:
-    why = why_never(replace(a_pod("a"), **changes), OWN, NOW)
+    why = why_never(replace(a_pod("a"), **changes), OWN, Now(NOW))
     assert (why.code if why else None) == code
 
 

@@ -19,6 +19,7 @@ from core.marks.keys import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.policies.ported.excess_nodes import Settings, Weights
 from core.writes.nodes import decide
@@ -249,7 +250,7 @@ def test_by_default_two_nodes_are_left() -> None:
 
 def test_an_explanation_tells_how_much_excess_there_is() -> None:
     cluster = even(5, 55)
-    survey = Survey(cluster, config(), NOW)
+    survey = Survey(cluster, config(), Now(NOW))
     answer = Explainer(survey, step.judge(survey), NOW).node("n1")
     assert answer is not None
     assert answer.rule == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"

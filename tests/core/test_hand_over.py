@@ -35,7 +35,9 @@ from core.marks.taints import desired_taints
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import DEVICES_FIELD, Pod
+from core.model.telling import moment
 from core.writes.cleanup import cleanup
 from core.writes.nodes import HOLDS_A_PASS_MAX, Watch, decide
 from core.writes.write import Write, WriteKind, applied
@@ -68,7 +70,7 @@ def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> Pas
 
 def written(config: Config, found: Pass, watching: int = 10**6) -> tuple[Write[Node], ...]:
     cluster, memory = found.survey.cluster, found.memory
-    watch = Watch(watching, found.against_hard, held=memory.held, reserved=memory.reserved)
+    watch = Watch(watching, found.against_hard, held=memory.held.at, reserved=memory.reserved.at)
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
 
 
@@ -168,7 +170,7 @@ def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
     cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
     config, refused = asked(scope, reserve=reserve), frozenset({"n"})
     for now, left_alone in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
-        memory = Memory().refusing(refused, NOW, delay_seconds=100, max_seconds=100)
+        memory = Memory().refusing(refused, Now(NOW), delay_seconds=100, max_seconds=100)
         found = step(cluster, config, memory, now)
         assert ("n" in found.plan.held) is (held or not left_alone)
 
@@ -559,12 +561,12 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     new = step(Cluster.of(begun, [THERE]), config, Memory(), NOW)
     (write,) = written(config, new)
     assert write.kind is WriteKind.HOLD
-    said = "what comes is watched for 1 min more before an empty node is let go"
+    said = f"a new leader watches which pods arrive until {moment(NOW + 60)}"
     assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
     nodes = [applied(write, begun[0]), OTHER]
     assert reserved_for(nodes[0]) == said
     other = step(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 1)
-    assert "59 s" in other.plan.reserve[0].why.message
+    assert other.plan.reserve[0].why.message == said
     assert written(config, other) == ()
     over = step(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 60)
     assert not over.plan.reserve

@@ -18,10 +18,9 @@ from core.engine.harden import (
     LOOKS_MAX,
     PAUSE_SECONDS,
     SHAPES_MAX,
+    AgainstHard,
     refusals,
-    remember,
     wanted,
-    with_pause,
 )
 from core.engine.memory import Memory
 from core.engine.survey import Survey
@@ -41,10 +40,11 @@ from core.model.constraints import (
     VolumeReach,
 )
 from core.model.node import Effect, Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.telling import span
+from core.model.telling import moment
 from tests.support.builders import GREEN, UNLIMITED, node, pod, select
 from tests.support.strategies import marked
 
@@ -209,7 +209,7 @@ def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
     survey = Survey(small(ranked("p", 500)), Config())
     assert not any(refusals(survey).values())
     assert all(refusals(survey, new={"open"}).values())
-    assert all(step.against_hard(survey, {}, 1, goes={"open"}).values())
+    assert all(step.against_hard(survey, {}, Now(1), goes={"open"}).values())
 
 
 def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
@@ -442,22 +442,23 @@ def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
     cluster = small(waits)
     held = refusals(Survey(cluster, Config()), [(waits, "it waits")])
     freed = refusals(Survey(cluster, Config()))
-    spoken = remember({}, held, 100)
-    assert with_pause(held, spoken, 100) == held
+    spoken = AgainstHard().observe(held, Now(100))
+    assert spoken.added_to(held) == held
     for later in (100, 101, 100 + PAUSE_SECONDS - 1):
-        again = remember(spoken, freed, later)
-        (why,) = with_pause(freed, again, later)["green"]
+        again = spoken.observe(freed, now := Now(later))
+        (why,) = again.added_to(freed)["green"]
         assert (why.code, why.pod) == ("hard-waiting", "d/p")
-        assert why.message == f"it waits; that was {span(later - 100)} ago"
-    over = remember(spoken, freed, 100 + PAUSE_SECONDS)
-    assert over == {}
-    assert with_pause(freed, over, 100 + PAUSE_SECONDS) == freed
+        assert why.message == f"it waits; last seen {moment(100)}"
+        assert why.until == now.next_change == 100 + PAUSE_SECONDS
+    over = spoken.observe(freed, Now(100 + PAUSE_SECONDS))
+    assert over.last == {}
+    assert over.added_to(freed) == freed
 
 
 def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
-    spoken = {"gone": (100, Blocker(HARD_WAITING, "it waits"))}
-    assert remember(spoken, {"n": ()}, 101) == {}
-    assert with_pause({"n": ()}, spoken, 101) == {"n": ()}
+    spoken = AgainstHard({"gone": (100, Blocker(HARD_WAITING, "it waits"))})
+    assert spoken.observe({"n": ()}, Now(101)).last == {}
+    assert spoken.added_to({"n": ()}) == {"n": ()}
 
 
 def test_each_refusal_says_which_pod_and_why() -> None:

@@ -8,13 +8,14 @@ import pytest
 from core.capacity.reaches import REACHES_MAX, Reaches
 from core.capacity.usable import NOTHING, Amount
 from core.config.settings import Config, UsabilityMode
-from core.engine.idle import looked_again
-from core.engine.memory import ASKED_LATELY_MAX, Memory
+from core.engine.memory import Memory
+from core.engine.peak import RECENT_TEMPLATES_MAX
 from core.engine.step import Pass, step
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, Toleration
 from core.model.node import Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.strategies import marked
@@ -88,15 +89,15 @@ def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_th
 ) -> None:
     """Be the last two of one second."""
     found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
-    assert found.memory.asked[CI] == NOW
-    again = looked_again(found.memory, found.survey, NOW + 50)
-    assert again.asked[CI] == NOW
-    assert {at for one, at in again.asked.items() if one != CI} == {NOW + 50}
+    assert found.memory.recent_templates.seen_at[CI] == NOW
+    again = found.memory.unchanged(Now(NOW + 50)).recent_templates.seen_at
+    assert again[CI] == NOW
+    assert {at for one, at in again.items() if one != CI} == {NOW + 50}
 
 
 def test_without_a_window_nothing_is_remembered() -> None:
     asked = replace(ASKED, budgets=UNLIMITED)
-    assert step(ci(4, *busy(4)), asked, Memory(), NOW).memory.asked == {}
+    assert step(ci(4, *busy(4)), asked, Memory(), NOW).memory.recent_templates.seen_at == {}
 
 
 def test_who_asks_in_other_words_now_has_the_reach() -> None:
@@ -104,8 +105,8 @@ def test_who_asks_in_other_words_now_has_the_reach() -> None:
     same = Placing((("pool", "ci"),), tolerations=(Toleration(operator="Exists"),))
     found = looks((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
     assert not found.survey.reaches.left
-    assert same in found.memory.asked
-    assert CI not in found.memory.asked
+    assert same in found.memory.recent_templates.seen_at
+    assert CI not in found.memory.recent_templates.seen_at
 
 
 def of_two(number: int) -> Placing:
@@ -130,17 +131,19 @@ def test_those_of_lately_push_out_none_that_pods_ask_for_now() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """Sets of one node are told apart without a bound, and whoever makes pods may ask for each."""
-    nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(ASKED_LATELY_MAX + 50)]
+    nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
     pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
     found = looks((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
     assert len(found.survey.reaches.left) == len(nodes)
-    assert len(found.memory.asked) == ASKED_LATELY_MAX
+    assert len(found.memory.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
     assert found.again == NOW + 11
 
 
 def test_of_too_many_those_are_remembered_that_were_asked_for_last() -> None:
-    nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(ASKED_LATELY_MAX + 50)]
+    nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
     pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
     last = Cluster.of(nodes, pods[50:])
     found = looks((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
-    assert found.memory.asked == {of_two(n): NOW + 5 for n in range(50, len(nodes))}
+    assert found.memory.recent_templates.seen_at == {
+        of_two(n): NOW + 5 for n in range(50, len(nodes))
+    }

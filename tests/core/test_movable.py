@@ -23,6 +23,7 @@ from core.guards.emptiness import occupants
 from core.marks.keys import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import Ties
+from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import node, pod, thesis_config
 
@@ -115,7 +116,7 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
 
 @pytest.mark.parametrize(("pod", "expected"), TABLE)
 def test_what_the_rules_say(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
-    found = findings(pod, NOW)
+    found = findings(pod, Now(NOW))
     assert [(one.code, verdict) for verdict, one in found] == expected
     assert all(one.message and one.pod == pod.key for _, one in found)
 
@@ -154,13 +155,13 @@ def test_durations_as_go_writes_them(text: str, holds: bool) -> None:
 @given(st.text(max_size=70))
 def test_any_annotation_is_read_or_says_nothing(text: str) -> None:
     for name in ("safe", "volumes", "disrupt", "prefer"):
-        findings(noted(0, **{name: text}), NOW)
+        findings(noted(0, **{name: text}), Now(NOW))
 
 
 def test_a_short_duration_holds_until_it_is_over() -> None:
     pod = noted(100, disrupt="1.5m")
-    assert findings(pod, 189)
-    assert not findings(pod, 190)
+    assert findings(pod, Now(189))
+    assert not findings(pod, Now(190))
 
 
 class TestStickiness:
@@ -189,8 +190,8 @@ class TestStickiness:
 
     @given(st.lists(st.sampled_from([pod for pod, _ in TABLE]), max_size=12))
     def test_counting_is_asking_every_pod(self, pods: list[Pod]) -> None:
-        asked = sum(bool(stickiness([pod], NOW)) for pod in pods)
-        assert sticky_pods(pods, NOW).total() == asked
+        asked = sum(bool(stickiness([pod], Now(NOW))) for pod in pods)
+        assert sticky_pods(pods, Now(NOW)).total() == asked
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ class TestStickiness:
 def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool) -> None:
     assert pod.occupies == occupies
     there = Cluster.of([node("n")], [pod, replace(pod, name="b", node=None)])
-    assert occupants(there, NOW) == ({"n": 1} if now else {})
+    assert occupants(there, Now(NOW)) == ({"n": 1} if now else {})
     assert occupants(there, None) == ({"n": 1} if occupies else {})
 
 
@@ -234,8 +235,8 @@ def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool)
 )
 def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bool) -> None:
     there = Cluster.of([node("n", labels={KARPENTER_LABEL: "general"})], [pod])
-    assert occupants(there, NOW, {"n"}) == ({"n": 1} if occupies else {})
-    assert occupants(there, NOW, {"m"}) == {}
+    assert occupants(there, Now(NOW), {"n"}) == ({"n": 1} if occupies else {})
+    assert occupants(there, Now(NOW), {"m"}) == {}
 
 
 def test_all_annotations_that_are_read_are_kept() -> None:

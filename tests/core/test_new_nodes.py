@@ -15,10 +15,11 @@ from core.engine.step import Pass, step
 from core.engine.waiting import WAITING_PODS_MAX
 from core.model.cluster import Cluster
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.starting import START_SECONDS_MAX
-from core.model.telling import span
+from core.model.telling import moment
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 
 START = 1_000_000 * 300
@@ -205,7 +206,7 @@ class TestLength:
             (600, HERE, [self.EARLY, self.LATE]),
             memory=memory,
         )
-        return sum(found.memory.expected(WHOLE, START + now).values())
+        return sum(found.memory.expected(WHOLE, Now(START + now)).values())
 
     @pytest.mark.parametrize(("took", "many"), [(300, 1), (299, 1), (500, 1), (541, 2), (900, 2)])
     def test_room_is_kept_for_what_comes_while_a_node_does(self, took: int, many: int) -> None:
@@ -220,5 +221,6 @@ class TestLength:
         memory = Memory(new_nodes=NewNodes(took={GENERAL: (took,)}))
         found = looks((0, HERE, []), (500, HERE, []), memory=memory)
         told = [one.why.message for one in found.plan.reserve]
-        message = f"what comes is watched for {span(left)} more before an empty node is let go"
+        until = START + 500 + left
+        message = f"a new leader watches which pods arrive until {moment(until)}"
         assert told == ([message] * 2 if left else [])

@@ -20,6 +20,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Ties
 from core.model.errors import ConfigError
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.policies.ported.node_utilization import KEEPING_POD, UTILIZED
 from tests.support.builders import UNLIMITED, node, pod
@@ -450,7 +451,7 @@ def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
 
 def test_places_that_are_too_many_are_not_remembered() -> None:
     made = vector(450)
-    listing = Listing(Places(), {}, Survey(made, settings()), 0)
+    listing = Listing(Places(), {}, Survey(made, settings()), Now(0))
     assert listing.note("a", (Placement("d/a", "x"),) * PLACES_MAX)
     assert not listing.note("b", (Placement("d/b", "x"),))
     assert listing.note("a", ())

@@ -24,6 +24,7 @@ from core.model.constraints import (
     Toleration,
 )
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import MB, UNLIMITED, node, pod, select, thesis_cluster, thesis_config
 from tests.support.compare import by_the_engine, plainly
@@ -376,7 +377,7 @@ def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> 
     ]
     marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
     survey = Survey(Cluster.of([*others, *marks], pods), config())
-    found = step.against_hard(survey, {}, 1000)
+    found = step.against_hard(survey, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],
         "n300": ["hard-waiting"],

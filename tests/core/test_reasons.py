@@ -35,6 +35,7 @@ from core.marks.mark import Mark, mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Taint
+from core.model.now import Now
 from core.model.reason import Blocker, Reason
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked
@@ -90,7 +91,7 @@ class TestTable:
 @given(clusters())
 def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
     config = thesis_config()
-    survey = Survey(cluster, config, NOW)
+    survey = Survey(cluster, config, Now(NOW))
     plan = step.judge(survey)
     explainer = Explainer(survey, plan, NOW)
     kept = {one.node: one.blockers for one in plan.kept}
@@ -122,7 +123,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             others = tuple(p for p in cluster.pods if p.node is not None or p == one)
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
-            survey = Survey(alone, config, NOW)
+            survey = Survey(alone, config, Now(NOW))
             plan = step.judge(survey, removals_max=0)
             answer = Explainer(survey, plan, NOW).pod(one.key)
             assert answer is not None
@@ -134,7 +135,7 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
 
 
 def explainer_of(cluster: Cluster, config: Config) -> Explainer:
-    survey = Survey(cluster, config, NOW)
+    survey = Survey(cluster, config, Now(NOW))
     return Explainer(survey, step.judge(survey), NOW)
 
 

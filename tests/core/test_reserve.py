@@ -25,8 +25,6 @@ from core.engine.arrivals import (
     Slots,
     aged,
     expected,
-    renamed,
-    turns,
 )
 from core.engine.memory import Memory
 from core.engine.reserve import PODS_MAX, RESERVE
@@ -44,9 +42,12 @@ from core.model.constraints import (
     SelectorTerm,
 )
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.model.starting import START_SECONDS_MAX
+from core.model.telling import moment
 from core.model.volumes import CLAIMS_FIELD
 from core.writes.nodes import Watch, decide
 from core.writes.write import WriteKind
@@ -79,7 +80,7 @@ def looks(
 
 def came(found: Pass, now: int | None = None) -> dict[int, int]:
     """Return by millicores how many pods room is kept for."""
-    counts = found.memory.expected(WHOLE, found.at if now is None else START + now)
+    counts = found.memory.expected(WHOLE, Now(found.at if now is None else START + now))
     return {kind.requests.cpu_millis: many for kind, many in counts.items()}
 
 
@@ -137,7 +138,7 @@ class TestArrivals:
         assert came(looks(nodes, (0, there), (10, [*there, waits]))) == {}
         there.append(job("e", "d0", 200, placing=db))
         found = looks(nodes, (0, there), (10, [*there, waits]))
-        assert [kind.reach for kind in found.memory.expected(WHOLE, found.at)] == ["pool=db"]
+        assert [kind.reach for kind in found.memory.expected(WHOLE, Now(found.at))] == ["pool=db"]
 
     def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
         one = job("a", None, owner_kind="")
@@ -219,7 +220,7 @@ class TestArrivals:
     def test_of_lengths_that_ask_for_as_much_the_last_counts(self) -> None:
         first, second = job("a", "n0"), replace(job("b", "n0"), requests=Resources(1000, 7, 0, 1))
         found = looks(self.NODES, (0, []), (10, [first]), (1000, [second]))
-        counts = found.memory.expected(WHOLE, found.at)
+        counts = found.memory.expected(WHOLE, Now(found.at))
         assert [kind.requests.memory_bytes for kind in counts] == [7]
 
     def test_the_busiest_length_counts_and_not_the_last(self) -> None:
@@ -269,7 +270,7 @@ class TestArrivals:
             for seconds, pods in ((0, []), (400, new)):
                 second = START + number * between + seconds
                 memory = step(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).memory
-        assert list(memory.expected(WHOLE, second).values()) == [2]
+        assert list(memory.expected(WHOLE, Now(second)).values()) == [2]
 
     @pytest.mark.parametrize("pool", ["x", "g"])
     def test_nobody_is_taken_for_one_of_other_nodes_because_his_claims_wait(
@@ -330,12 +331,12 @@ class TestWhatIsRemembered:
 
     def expected(self, slots: Slots | None = None, days: Slots | None = None) -> Counts:
         seen = Arrivals(grain=self.GRAIN, slots=slots or {}, days=days or {})
-        return expected(seen, WHOLE, self.NOW, {})
+        return expected(seen, WHOLE, Now(self.NOW), {})
 
     def test_what_counts_no_more_is_forgotten(self) -> None:
         oldest, today = (START - 7 * 86_400) // 300, START // 300
         days = {n: {self.ONE: 1} for n in (oldest - 1, oldest, today, today + 1)}
-        kept = aged(Arrivals(grain=self.GRAIN, days=days), self.NOW).days
+        kept = aged(Arrivals(grain=self.GRAIN, days=days), Now(self.NOW)).days
         assert kept.keys() == {oldest, today}
 
     def test_a_length_is_five_slots_and_no_more(self) -> None:
@@ -356,10 +357,14 @@ class TestWhatIsRemembered:
             slots={then // 60: {self.ONE: 1}},
             days={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
         )
-        told, before = set(turns(seen, self.NOW)), expected(seen, WHOLE, self.NOW, {})
+        now = Now(self.NOW)
+        before = expected(seen, WHOLE, now, {})
         for second in range(self.NOW - self.NOW % 60, self.NOW + 86_400, 60):
-            if second > self.NOW and expected(seen, WHOLE, second, {}) != before:
-                assert second in told
+            if second > self.NOW and expected(seen, WHOLE, Now(second), {}) != before:
+                while now.next_change is not None and now.next_change < second:
+                    now = Now(now.next_change)
+                    assert expected(seen, WHOLE, now, {}) == before
+                assert now.next_change == second
                 return
         assert before == {}
 
@@ -389,7 +394,7 @@ class TestWhatIsRemembered:
                 key=lambda one: (sum(asked[kind] * one[kind] for kind in one), one.total()),
             )
             seen = Arrivals(grain=self.GRAIN, slots=slots)
-            assert expected(seen, WHOLE, self.NOW, {"general": many * 60}) == most, seed
+            assert expected(seen, WHOLE, Now(self.NOW), {"general": many * 60}) == most, seed
 
     @pytest.mark.parametrize("when", ["slots", "days"])
     def test_what_came_to_two_reaches_of_one_template_is_of_the_later(self, when: str) -> None:
@@ -405,7 +410,7 @@ def test_what_came_to_reaches_that_have_one_name_now_is_added_up() -> None:
     counts = {old: 2, new: 3, other: 5}
     latest = Latest(7, {old: "a", other: "b"})
     before = Arrivals(slots={7: counts}, slot_of=latest, days={1: counts}, day_of=latest)
-    found = renamed(before, {"old": "new"})
+    found = before.renamed({"old": "new"})
     assert found.slots == {7: {new: 5, other: 5}}
     assert found.days == {1: {new: 5, other: 5}}
     assert found.slot_of == found.day_of == Latest(7, {new: "a", other: "b"})
@@ -621,14 +626,8 @@ class TestHeld:
         moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
         assert kept(looks(nodes, *moments[:1])) == ["e0", "e1", "e2"]
         late = looks(nodes, *moments[:2]).plan.reserve
-        assert {one.why for one in late} == {
-            (
-                RESERVE,
-                "what comes is watched for 1 s more before an empty node is let go",
-                None,
-                "",
-            )
-        }
+        told = f"a new leader watches which pods arrive until {moment(START + 300)}"
+        assert {one.why for one in late} == {Blocker(RESERVE, told, until=START + 300)}
         assert kept(looks(nodes, *moments)) == []
 
     @pytest.mark.parametrize(
@@ -665,7 +664,7 @@ class TestHeld:
     def test_what_does_not_keeps_the_node_that_takes_it(self) -> None:
         (held,) = self.found(job("a", None), job("b", None)).plan.reserve
         assert held.node == "e0"
-        assert held.why == (RESERVE, "it is kept for 1 pod: 1 of 1 + 95.4Mi", None, "")
+        assert held.why == (RESERVE, "it is kept for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
 
     def test_as_many_are_kept_as_are_needed(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]

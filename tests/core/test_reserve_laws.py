@@ -14,6 +14,7 @@ from core.engine.step import Pass, step
 from core.model.cluster import Cluster
 from core.model.constraints import Requirement, SelectorTerm
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
@@ -176,7 +177,7 @@ def short(found: Pass) -> set[frozenset[str]]:
     survey = found.survey
     return {
         frozenset(survey.ground.nodes[n].name for n in survey.reaches.members(kind.placing))
-        for kind in found.memory.expected(survey.machines, found.at)
+        for kind in found.memory.expected(survey.machines, Now(found.at))
         if kind.reach in found.short
     }
 

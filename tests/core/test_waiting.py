@@ -28,6 +28,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, VolumeReach
 from core.model.node import Effect, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
@@ -176,25 +177,25 @@ def test_namespaces_take_turns(names: list[tuple[str, int]]) -> None:
 def test_a_pod_is_stuck_some_seconds_after_there_was_a_place() -> None:
     one = waiting("p")
     found = cluster(one)
-    since = look({}, found, {"d/p"}, NOW)
+    since = look({}, found, {"d/p"}, Now(NOW))
     assert since == {"d/p": NOW}
-    assert list(stuck(found, since, NOW + WAIT_SECONDS - 1)) == []
-    since = look(since, found, {"d/p"}, NOW + WAIT_SECONDS)
-    assert [pod.key for pod, _ in stuck(found, since, NOW + WAIT_SECONDS)] == ["d/p"]
-    assert look(since, found, set(), NOW + WAIT_SECONDS) == {}
+    assert list(stuck(found, since, Now(NOW + WAIT_SECONDS - 1))) == []
+    since = look(since, found, {"d/p"}, Now(NOW + WAIT_SECONDS))
+    assert [pod.key for pod, _ in stuck(found, since, Now(NOW + WAIT_SECONDS))] == ["d/p"]
+    assert look(since, found, set(), Now(NOW + WAIT_SECONDS)) == {}
     bound = cluster(replace(one, node="full", unschedulable=False))
-    assert look(since, bound, {"d/p"}, NOW + WAIT_SECONDS) == {}
+    assert look(since, bound, {"d/p"}, Now(NOW + WAIT_SECONDS)) == {}
 
 
 def test_a_pod_that_cannot_be_judged_is_stuck_at_once() -> None:
     found = cluster(waiting("p", unsupported=(CLAIM,)))
-    assert [pod.key for pod, _ in stuck(found, {}, NOW)] == ["d/p"]
+    assert [pod.key for pod, _ in stuck(found, {}, Now(NOW))] == ["d/p"]
 
 
 def test_a_pod_beyond_those_that_are_told_apart_is_stuck_at_once() -> None:
     found = cluster(waiting("p", placing=GREEN))
-    assert list(stuck(found, {}, NOW)) == []
-    assert [pod.key for pod, _ in stuck(found, {}, NOW, {GREEN})] == ["d/p"]
+    assert list(stuck(found, {}, Now(NOW))) == []
+    assert [pod.key for pod, _ in stuck(found, {}, Now(NOW), {GREEN})] == ["d/p"]
 
 
 @pytest.mark.parametrize("more", [-1, 0, 9])
@@ -216,14 +217,14 @@ def test_behind_too_many_that_no_node_could_hold_no_hard_mark_keeps_a_pod_waitin
 def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:
     flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
     found = cluster(*flood, waiting("p", namespace="z"))
-    since = look({}, found, {one.key for one in found.pods}, NOW)
+    since = look({}, found, {one.key for one in found.pods}, Now(NOW))
     assert len(since) == WAITING_PODS_MAX
     assert "z/p" in since
 
 
 def test_a_clock_that_was_ahead_is_not_believed() -> None:
     found = cluster(waiting("p"))
-    assert look({"d/p": NOW + 3600}, found, {"d/p"}, NOW) == {"d/p": NOW}
+    assert look({"d/p": NOW + 3600}, found, {"d/p"}, Now(NOW)) == {"d/p": NOW}
 
 
 @pytest.mark.parametrize(

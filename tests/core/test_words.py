@@ -15,6 +15,7 @@ from core.engine.words import Words, moved
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 
@@ -74,7 +75,7 @@ def test_the_busiest_moment(
     peak = [_pod(f"p{n}", "a1", cpu=1000) for n in range(3)]
     found = _looks((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
     assert _key(found) == key
-    assert found.memory.demand.keys() == {"", "general", key}
+    assert found.memory.peak.looks.keys() == {"", "general", key}
     assert 2999 <= found.pace.reserve[key].cpu_millis <= 3000
 
 
@@ -84,7 +85,7 @@ def test_the_pods_that_have_come(
 ) -> None:
     one = _pod("p", "a1")
     found = _looks((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
-    expected = found.memory.expected(found.survey.whole, START + 50)
+    expected = found.memory.expected(found.survey.whole, Now(START + 50))
     own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
     assert own == {key: 1}
     days = {kind.reach for counts in found.memory.arrivals.days.values() for kind in counts}
@@ -151,4 +152,4 @@ def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
     assert _key(first) != _key(after), "it has moved"
     general = after.survey.reaches.of_placing(Placing())
     assert general is not None
-    assert [second for second, _ in after.memory.demand[general.key]] == [START, START + 60]
+    assert [second for second, _ in after.memory.peak.looks[general.key]] == [START, START + 60]

@@ -19,6 +19,7 @@ from core.engine.survey import Survey
 from core.model.cluster import Cluster
 from core.model.errors import GarbledError
 from core.model.node import Node
+from core.model.now import Now
 from core.model.schedulers import KNOWN
 from core.writes.write import Write
 from tests.support.clock import FakeClock
@@ -81,7 +82,7 @@ class Watched:
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and by node all that is said of it."""
-    survey = Survey(cluster, CONFIG, NOW)
+    survey = Survey(cluster, CONFIG, Now(NOW))
     plan = judge(survey)
     controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Write[Node]] = []

@@ -15,6 +15,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing, Ties
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import (
@@ -413,9 +414,9 @@ def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
     one = Node(name="n", annotations=released, allocatable=there)
     cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
     taken = considered(one, asked, share)
-    assert not (busy(cluster, share, 0) and taken)
+    assert not (busy(cluster, share, Now(0)) and taken)
     if not gpus(there):
-        assert busy(cluster, share, 0) or taken
+        assert busy(cluster, share, Now(0)) or taken
 
 
 def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:

@@ -120,7 +120,7 @@ def test_no_plan_exceeds_a_threshold_or_a_budget(
         replay.check_counts(one)
         replay.check_sums(one, removal.placements)
         if one in replay.new:
-            assert held.cooling_seconds == held.pending_seconds == 0
+            assert held.cooling_until is held.pending_until is None
             assert one.name not in held.backing_off
 
 

@@ -12,6 +12,7 @@ from core.config.thresholds import Thresholds
 from core.engine.memory import Pace
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
+from tests.support.restraints import window
 
 SHARES = (Fraction(1, 2), Fraction(7, 10), Fraction(4, 5), Fraction(4, 5), Fraction(1))
 
@@ -82,8 +83,8 @@ def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
     if chance.random() < 0.6:
         return None
     return Pace(
-        cooling_seconds=9 if chance.random() < 0.1 else 0,
-        in_window={"": chance.randint(0, 2), "batch": chance.randint(0, 1)},
+        cooling_until=9 if chance.random() < 0.1 else None,
+        **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),
         backing_off=chance.choice(({}, {"n00": 7})),
         reserve={key: chance.choice(RESERVES) for key in ("", *keys)},
         refused=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),

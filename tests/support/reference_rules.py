@@ -282,7 +282,7 @@ class Counts:
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"
     ) -> bool:
         """Say whether it must wait for its turn."""
-        if pace.cooling_seconds or pace.pending_seconds:
+        if pace.cooling_until or pace.pending_until:
             return True
         if node.name in pace.backing_off or node.name in pace.refused:
             return True

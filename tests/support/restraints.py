@@ -1,6 +1,8 @@
 """Generated budgets, and what may hold the engine back at a moment."""
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -23,11 +25,33 @@ LIMITED = st.builds(
     headroom=st.sampled_from((0, 1, 3)),
 )
 BUDGETS = st.one_of(st.just(UNLIMITED), st.just(Budgets()), LIMITED)
+
+
+def window(marks: Mapping[str, int], unreached: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return Pace's fields for so many marks in the window by pool; *unreached* of them: on nodes
+    that no movable pod reaches."""
+    away = unreached or {}
+    reached = {pool: (9,) * (many - away.get(pool, 0)) for pool, many in marks.items()}
+    return {
+        "window_ends": {pool: (9,) * many for pool, many in marks.items()},
+        "reached_ends": reached,
+    }
+
+
+ENDS = st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers(0, 2)}).map(
+    window
+)
 RESERVES = st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB)))
+
+
+def _pace(marks: dict[str, Any], **rest: Any) -> Pace:
+    return Pace(**marks, **rest)
+
+
 PACE = st.builds(
-    Pace,
-    cooling_seconds=st.sampled_from((0, 0, 0, 9)),
-    in_window=st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers(0, 2)}),
+    _pace,
+    cooling_until=st.sampled_from((None, None, None, 9)),
+    marks=ENDS,
     backing_off=st.sampled_from(({}, {}, {"n00": 7, "n01": 9})),
     reserve=st.fixed_dictionaries(
         {}, optional={"": RESERVES, "general": RESERVES, "zone=a": RESERVES}

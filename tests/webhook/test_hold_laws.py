@@ -9,6 +9,7 @@ from core.config.settings import Config, HandOver, Mode, Scope
 from core.guards.emptiness import occupants
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
+from core.model.now import Now
 from core.model.pod import Pod
 from core.writes.nodes import WATCH_SECONDS
 from tests.support.builders import node, pod
@@ -90,7 +91,7 @@ async def test_what_is_to_be_held_is_guarded_and_what_holds_pods_not_for_long(se
             pool.lead()
         held = await pool.look(now, pods)
         nodes = {one.name: one for one in pool.standing.cluster.nodes}
-        occupied = occupants(pool.standing.cluster, now)
+        occupied = occupants(pool.standing.cluster, Now(now))
         assert all(guard_of(nodes[name]) for name in held), "no autoscaler takes it"
         unmarked = (name for name in occupied if mark_of(nodes[name].labels) is None)
         filled = {name: filled.get(name, now) for name in unmarked}

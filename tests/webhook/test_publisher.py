@@ -21,6 +21,7 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import ANYWHERE, Placing
 from core.model.errors import UnavailableError
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.writes.published import PUBLISHED_MAX, Change, Found
@@ -307,9 +308,9 @@ class Asked(Memory):
 
     threads: list[int] = field(default_factory=list)
 
-    def expected(self, whole: Resources, now_seconds: int) -> Counts:
+    def expected(self, whole: Resources, now: Now) -> Counts:
         self.threads.append(get_ident())
-        return super().expected(whole, now_seconds)
+        return super().expected(whole, now)
 
 
 async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:

@@ -35,6 +35,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import UNTIED, ClaimUse, Disk, Ties
 from core.model.leaving import DELETING_TAINTS
 from core.model.node import Node, Taint
+from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.schedulers import KNOWN
@@ -291,7 +292,7 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
         else:
             view.deleted(PODS, one)
         stays = [p for p in view.pods.values() if not p.terminating]
-        walk = occupants(Cluster.of(THERE, stays), 160)
+        walk = occupants(Cluster.of(THERE, stays), Now(160))
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
     view.replaced(PODS, [])
     assert not view._occupants, "what has gone leaves nothing behind"

@@ -18,6 +18,7 @@ from core.engine.work import always
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import Watch, decide
@@ -102,7 +103,7 @@ class Controller:
         last = self._last
         memory = (last.memory if last else Memory()).refusing(
             frozenset(refusing),
-            now_seconds,
+            Now(now_seconds),
             delay_seconds=config.delay_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
         )
@@ -116,8 +117,8 @@ class Controller:
             found.against_hard,
             drain.hard,
             drain.memory.failed,
-            found.memory.held,
-            found.memory.reserved,
+            found.memory.held.at,
+            found.memory.reserved.at,
         )
         writes = decide(
             cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch

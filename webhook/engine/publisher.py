@@ -16,6 +16,7 @@ from core.edge.logs import fields
 from core.engine.memory import Memory
 from core.engine.step import Pass
 from core.model.errors import ConflictError, UnavailableError
+from core.model.now import Now
 from core.model.resources import Resources
 from core.writes.published import Alike, Change, Found, Wanted, changes, wanted
 from webhook.engine.rounds import at_news
@@ -145,7 +146,7 @@ def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict
     for what is *inherited*.
     """
     reserve = config.budgets.reserve
-    counts = seen.memory.expected(seen.machines, seen.at)
+    counts = seen.memory.expected(seen.machines, Now(seen.at))
     counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
     since = seen.memory.arrivals.since
     if since is None or seen.at - since >= reserve.over_seconds:

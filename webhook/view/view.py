@@ -14,6 +14,7 @@ from core.marks.mark import handed_over
 from core.model.cluster import Cluster
 from core.model.leaving import being_deleted
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
 
 TURNED_MAX: Final = 4096
@@ -58,9 +59,8 @@ class ClusterView(Inventory):
         if name in self._occupants:
             return True
         node, others = self.nodes.get(name), self._others.get(name, {})
-        return node is not None and any(
-            holds(pod, node, self.looked_at) for pod in others.values()
-        )
+        now = Now.at(self.looked_at)
+        return node is not None and any(holds(pod, node, now) for pod in others.values())
 
     def relisted(self, kind: AnyKind) -> None:
         """Look at all nodes, or pods, as if they had just come."""

@@ -194,9 +194,9 @@ class ExcessNodes(Policy):
         return f"{told} requested, excess {_decimal(self._excess(node))} nodes like it"
 
     @staticmethod
-    def waited(seconds: int, delay_seconds: int) -> bool:
-        """Say whether the delay has passed."""
-        return seconds >= delay_seconds
+    def due_at(since: int, delay_seconds: int) -> int:
+        """Return the unix second at which the delay ends."""
+        return since + delay_seconds
 
     def figures(self) -> Iterable[Figure]:
         """Tell the excess over unmarked nodes, with the first that nothing keeps as candidate."""

@@ -162,9 +162,9 @@ class UnderutilizedCount(Policy):
         return against < 0 or (was and against == 0)
 
     @staticmethod
-    def waited(seconds: int, delay_seconds: int) -> bool:
-        """Ask for no more than the delay itself."""
-        return seconds >= delay_seconds
+    def due_at(since: int, delay_seconds: int) -> int:
+        """Return the unix second at which the delay ends."""
+        return since + delay_seconds
 
     def nominated(self, node: int, *, marked: bool) -> bool:
         """Ask of a marked node what stands on it; of others where they are with pods moved."""

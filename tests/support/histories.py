@@ -1,0 +1,233 @@
+"""Random histories of a cluster in which every reason code occurs, for laws about time."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Cooldown, Reserve
+from core.config.settings import Config
+from core.engine.work import always
+from core.marks.keys import BACKOFF_ANNOTATION
+from core.model.buffers import Buffer
+from core.model.cluster import Cluster, DisruptionBudget
+from core.model.constraints import Company, Placing, PodAffinityTerm, Ties, Toleration
+from core.model.node import Node, Taint
+from core.model.pod import DEVICES_FIELD, Pod
+from core.model.volumes import CLAIMS_FIELD
+from core.model.workload import DAEMON_SET
+from core.policies.all import POLICIES
+from core.policies.ported.node_utilization import NodeUtilization
+from core.policies.ported.underutilized_count import CountedPools, UnderutilizedCount
+from tests.support import counting, mixed, mixed_config
+from tests.support.builders import node, pod, select
+
+WAITS = {"delay_seconds": 60, "max_seconds": 600}
+"""Backoff of nodes whose mark cannot be written."""
+LOOKS = 12
+SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
+EPOCH = 1_000_000
+AHEAD = CLOCKS_APART_SECONDS_MAX + 100
+"""Seconds by which an annotation is too far ahead for a leader of our time to have written it."""
+TIMED = (
+    Ties(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
+    Ties(overdue_seconds=EPOCH + 100),
+)
+COUNTED = CountedPools(
+    pool_label="pool",
+    pools={name: counting.counted("4/5", 1) for name in ("batch", "general", "gpu", "")},
+)
+DISABLED = CountedPools(
+    pool_label="pool",
+    pools={name: counting.counted(enabled=False) for name in ("batch", "general", "gpu", "")},
+)
+
+
+class Look(NamedTuple):
+    """One look of a history."""
+
+    cluster: Cluster
+    now: int
+    """Unix seconds; never earlier than at the look before."""
+    failed: frozenset[str]
+    """Nodes whose mark could not be written since the look before."""
+    in_time: Callable[[], bool]
+    """Whether the pass has time left."""
+
+
+class History(NamedTuple):
+    """A configuration, and the looks that are taken with it."""
+
+    config: Config
+    looks: list[Look]
+
+
+def history(seed: int) -> History:
+    """Return a random history; *seed* decides which of the rare codes it is made for."""
+    chance = random.Random(seed)
+    asked, cluster = config(chance), mixed.cluster(chance)
+    for code in (list(RARE)[seed % len(RARE)],) if seed % 2 else ():
+        asked, cluster = RARE[code](asked, cluster)
+    return History(asked, list(_looks(chance, cluster)))
+
+
+def _looks(chance: random.Random, cluster: Cluster) -> Iterator[Look]:
+    now = EPOCH
+    yield Look(cluster, now, frozenset(), always)
+    for _ in range(LOOKS):
+        now += chance.choice(SECONDS)
+        if chance.random() < 0.5:
+            cluster = changed(chance, cluster, now)
+        failed = frozenset(one.name for one in cluster.nodes if chance.random() < 0.02)
+        yield Look(cluster, now, failed, always if chance.random() < 0.98 else never)
+
+
+def never() -> bool:
+    """Return that there is no time left."""
+    return False
+
+
+def config(chance: random.Random) -> Config:
+    """Return a configuration in which every limit that ends with time may be set."""
+    found = mixed_config.config(chance)
+    timed = replace(
+        found.budgets,
+        window_seconds=chance.choice((5, 100)),
+        peak_window_seconds=chance.choice((0, 30, 300)),
+        cooldown=Cooldown(
+            after_node_add_seconds=chance.choice((0, 50)),
+            after_pending_seconds=chance.choice((0, 50)),
+        ),
+        backoff=Backoff(first_seconds=10, max_seconds=100),
+        spacing_seconds=chance.choice((0, 0, 40)),
+        reserve=Reserve(
+            length_seconds=chance.choice((1, 7, 100)), over_seconds=chance.choice((0, 50, 300))
+        ),
+    )
+    return replace(
+        found,
+        policy=chance.choice((*POLICIES, *POLICIES, NodeUtilization.name)),
+        policies=replace(found.policies, underutilized_count=COUNTED),
+        budgets=timed,
+        delay_seconds=chance.choice((0, 15, 100)),
+        hard_after_seconds=chance.choice((None, 0, 30)),
+    )
+
+
+def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
+    """Return the cluster after a few changes of some kind, or the same objects in another one."""
+    nodes, pods = list(was.nodes), list(was.pods)
+    budgets, limits = was.budgets, was.attach_limits
+    match chance.randrange(6):
+        case 0:
+            pods = list(_pods(chance, pods, nodes))
+        case 1:
+            nodes = [_node(chance, one, now) if chance.random() < 0.2 else one for one in nodes]
+        case 2:
+            nodes.append(mixed.node(chance, f"m{chance.randrange(10)}"))
+            nodes = list({one.name: one for one in nodes}.values())
+        case 3:
+            nodes = [one for one in nodes if chance.random() < 0.9]
+        case 4:
+            budgets = (DisruptionBudget(namespace="d", name="b", disruptions_allowed=1),)
+            limits = {one.name: chance.choice(({"ebs": 1}, {})) for one in nodes}
+        case _:
+            pods = [replace(one) for one in pods]
+    made = Cluster.of(nodes, pods, budgets)
+    return replace(made, attach_limits=limits, buffers=was.buffers)
+
+
+def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator[Pod]:
+    rare = chance.choice((20, 100, 300))
+    for one in pods:
+        match chance.randrange(rare):
+            case 0:
+                continue
+            case 1:
+                yield replace(one, node=chance.choice(nodes).name if nodes else None)
+            case 2:
+                yield replace(one, node=None, unschedulable=chance.random() < 0.5)
+            case 3:
+                yield replace(one, name=f"{one.name}-more", labels={"app": "a"})
+            case 4:
+                yield replace(one, ties=chance.choice(TIMED), terminating=chance.random() < 0.5)
+            case 5:
+                yield mixed.odd(chance, one)
+            case _:
+                yield one
+
+
+def _node(chance: random.Random, one: Node, now: int) -> Node:
+    ends = {BACKOFF_ANNOTATION: f"1 {now + chance.choice((-5, 20, AHEAD + 2))}"}
+    return chance.choice(
+        (
+            mixed.marked(replace(one, labels={}, taints=()), "soft", now + chance.choice((-3, 9))),
+            mixed.marked(replace(one, labels={}, taints=()), "hard", now - 1),
+            replace(one, ready=not one.ready),
+            replace(one, labels={**one.labels, "rank": "7"}),
+            replace(one, annotations={**one.annotations, **ends}),
+            mixed.tainted(one, chance.choice((*mixed.PASSING, *mixed.LEAVING, mixed.GPU))),
+        )
+    )
+
+
+Made = tuple[Config, Cluster]
+
+
+def _with(asked: Config, was: Cluster, nodes: list[Node], *pods: Pod) -> Made:
+    made = Cluster.of([*was.nodes, *nodes], [*was.pods, *pods], was.budgets)
+    return asked, replace(made, attach_limits=was.attach_limits)
+
+
+def _unsupported(field: str) -> Callable[[Config, Cluster], Made]:
+    stays = replace(pod("rare", "rare", 10, 10), unsupported=(field,))
+    return lambda asked, was: _with(asked, was, [node("rare")], stays)
+
+
+def _unreached(asked: Config, was: Cluster) -> Made:
+    taint = Taint("rare", "", "NoSchedule")
+    tolerant = Placing(tolerations=(Toleration(key="rare", operator="Exists"),))
+    odd = replace(pod("rare", None, 10, 10, placing=tolerant), unsupported=("spec.rare",))
+    return _with(asked, was, [node("rare", taints=(taint,))], odd)
+
+
+def _buffer(asked: Config, was: Cluster) -> Made:
+    large = replace(pod("a/b", None, 3000, 100), namespace="", owner_kind="CapacityBuffer")
+    one = Buffer(namespace="a", name="b", replicas=2, pod=replace(large, owner_name="a/b"))
+    budgets = replace(asked.budgets, balance_zones=False, cooldown=Cooldown(
+        after_node_add_seconds=0, after_pending_seconds=0))  # fmt: skip
+    small = [node(f"rare{number}") for number in range(3)]
+    pods = [pod(f"rare{number}", f"rare{number}", 1500, 100) for number in range(3)]
+    asked, made = _with(replace(asked, budgets=budgets), was, small, *pods)
+    return asked, replace(made, buffers=(one,))
+
+
+def _pool_disabled(asked: Config, was: Cluster) -> Made:
+    policies = replace(asked.policies, underutilized_count=DISABLED)
+    return replace(asked, policy=UnderutilizedCount.name, policies=policies), was
+
+
+def _hard_daemonset(asked: Config, was: Cluster) -> Made:
+    agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
+    soft = mixed.marked(node("rare"), "soft", EPOCH - 1)
+    return _with(replace(asked, hard_after_seconds=0), was, [soft], agent)
+
+
+def _hard_affinity(asked: Config, was: Cluster) -> Made:
+    terms = (PodAffinityTerm(select("rare"), "host"),)
+    near = pod("client", "rare", 10, 10, company=Company(near=terms))
+    cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
+    soft = mixed.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
+    return _with(replace(asked, hard_after_seconds=0), was, [soft], near, cache)
+
+
+RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
+    "pod-resource-claims": _unsupported(DEVICES_FIELD),
+    "pod-volumes": _unsupported(CLAIMS_FIELD),
+    "unreached": _unreached,
+    "buffer": _buffer,
+    "pool-disabled": _pool_disabled,
+    "hard-daemonset": _hard_daemonset,
+    "hard-affinity": _hard_affinity,
+}
+"""By code: what makes a cluster in which it occurs; random ones have all others."""
