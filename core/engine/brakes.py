@@ -132,13 +132,20 @@ class Brakes:
         lasting = LASTING if marked or not self._works(node) else LASTING_FOR_NEW
         for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, rule in rules.of_node:
-                if why := rule(self, node):
-                    found.append(_blocker(reason, why))
+                found += self._blocker(reason, rule(self, node))
             for scope, count in self._judging[node.name]:
                 for reason, of_scope in rules.of_scope:
-                    if why := of_scope(scope, count):
-                        found.append(_blocker(reason, why))
+                    found += self._blocker(reason, of_scope(scope, count))
         return found
+
+    def _blocker(self, reason: Reason, why: str | Timed | None) -> Iterable[Blocker]:
+        """Yield the reason, unless there is none or its end has come; without a time none has."""
+        if isinstance(why, Timed):
+            now = self._survey.now
+            if now is None or now.before(why.until):
+                yield Blocker(reason, why.message, until=why.until)
+        elif why:
+            yield Blocker(reason, why)
 
     def no_pool(self, node: Node) -> str | None:
         """Say that pools are configured and none selects the node, or None."""
@@ -273,12 +280,6 @@ def _min_working(scope: _Scope, count: _Count) -> str | None:
     if left >= least:
         return None
     return f"{scope.name} would have {many(left, *TAKING)}, fewer than minNodes: {least}"
-
-
-def _blocker(reason: Reason, why: str | Timed) -> Blocker:
-    if isinstance(why, Timed):
-        return Blocker(reason, why.message, until=why.until)
-    return Blocker(reason, why)
 
 
 def _nothing_until(until: int) -> str:
