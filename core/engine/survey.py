@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final
 
@@ -19,7 +20,8 @@ from core.guards.disruption import sticky_pods
 from core.guards.emptiness import occupants
 from core.guards.nodes import node_blockers
 from core.guards.pods import ASKS_TOO_MUCH, pod_blockers
-from core.marks.mark import Mark, standing_marks
+from core.marks.mark import Mark, Standing, standing_marks
+from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import Placing, plain
 from core.model.leaving import going, why_unready
@@ -42,7 +44,7 @@ NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
 """Stands for the whole where things are kept by a reach's key."""
 BEYOND: Final = "asks for nodes of its own, beyond as many sets as are told apart"
-"""Of a pod whose reach is one too many."""
+"""Message for pods beyond the REACHES_MAX limit."""
 
 UNREACHED: Final = Reason(
     "unreached",
@@ -55,7 +57,8 @@ UNREACHED: Final = Reason(
 class Survey:
     """The facts about a cluster that the engine's steps share; read only.
 
-    Ids of nodes are those of `ground`.
+    Each fact is worked out from the inputs and from other facts when it is first asked for. Ids of
+    nodes are those of `ground`.
     """
 
     def __init__(
@@ -68,44 +71,15 @@ class Survey:
         recent: RecentTemplates = NO_TEMPLATES,
         shut: Collection[str] = (),
     ) -> None:
-        """Look; *now*: None if no time is to have passed.
+        """Take the inputs; *now*: None if no time is to have passed.
 
         *before*: the pods as they were at the last look, None: there was none. *recent*: templates
         that pods have had within the peak window. *shut*: nodes of which those with a hard mark
         take no pods: it cannot be taken away.
         """
+        self.cluster, self.config, self.now = cluster, config, now
         self.census = before.followed(cluster) if before else Census.of(cluster)
-        self.cluster, self.config = cluster, config
-        self.now = now
-        self.marks = standing_marks(cluster.nodes, config.taint_key)
-        """By name of the node; nobody else reads them in a pass."""
-        self.gone = frozenset(node.name for node in cluster.nodes if going(node))
-        """Nodes that are leaving."""
-        self._unread = frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
-        hard = (name for name in shut if name in self.marks and self.marks[name].mark is Mark.HARD)
-        self.closed = frozenset(_closed(cluster, self._unread)) | self.gone | frozenset(hard)
-        """Nodes that take no pods, the leaving ones among them."""
-        self.ground = Ground(cluster, config.taint_key, self.closed, self.census.used)
-        self.blockers: dict[str, list[Blocker]] = {
-            node.name: node_blockers(node) for node in cluster.nodes
-        }
-        """By node: what the node itself and its pods say against its going."""
-        self._unsupported: list[Pod] = []
-        """Those that look for room as others do, but that the engine cannot place."""
-        self._look_at_odd()
-        hopeless = self._hopeless()
-        self.hopeless = hopeless.keys()
-        """Groups of pods that no node can ever hold: no room is short, or to be kept, for them."""
-        self.unseen = frozenset(alike for alike, seen in hopeless.items() if not seen)
-        """Those among them that were not looked at, after too many others."""
-        groups = (own for alike, own in self.census.groups.items() if alike not in self.hopeless)
-        self.movable: list[Sequence[Pod]] = sorted(groups, key=_first)
-        """Groups of pods that the engine can place: on nodes that move, and pending ones."""
-        self._buffers = asking(cluster.buffers)
-        """CapacityBuffers that ask for room."""
-        self.reaches = self._reaches(recent)
-        self._set_beyond_aside()
-        self._look_at_unreached()
+        self._recent, self._shut = recent, shut
 
     def pieces(self) -> list[object]:
         """Return what of it is large."""
@@ -113,56 +87,135 @@ class Survey:
         pods = [census.pods, *census.groups.values(), *self.movable]
         return [*pods, census.used, self._loads, self.blockers]
 
-    def _reaches(self, recent: RecentTemplates) -> Reaches:
-        asked, seconds = self._asked(), self.config.budgets.peak_window_seconds
-        lately = recent.within(seconds, asked.keys(), self.now) if self.now else ()
-        return Reaches(self.ground.nodes, asked, self._others(), lately)
+    @cached_property
+    def marks(self) -> Mapping[str, Standing]:
+        """Return the marks by name of the node; nobody else reads them in a pass."""
+        return standing_marks(self.cluster.nodes, self.config.taint_key)
 
-    def _look_at_odd(self) -> None:
-        """Note what is to be said of pods that the engine cannot place."""
-        for pod in self.census.odd:
-            # One that goes with its node has a node of its own already: it looks for no other.
-            if not pod.stays_with_node and not self.census.virtual.get(pod.node or ""):
-                self._fix(pod, pod_blockers(pod))
-                if not pod.too_much and not pod.unreadable:
-                    self._unsupported.append(pod)
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """Return the nodes that are leaving."""
+        return frozenset(node.name for node in self.cluster.nodes if going(node))
 
-    def _hopeless(self) -> dict[Alike, bool]:
+    @cached_property
+    def closed(self) -> frozenset[str]:
+        """Return the nodes that take no pods, the leaving ones among them."""
+        hard = (name for name in self._shut if self._is_hard(name))
+        return frozenset(_closed(self.cluster, self._unread)) | self.gone | frozenset(hard)
+
+    def _is_hard(self, name: str) -> bool:
+        return name in self.marks and self.marks[name].mark is Mark.HARD
+
+    @cached_property
+    def _unread(self) -> frozenset[str]:
+        """Return the nodes with pods that could not be read."""
+        return frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
+
+    @cached_property
+    def ground(self) -> Ground:
+        """Return the nodes in first-fit order."""
+        return Ground(self.cluster, self.config.taint_key, self.closed, self.census.used)
+
+    @cached_property
+    def blockers(self) -> Mapping[str, Sequence[Blocker]]:
+        """Return by node what the node itself and its pods say against its removal."""
+        found = {node.name: node_blockers(node) for node in self.cluster.nodes}
+        for pod in self._unmovable:
+            if pod.node is not None:
+                found[pod.node] += pod_blockers(pod)
+        for pod in self._beyond:
+            if pod.node is not None:
+                found[pod.node] += self.pod_blockers(pod)
+        message = "only pods that Ebb cannot evaluate could use it"
+        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
+            blockers = found[self.ground.nodes[number].name]
+            if not blockers:
+                blockers.append(Blocker(UNREACHED, message))
+        return found
+
+    @cached_property
+    def _unmovable(self) -> Sequence[Pod]:
+        """Return the pods that the engine cannot place and that do not leave with their node."""
+        return [
+            pod
+            for pod in self.census.odd
+            if not pod.stays_with_node and not self.census.virtual.get(pod.node or "")
+        ]
+
+    @cached_property
+    def _unsupported(self) -> Sequence[Pod]:
+        """Return those of them that need room like other pods."""
+        return [pod for pod in self._unmovable if not pod.too_much and not pod.unreadable]
+
+    @cached_property
+    def hopeless(self) -> AbstractSet[Alike]:
+        """Return the groups of pods that no node can ever hold.
+
+        No room is short, or to be kept, for them.
+        """
+        return self._hopeless.keys()
+
+    @cached_property
+    def unseen(self) -> frozenset[Alike]:
+        """Return those among the hopeless that were not looked at, after too many others."""
+        return frozenset(alike for alike, seen in self._hopeless.items() if not seen)
+
+    @cached_property
+    def _hopeless(self) -> Mapping[Alike, bool]:
         """Return the groups of which no pod is bound, nor could be, and whether that was seen."""
         groups = self.census.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = impossible(self.cluster, waiting, self.config.taint_key)
         return {(pod.requests, pod.placing): seen for pod, seen in found}
 
-    def _fix(self, pod: Pod, blockers: Iterable[Blocker]) -> None:
-        if pod.node is not None:
-            self.blockers[pod.node] += blockers
+    @cached_property
+    def _placeable(self) -> Sequence[Sequence[Pod]]:
+        """Return the groups of pods that the engine can place, whatever reach they have."""
+        groups = self.census.groups.items()
+        return sorted((own for alike, own in groups if alike not in self.hopeless), key=_first)
 
-    def _asked(self) -> dict[Placing, list[Sequence[Pod]]]:
-        """Return the groups by template without its volumes."""
-        asked: dict[Placing, list[Sequence[Pod]]] = {}
-        for members in self.movable:
-            asked.setdefault(plain(members[0].placing), []).append(members)
-        return asked
+    @cached_property
+    def _by_template(self) -> Mapping[Placing, Sequence[Sequence[Pod]]]:
+        """Return these groups by template without its volumes."""
+        found: dict[Placing, list[Sequence[Pod]]] = {}
+        for members in self._placeable:
+            found.setdefault(plain(members[0].placing), []).append(members)
+        return found
 
-    def _others(self) -> dict[Placing, None]:
+    @cached_property
+    def movable(self) -> Sequence[Sequence[Pod]]:
+        """Return the groups of pods that the engine can place: on nodes that move, and pending."""
+        beyond = self.reaches.beyond
+        return [own for own in self._placeable if plain(own[0].placing) not in beyond]
+
+    @cached_property
+    def _beyond(self) -> Sequence[Pod]:
+        """Return the pods whose reach is beyond those that are told apart."""
+        beyond = self.reaches.beyond
+        aside = (own for own in self._placeable if beyond and plain(own[0].placing) in beyond)
+        return [pod for own in aside for pod in own]
+
+    @cached_property
+    def _asking_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
+        """Return the CapacityBuffers that ask for room, each with one of its pods."""
+        return asking(self.cluster.buffers)
+
+    @cached_property
+    def reaches(self) -> Reaches:
+        """Return the sets of nodes that pods can use."""
+        asked, seconds = self._by_template, self.config.budgets.peak_window_seconds
+        lately = self._recent.within(seconds, asked.keys(), self.now) if self.now else ()
+        return Reaches(self.ground.nodes, asked, self._others(), lately)
+
+    def _others(self) -> Mapping[Placing, None]:
         """Return the templates of pods that make no reach, of which it is asked who admits them.
 
         They are those of buffers, those that cannot be judged, and those without hope.
         """
-        found = [pod.placing for _, pod in self._buffers]
+        found = [pod.placing for _, pod in self._asking_buffers]
         found += (pod.placing for pod in self._unsupported)
         found += (placing for _, placing in self.hopeless)
         return dict.fromkeys(map(plain, found))
-
-    def _set_beyond_aside(self) -> None:
-        beyond = self.reaches.beyond
-        if not beyond:
-            return
-        aside = [members for members in self.movable if plain(members[0].placing) in beyond]
-        for pod in (pod for members in aside for pod in members):
-            self._fix(pod, self.pod_blockers(pod))
-        self.movable = [m for m in self.movable if plain(m[0].placing) not in beyond]
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why no place is looked for, for a pod that does not stay."""
@@ -170,14 +223,6 @@ class Survey:
         if not found and plain(pod.placing) in self.reaches.beyond:
             found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
         return found
-
-    def _look_at_unreached(self) -> None:
-        """Keep what only pods could use that cannot be evaluated: no threshold protects them."""
-        message = "only pods that Ebb cannot evaluate could use it"
-        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
-            blockers = self.blockers[self.ground.nodes[number].name]
-            if not blockers:
-                blockers.append(Blocker(UNREACHED, message))
 
     @cached_property
     def sticky(self) -> Mapping[str, int]:
@@ -382,7 +427,9 @@ class Survey:
                 found[placing] = members, Resources.total(amounts)
             return found[placing]
 
-        return rooms(self._buffers, offered, self.machines, self.config.budgets.reserve.buffers)
+        return rooms(
+            self._asking_buffers, offered, self.machines, self.config.budgets.reserve.buffers
+        )
 
     def headroom(self, pods: int) -> list[Pod]:
         """Return pods that do not exist, for whom room must be left: so many for each reach.

@@ -22,8 +22,8 @@ from core.engine.survey import Survey
 from core.model.buffers import BUFFER
 from core.model.reason import Blocker, Reason
 from core.model.telling import amounts, span
-from core.packing.packer import Attempt
-from core.policies.policy import Figure, Order
+from core.packing.packer import Attempt, Packer
+from core.policies.policy import Figure, Order, Policy
 
 REROUTES_MAX: Final = 3
 """How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
@@ -96,8 +96,31 @@ def always() -> bool:
     return True
 
 
+class Parts(NamedTuple):
+    """What one plan is made of; all of them know nodes by the same ids."""
+
+    packer: Packer
+    """Free space, and where pods are placed."""
+    account: Account
+    """Sums of requests and usable capacity."""
+    policy: Policy
+    """The rule that nominates nodes; it reads the account."""
+    brakes: Brakes
+    """Limits on how many nodes may be removed, and how fast."""
+
+    @staticmethod
+    def of(survey: Survey, pace: Pace | None, candidates: Collection[str] | None) -> "Parts":
+        """Make the parts for a survey; *candidates*: see Work."""
+        spare = survey.headroom(survey.config.budgets.headroom)
+        spare += (room.pod for room in survey.buffered for _ in range(room.kept))
+        packer = survey.packer(spare)
+        account = survey.account(pace.reserve if pace else None)
+        policy = survey.policy(account, lambda node: len(packer.on[node]), candidates)
+        return Parts(packer, account, policy, Brakes(survey, pace))
+
+
 class Work:
-    """Packer, sums and brakes side by side, by the same ids of nodes."""
+    """A plan in the making: what has been decided so far, and what is left to try."""
 
     def __init__(
         self,
@@ -108,22 +131,18 @@ class Work:
         in_time: InTime = always,
         listed: Delays | Listing | None = None,
     ) -> None:
+        """Begin with nothing decided; for the arguments see core.engine.step.judge."""
         self.survey = survey
-        config = survey.config
-        spare = survey.headroom(config.budgets.headroom)
-        spare += (room.pod for room in survey.buffered for _ in range(room.kept))
-        self.packer = packer = survey.packer(spare)
-        self._headroom = frozenset(n for n in packer.spare if buffer_of(packer.pods[n]) is None)
-        self._brakes = Brakes(survey, pace)
-        self.account: Account = survey.account(pace.reserve if pace else None)
         self._listing = listed if isinstance(listed, Listing) else None
         self._delays: Delays | None = None if isinstance(listed, Listing) else listed
-        names = None if self._delays is None else self._delays.keys()
-        self._policy = survey.policy(self.account, lambda node: len(packer.on[node]), names)
-        self.marked = survey.marks.keys() - survey.gone
+        candidates = None if self._delays is None else self._delays.keys()
+        self.packer, self.account, self._policy, self._brakes = Parts.of(survey, pace, candidates)
         self._due, self._in_time = due, in_time
         self.out_of_time = False
-        self._delay_seconds = config.delay_seconds
+        packer = self.packer
+        self._headroom = frozenset(n for n in packer.spare if buffer_of(packer.pods[n]) is None)
+        self.marked = survey.marks.keys() - survey.gone
+        self._delay_seconds = survey.config.delay_seconds
         self._ordered = len(self.account.changed)
         """How much had changed in the account when nodes were put in order."""
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]

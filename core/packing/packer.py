@@ -13,10 +13,10 @@ the nodes that fit them, in first-fit order, found on demand.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from typing import Final
 
 from core.capacity.reaches import Groups
@@ -31,9 +31,9 @@ from core.model.constraints import Placing
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.packing.blocks import BLOCK_BITS, BLOCK_NODES, Blocks
-from core.packing.ground import Ground, dominant_share
-from core.packing.groups import Kind, alike, grouped, templates
-from core.packing.vectors import Vectors, lane_minimum
+from core.packing.ground import Ground
+from core.packing.groups import Kind, alike
+from core.packing.parts import FreeSpace, PackingOrder, on_nodes
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
 SWEEPS_MAX: Final = 16
@@ -45,6 +45,11 @@ NOT_LOOKED_UP: Final = {"not looked up"}
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
 Admitting = Callable[[Placing], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
+
+
+def _admitting(ground: Ground, placings: Mapping[Placing, int]) -> Admitting:
+    """Return what names the nodes that the filters admit a template to."""
+    return NodeKinds(ground.nodes, placings).allowing
 
 
 @dataclass(slots=True)
@@ -100,25 +105,18 @@ class Packer:
         *admitting* names the nodes that admit a template, None: as the rules of fit say; *whole*
         is what shares of pods are of, None: what all nodes offer.
         """
+        space = FreeSpace.of(cluster, ground, spare)
+        order = PackingOrder.of(
+            [*movable, *alike(spare)],
+            space,
+            (lambda _: admitting) if admitting else partial(_admitting, ground),
+            whole or Resources.total(node.allocatable for node in ground.nodes),
+        )
         self.nodes, self.node_ids = ground.nodes, ground.ids
-        self._vectors = Vectors(chain(cluster.pods, spare), cluster.nodes)
-        self.guard = self._vectors.guard
-        self.free = [
-            self.guard
-            | (0 if node.name in ground.closed else self._vectors.of(node.allocatable - used))
-            for node, used in zip(ground.nodes, ground.used, strict=True)
-        ]
+        self._vectors, self.guard, self.free = space
         self._blocks = Blocks(self.free, self.guard)
-        self._admitting = admitting
-        self.pods, self._kind_of, self._kinds = self._in_order([*movable, *alike(spare)], whole)
-        self.on: list[list[int]] = [[] for _ in self.nodes]
-        self.homeless: list[int] = []
-        """Pods on no node, the spare ones among them."""
-        for number, pod in enumerate(self.pods):
-            if pod.node is None:
-                self.homeless.append(number)
-            else:
-                self.on[self.node_ids[pod.node]].append(number)
+        self.pods, self._kind_of, self._kinds = order
+        self.on, self.homeless = on_nodes(self.pods, ground)
         own = set(map(id, spare))
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self.spare_at: dict[int, int] = {}
@@ -128,40 +126,6 @@ class Packer:
         self._promised: set[int] = set()
         self._topology = Topology(cluster, self.nodes, self.pods)
         self._open_kinds()
-
-    def _in_order(
-        self, groups: Groups, given: Resources | None
-    ) -> tuple[list[Pod], list[Kind], list[Kind]]:
-        """Return the pods in their order, the kind of each, and the kinds."""
-        whole = given or Resources.total(node.allocatable for node in self.nodes)
-        placings = {placing: number for number, placing in enumerate(templates(groups))}
-        found = grouped(groups, placings)
-        ranked = sorted(
-            (-dominant_share(requests, whole), -self._vectors.of(requests), placing, requests)
-            for requests, placing in found
-        )
-        kinds = self._made(placings, [(-vector, placing) for _, vector, placing, _ in ranked])
-        pods: list[Pod] = []
-        kind_of: list[Kind] = []
-        for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
-            members = found[requests, placing]
-            pods += members
-            kind_of += [kind] * len(members)
-        return pods, kind_of, kinds
-
-    def _made(self, placings: dict[Placing, int], ranked: Sequence[tuple[int, int]]) -> list[Kind]:
-        """Make the kinds; nodes without room for the least that a template's pods ask are out."""
-        least: dict[int, int] = {}
-        for vector, placing in ranked:
-            least[placing] = lane_minimum(least.get(placing, vector), vector, self.guard)
-        admits = self._admitting or NodeKinds(self.nodes, placings).allowing
-        guard, free = self.guard, self.free
-        admitting = {number: admits(placing) for placing, number in placings.items()}
-        allowed = {
-            number: [node for node in ids if free[node] - least[number] & guard == guard]
-            for number, ids in admitting.items()
-        }
-        return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
 
     def _open_kinds(self) -> None:
         """Write the allowed nodes of each kind as bits; those of one template share their list."""
