@@ -14,7 +14,6 @@ from core.engine import harden, next_in_line, waiting
 from core.engine.harden import AgainstHard
 from core.engine.held import unmarked_held
 from core.engine.memory import Memory, Pace, pace, remember, watched_until
-from core.engine.pieces import let_go
 from core.engine.places import Listing, Places
 from core.engine.plan import Held, Placement, Plan, ReachSums
 from core.engine.reserve import RESERVE, reserve
@@ -49,10 +48,6 @@ class Pass:
     def watched_seconds(self) -> int:
         """Return for how long the leader has looked on."""
         return self.at - (self.at if self.memory.first is None else self.memory.first)
-
-    def pieces(self) -> list[object]:
-        """Return what of it is large."""
-        return [*self.survey.pieces(), self.plan.kept]
 
     def holds(self, cluster: Cluster, config: Config, memory: Memory, now_seconds: int) -> bool:
         """Say whether a pass over this would find the same."""
@@ -211,7 +206,7 @@ def judge(
     removals = work.remove_all(removals_max)
     gone = {removal.node for removal in removals}
     after = _totals(work.account)
-    found = Plan(
+    return Plan(
         policy=survey.config.policy,
         usability=work.account.whole.usability,
         usability_derived=survey.rule.thresholds and survey.config.usability is UsabilityMode.AUTO,
@@ -226,10 +221,6 @@ def judge(
         buffers=buffers,
         complete=not work.out_of_time,
     )
-    pieces = work.pieces()
-    del work
-    let_go(pieces)
-    return found
 
 
 def trial(

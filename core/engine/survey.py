@@ -81,12 +81,6 @@ class Survey:
         self.census = before.followed(cluster) if before else Census.of(cluster)
         self._recent, self._shut = recent, shut
 
-    def pieces(self) -> list[object]:
-        """Return what of it is large."""
-        census = self.census
-        pods = [census.pods, *census.groups.values(), *self.movable]
-        return [*pods, census.used, self._loads, self.blockers]
-
     @cached_property
     def marks(self) -> Mapping[str, Standing]:
         """Return the marks by name of the node; nobody else reads them in a pass."""

@@ -152,10 +152,6 @@ class Work:
         self._refused: dict[int, tuple[int, _Route]] = {}
         """How many had gone when a node was refused, and for what: true until one more goes."""
 
-    def pieces(self) -> list[object]:
-        """Return what of it is large."""
-        return [*self._refused.values(), *self.packer.on, self.packer.pods]
-
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might go, in the order in which they are tried."""
         levels: dict[Order, list[int]] = {}

@@ -12,7 +12,6 @@ from core.drain.look import NOTHING
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
 from core.engine.memory import Memory
-from core.engine.pieces import let_go
 from core.engine.step import Pass, step
 from core.engine.work import always
 from core.marks.mark import Mark
@@ -127,9 +126,6 @@ class Controller:
         if not found.skipped:
             self._metrics.of_a_pass.tell(found)
         costs = self._costs(cluster, config, found.memory.next_in_line)
-        pieces = last.pieces() if last else []
-        del last
-        let_go(pieces)
         return TickReport(config, found, writes, 0, costs, looked)
 
     def _costs(

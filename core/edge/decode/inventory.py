@@ -1,11 +1,10 @@
 """What is known of a cluster now; dumps, lists and watches fill it by the same four methods."""
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from operator import is_
 from typing import Any
 
-from core.edge.decode.blocks import Blocks, Moment, in_order
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -13,6 +12,8 @@ from core.model.pod import Pod
 from core.model.schedulers import Judged, judged_by
 from core.model.volumes import cluster_of
 
+Ordered = dict[str, Sequence[Any]]
+"""By field of `cluster_of`: the objects of a kind, in the order of their keys."""
 Odd = tuple[str, str]
 """The key of an object that cannot be read, and why not."""
 
@@ -29,10 +30,11 @@ class Inventory:
         """By key, why. What stands for such an object keeps its own node."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Of a kind; another one whenever something has changed."""
-        self._blocks: dict[AnyKind, Blocks] = {}
-        """The same once more, of kinds that were looked at since their last list."""
-        nothing: dict[str, Moment] = {kind.field: () for kind in KINDS}
-        self._made: tuple[dict[str, Moment], Collection[str], Cluster | None] = nothing, (), None
+        self._keys: dict[AnyKind, list[str]] = {kind: [] for kind in KINDS}
+        """The keys of what is known, in order."""
+        self._ordered: dict[AnyKind, tuple[int, Sequence[Any]]] = dict.fromkeys(KINDS, (0, ()))
+        """The objects in the order of their keys, and of which version they are."""
+        self._made: tuple[Ordered, Collection[str], Cluster | None] = {}, (), None
         self._judged: Judged = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
@@ -57,9 +59,9 @@ class Inventory:
         *refused*: by key why nothing stands for an object.
         """
         known, before = self._known[kind], self.unreadable[kind]
-        self._blocks.pop(kind, None)
         known.clear()
         known.update((kind.key(one), one) for one in objects)
+        self._keys[kind] = sorted(known)
         odd = {key: why for key, one in known.items() if (why := _unreadable(one))}
         odd.update(refused)
         self.unreadable[kind] = odd
@@ -74,8 +76,8 @@ class Inventory:
         if before is not None and _alike(kind, before, one):
             return ()  # as with most events of pods: they are about what is not read
         known[key] = one
-        if kind in self._blocks:
-            self._blocks[kind].put(one)
+        if before is None:
+            insort(self._keys[kind], key)
         self.versions[kind] += 1
         self.became(kind, key, before, one)
         if why := _unreadable(one):
@@ -97,8 +99,8 @@ class Inventory:
         before = self._known[kind].pop(key, None)
         if before is not None:
             self.versions[kind] += 1
-            if kind in self._blocks:
-                self._blocks[kind].drop(key)
+            keys = self._keys[kind]
+            del keys[bisect_left(keys, key)]
             self.became(kind, key, before, None)
 
     def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
@@ -117,24 +119,28 @@ class Inventory:
 
         *schedulers*: pods of others cannot be judged in it.
 
-        With 150,000 pods that takes a good part of a second: too long for a loop that answers
-        reviews meanwhile.
+        With 150,000 pods the call takes a good part of a second: too long for the event loop,
+        which renews the Lease.
         """
-        for kind, known in self._known.items():
-            if kind not in self._blocks:
-                self._blocks[kind] = Blocks(known, kind.key)
-        moments = {kind.field: self._blocks[kind].moment() for kind in KINDS}
-        return partial(self._made_of, moments, schedulers)
+        objects = {kind.field: self._in_order(kind) for kind in KINDS}
+        return partial(self._made_of, objects, schedulers)
 
-    def _made_of(self, moments: dict[str, Moment], schedulers: Collection[str]) -> Cluster:
+    def _in_order(self, kind: AnyKind) -> Sequence[Any]:
+        """Return the objects of a kind in the order of their keys; never changed afterwards."""
+        version, found = self._ordered[kind]
+        if version != self.versions[kind]:
+            found = [*map(self._known[kind].__getitem__, self._keys[kind])]
+            self._ordered[kind] = self.versions[kind], found
+        return found
+
+    def _made_of(self, objects: Ordered, schedulers: Collection[str]) -> Cluster:
         """Return the same Cluster as the last time where all in it is the same."""
         before, known, made = self._made
-        same = all(_same(before[field], now) for field, now in moments.items())
+        same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != schedulers or not same:
-            found = {field: in_order(now) for field, now in moments.items()}
-            pods, self._judged = judged_by(schedulers, found[PODS.field], self._judged)
-            made = cluster_of(**{**found, PODS.field: pods})
-            self._made = moments, schedulers, made
+            pods, self._judged = judged_by(schedulers, objects[PODS.field], self._judged)
+            made = cluster_of(**{**objects, PODS.field: pods})
+            self._made = objects, schedulers, made
         return made
 
 
@@ -143,11 +149,6 @@ def _alike(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kin
     if kind is NODES or before != one:
         return False
     return kind is not PODS or before.ready == one.ready
-
-
-def _same(before: Moment, now: Moment) -> bool:
-    """Say whether these are the same blocks: two Nodes of different versions may be equal."""
-    return len(before) == len(now) and all(map(is_, before, now))
 
 
 def _unreadable(one: Any) -> str:  # noqa: ANN401 by kind
