@@ -44,7 +44,7 @@ e2e-tools: setup ## build the control plane's programs and Karpenter into a cach
 	$(BIN)/python -m tests.e2e.tools
 
 # These tests wait more than they work: two control planes fit on two cores.
-e2e: e2e-tools ## the pair against a real API server, scheduler and autoscaler; pytest's options in ARGS
+e2e: e2e-tools ## the programs against a real API server, scheduler and autoscaler; pytest's options in ARGS
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
 
 chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS

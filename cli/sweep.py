@@ -7,6 +7,7 @@ from functools import partial
 
 from cli.look import live
 from cli.terminal import printable
+from controller.names import LEASE
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import KINDS, PODS
@@ -26,7 +27,6 @@ from core.model.telling import many
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 from core.writes.published import changes
-from webhook.names import LEASE
 
 Tell = Callable[[str, str, str], None]
 """Takes "node", "pod" or "buffer", the key of one, and what is taken off it."""

@@ -1,1 +1,1 @@
-"""What both programs share: the words, the sums, the packing, the engine, the marks."""
+"""What the programs share: the words, the sums, the packing, the engine, the marks."""

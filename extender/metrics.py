@@ -1,12 +1,12 @@
-"""What the extender tells Prometheus."""
+"""Prometheus series of the extender."""
 
 from prometheus_client import Histogram
 
 from core.edge import metrics
 
 
-class Metrics(metrics.Metrics):
-    """The extender's series."""
+class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
+    """The series of the extender."""
 
     def __init__(self) -> None:
         super().__init__()

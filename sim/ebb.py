@@ -7,6 +7,12 @@ from typing import Protocol
 
 import orjson
 
+from controller.access_review import AccessReview
+from controller.deletion_costs import DeletionCosts
+from controller.metrics import Metrics
+from controller.publisher import Publisher
+from controller.reconciler import OnPods, Reconciler
+from controller.view import ClusterView
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, TEMPLATES
@@ -25,12 +31,6 @@ from extender.view import View
 from sim.clock import VirtualClock
 from sim.cluster import State
 from sim.wire import written
-from webhook.engine.controller import Controller, OnPods
-from webhook.engine.publisher import Publisher
-from webhook.engine.right import Right
-from webhook.engine.scalein import ScaleIn
-from webhook.metrics import Metrics
-from webhook.view.view import ClusterView
 
 
 class Peers(Protocol):
@@ -133,7 +133,7 @@ class _Buffers:
 
 
 class Ebb:
-    """Both programs beside a simulated cluster; implements sim.world.Compactor."""
+    """The programs beside a simulated cluster; implements sim.world.Compactor."""
 
     def __init__(self, config: Config, view: View, peers: Peers, clock: VirtualClock) -> None:
         """*clock*: the view's; it is told how time passes."""
@@ -155,7 +155,7 @@ class Ebb:
     @property
     def taint_key(self) -> str:
         """Return the key of the taint."""
-        return self._controller.config.taint_key
+        return self._reconciler.config.taint_key
 
     def close(self) -> None:
         """Release what the passes ran on."""
@@ -165,11 +165,13 @@ class Ebb:
         """Let another replica lead, which knows what stands on the Nodes and nothing else."""
         metrics = Metrics()
         pods = _Pods(lambda: self._state, self.pod_changed)
-        scale_in = ScaleIn(pods, metrics, Right(pods.may, SystemClock(), "patch pods"))
-        self._controller = Controller(
-            config, self, owner="simulation", metrics=metrics, on_pods=OnPods(scale_in)
+        deletion_costs = DeletionCosts(
+            pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
         )
-        self._publisher = Publisher(self._buffers, self._controller)
+        self._reconciler = Reconciler(
+            config, self, owner="simulation", metrics=metrics, on_pods=OnPods(deletion_costs)
+        )
+        self._publisher = Publisher(self._buffers, self._reconciler)
 
     def at(self, now_ms: int) -> None:
         """Hear what time it is."""
@@ -219,7 +221,7 @@ class Ebb:
             for _ in self._view.repredict():
                 pass
         cluster = self.held or state.snapshot()
-        self._loop.run_until_complete(self._controller.tick(cluster, now_ms // 1000))
+        self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())
 
     # The API server, as the controller sees it

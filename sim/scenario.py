@@ -103,7 +103,7 @@ def run(
 
 def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:
     price = price_of(given)
-    tick_ms = 1000 * (given or Config()).webhook.interval_seconds
+    tick_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
         setting, price_of=price, tick_ms=tick_ms, least=least_of(workload.templates, price)
     )

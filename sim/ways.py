@@ -26,7 +26,8 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "eviction": EVICTIONS,
     "drain": EVICTIONS,
     "mode": "what is played is enforce",
-    "webhook": "is not played; --interval says how often the engine looks",
+    "webhook": "it has no setting that a simulation could vary",
+    "controller": "is not played; --interval says how often the engine looks",
     "extender": "of its settings score and answers alone are played",
 }
 """Sections and settings under which all values would be one way, and why."""

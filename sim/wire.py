@@ -28,8 +28,8 @@ from extender.app import make_app as extender_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from sim.clock import VirtualClock
-from webhook.admission.app import MUTATE_PATH
-from webhook.admission.app import make_app as webhook_app
+from webhook.app import MUTATE_PATH
+from webhook.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics
 
 LOOPBACK: Final = "127.0.0.1"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Protocol
 
-from core.config.programs import WebhookConfig
+from core.config.programs import ControllerConfig
 from core.fit.rules import refusal
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
@@ -28,7 +28,7 @@ SAMPLE_MS: Final = 300_000
 """How often the picture's lines get a point."""
 BOUND_MS: Final = 900_000
 """How often such a point tells too what its pods' nodes cost at the least."""
-INTERVAL_MS: Final = 1000 * WebhookConfig().interval_seconds
+INTERVAL_MS: Final = 1000 * ControllerConfig().interval_seconds
 PROGRESS_MS: Final = 3_600_000
 
 

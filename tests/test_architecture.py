@@ -13,7 +13,11 @@ from typing import Any, Final
 
 import aiohttp
 
-from core.config.programs import ExtenderConfig, WebhookConfig
+from controller.loop import Loop
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from controller.view import ClusterView
+from core.config.programs import ControllerConfig, ExtenderConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge import http
 from core.edge.decode.kinds import KINDS, NODES, PODS
@@ -30,19 +34,15 @@ from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import Json, node_object, pod_object
 from tests.support.following import opened
-from webhook.engine.controller import Controller
-from webhook.engine.loop import Loop
-from webhook.metrics import Metrics
-from webhook.view.view import ClusterView
 
 ROOT = Path(__file__).parents[1]
-OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|extender)/.+\.py)")
+OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|controller|extender)/.+\.py)")
 FILES_MAX = 18
 """An event that crosses more of them is followed by nobody."""
 EVENT_ENDS: Final = {
     ("core/edge/kube/watch.py", "lines"),
     ("core/edge/decode/kinds.py", "made"),
-    ("webhook/view/view.py", "became"),
+    ("controller/view.py", "became"),
     ("core/engine/survey.py", "__init__"),
     ("core/packing/packer.py", "attempt"),
     ("core/policies/cluster_threshold.py", "nominated"),
@@ -114,14 +114,14 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
         mode=Mode.ENFORCE,
         usability=UsabilityMode.NONE,
         budgets=UNLIMITED,
-        webhook=WebhookConfig(interval_seconds=3600),
+        controller=ControllerConfig(interval_seconds=3600),
     )
     view, metrics, clock = ClusterView(), Metrics(), FakeClock(NOW)
     async with FakeApi() as api, opened(api) as client:
         for node in (marked("a"), ready("b")):
             api.put(NODES.resource, node)
         api.put(PODS.resource, asking("there", "3", "b"))
-        controller = Controller(config, Store(client, NODES), owner="me", metrics=metrics)
+        controller = Reconciler(config, Store(client, NODES), owner="me", metrics=metrics)
         tasks = [
             asyncio.create_task(follow(client, kind, Feed(view, kind, view.news, clock, metrics)))
             for kind in KINDS
@@ -158,5 +158,5 @@ async def test_a_call_goes_the_way_that_the_page_follows() -> None:
 
 def test_every_place_that_the_page_names_is_there() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`((?:core|webhook|extender|cli|tests)/[^`]*)`", page)
+    named = re.findall(r"`((?:core|webhook|controller|extender|cli|tests)/[^`]*)`", page)
     assert [one for one in named if not (ROOT / one).exists()] == []

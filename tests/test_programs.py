@@ -1,4 +1,4 @@
-"""Both programs as a person starts them: own processes, a kubeconfig, a configuration, SIGTERM."""
+"""The programs as a person starts them: own processes, a kubeconfig, a configuration, SIGTERM."""
 
 import asyncio
 import base64
@@ -15,7 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from controller.names import LEASE as LEASE_NAME
 from core.config.settings import API_VERSION, KIND
+from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.trust import REGISTRATIONS
 from core.marks.keys import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
@@ -25,16 +27,17 @@ from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from webhook import names
 
 ROOT = Path(__file__).parents[1]
-SECRET = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/{names.SECRET}"
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"
 REGISTRATION = f"{REGISTRATIONS}/{names.REGISTRATION}"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 CONFIG = f"""\
 apiVersion: {API_VERSION}
 kind: {KIND}
 mode: MODE
 delay: 0s
 extender: {{listen: "127.0.0.1:0", score: pack}}
-webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0", interval: 1s}}
+webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0"}}
+controller: {{metricsListen: "127.0.0.1:0", interval: 1s}}
 """
 
 
@@ -106,7 +109,9 @@ async def test_the_extender_answers_from_what_it_watches(api: FakeApi, tmp_path:
             assert wire.scores(await answer.read()) == {"full": 2}
 
 
-async def test_the_webhook_marks_taints_and_guards(api: FakeApi, tmp_path: Path) -> None:
+async def test_the_webhook_taints_and_calls_for_nothing_but_its_certificates(
+    api: FakeApi, tmp_path: Path
+) -> None:
     async with running("webhook", api, tmp_path) as program, aiohttp.ClientSession() as session:
         await program.said("listening")  # health and metrics
         port = (await program.said("listening"))["port"]
@@ -121,6 +126,19 @@ async def test_the_webhook_marks_taints_and_guards(api: FakeApi, tmp_path: Path)
             patch = patch_of(await answer.read())
         assert patch is not None
         assert patch[0]["value"][-1]["key"] == TAINT_KEY
+    assert {(call.verb, call.path) for call in api.calls} == {
+        ("get", SECRET),
+        ("put", SECRET),
+        ("get", REGISTRATION),
+        ("patch", REGISTRATION),
+    }
+
+
+async def test_the_controller_marks_and_guards(api: FakeApi, tmp_path: Path) -> None:
+    async with running("controller", api, tmp_path) as program, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{(await program.said('listening'))['port']}"
+        async with session.get(f"{url}/readyz?verbose") as ready:
+            assert ready.status == 200, await ready.text()
         await api.until(lambda: bool(api.objects[NODES]["spare"]["spec"].get("taints")))
         spare = api.objects[NODES]["spare"]
         assert spare["metadata"]["labels"][MARK_LABEL] == "soft"
@@ -135,7 +153,7 @@ def registered(api: FakeApi) -> dict[str, Any]:
 
 
 async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -> None:
-    async with running("webhook", api, tmp_path) as program:
+    async with running("controller", api, tmp_path) as program:
         await program.said("leading")
         assert api.documents[LEASE]["spec"]["holderIdentity"]
         assert api.documents[LEASE]["spec"]["leaseDurationSeconds"] == 15
@@ -143,13 +161,13 @@ async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -
 
 
 async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
-    async with running("webhook", api, tmp_path, mode="observe") as program:
+    async with running("controller", api, tmp_path, mode="observe") as program:
         assert (await program.said("would write"))["node"] == "spare"
     marked = [node["metadata"]["labels"].get(MARK_LABEL) for node in api.objects[NODES].values()]
     assert marked == [None, None]
 
 
-@pytest.mark.parametrize("module", ["extender", "webhook"])
+@pytest.mark.parametrize("module", ["controller", "extender", "webhook"])
 @pytest.mark.parametrize(
     ("option", "text", "problem"),
     [
@@ -180,6 +198,7 @@ async def test_a_bad_file_is_a_line_and_exit_code_2(
         ("extender", "extender.listen"),
         ("webhook", "webhook.listen"),
         ("webhook", "webhook.metricsListen"),
+        ("controller", "controller.metricsListen"),
     ],
 )
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The admission webhook, and the engine loop that its elected leader runs."""
+"""The admission webhook: turns marks into taints, and keeps its own certificates."""

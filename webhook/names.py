@@ -1,14 +1,13 @@
-"""What the webhook's objects in the cluster are called; manifests/ says the same."""
+"""Names of the webhook's objects in the cluster; manifests/ has the same names."""
 
 from typing import Final
 
-NAMESPACE: Final = "ebb-system"
-"""Where the program runs, unless POD_NAMESPACE says otherwise."""
 SERVICE: Final = "ebb-webhook"
-LEASE: Final = "ebb-webhook"
 SECRET: Final = "ebb-webhook-certs"  # noqa: S105 the name of one
 REGISTRATION: Final = "ebb-webhook"
 """The MutatingWebhookConfiguration."""
+REPORTING: Final = "kube-ebb.io/webhook"
+"""The reportingController of the webhook's Events."""
 
 
 def server_names(namespace: str) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from typing import Final, TextIO
 from core.config.settings import Config
 from core.edge.clock import Clock
 from core.edge.decode.aside import Aside
+from core.edge.kube.names import NAMESPACE
 from core.model.cluster import Cluster
 from core.survival.look import Emptying, emptying
-from webhook.names import NAMESPACE
 
 REFUSED_SHOWN_MAX: Final = 5
 """Objects that cannot be read and are named; the others are counted."""

@@ -10,12 +10,13 @@ from typing import Any, Final
 import click
 
 from cli.look.found import Found, tell_refused
+from controller.names import LEASE
 from core.config.settings import Config
 from core.edge import files
 from core.edge.decode.aside import Aside
 from core.edge.decode.dump import COMMAND, from_dumps
+from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
-from webhook.names import LEASE, NAMESPACE
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """A variable that every container of a pod has."""

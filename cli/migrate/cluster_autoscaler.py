@@ -14,7 +14,7 @@ TAKEN: Final[Mapping[str, Taken]] = {
     THRESHOLD: Taken(("nodeUtilization", "utilization"), SHARE),
     "scale-down-unneeded-time": Taken(("delay",), DURATION),
     "scale-down-delay-after-add": Taken(("cooldown", "afterNodeAdd"), DURATION),
-    "scan-interval": Taken(("webhook", "interval"), INTERVAL),
+    "scan-interval": Taken(("controller", "interval"), INTERVAL),
     "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
     "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
 }

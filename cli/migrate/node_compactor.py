@@ -22,7 +22,7 @@ POOLS: Final = "nodePools"
 ENABLED: Final = "enabled"
 TAKEN: Final[Mapping[str, Taken]] = {
     "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("delay",), SECONDS),
-    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("webhook", "interval"), SECONDS_FROM_1),
+    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("controller", "interval"), SECONDS_FROM_1),
 }
 """Of its environment."""
 VALUES: Final[Mapping[str, str]] = {

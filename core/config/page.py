@@ -13,9 +13,10 @@ Schema, for editors; `ebb config validate FILE...` names every fault of a file a
 missing, or null, has its default; the schema refuses null, so that an editor shows a value
 that was forgotten.
 
-`ebb-webhook` reads a changed file anew, whole or not at all. Where a program stands under
-*restart*, it reads the setting once, when it starts; until then `ebb-webhook` refuses a file
-in which such a setting of its own has changed.
+One file serves all programs; each ignores the sections of the others. `ebb-controller` reads a
+changed file again, all of it or nothing. A program named under *restart* reads the setting only
+when it starts. `ebb-controller` refuses a changed file in which such a setting of its own differs;
+restart it to use that file.
 
 | setting | default | allowed | meaning | restart |
 |---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""What the two programs read of the configuration: addresses, certificates, answers, intervals."""
+"""The sections of the programs: each program reads its own and ignores those of the others."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from core.fields.formats import duration, not_allowed, text, words
-from core.fields.sections import AT_WEBHOOK_START, refused
+from core.fields.sections import AT_CONTROLLER_START, refused
 from core.scores import SCORES
 
 Address = Annotated[
@@ -91,19 +91,29 @@ class ExtenderConfig:
 class WebhookConfig:
     """What the webhook program reads."""
 
-    listen: Annotated[Address, AT_WEBHOOK_START] = "[::]:8443"
+    listen: Address = "[::]:8443"
     """Where the API server's calls are answered; `[::]` is every address, of IPv4 too."""
     metrics_listen: Annotated[
-        Address, AfterValidator(_free_of_listen), Field(validate_default=True), AT_WEBHOOK_START
+        Address, AfterValidator(_free_of_listen), Field(validate_default=True)
     ] = "[::]:8080"
     """Where probes and metrics are answered; `[::]` is every address, of IPv4 too."""
-    key_file: Annotated[File | None, AT_WEBHOOK_START] = None
+    key_file: File | None = None
     """The key of `certFile`; read anew when the file changes."""
-    cert_file: Annotated[CertFile, AT_WEBHOOK_START] = None
+    cert_file: CertFile = None
     """With a key: read anew when the file changes; without: certificates of its own."""
+    rotation_soak_seconds: Annotated[int, duration(5)] = 300
+    """How long a replica sees a new CA in every caBundle before that CA signs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What the controller program reads."""
+
     interval_seconds: Annotated[int, duration(1)] = 10
     """How long after a pass the next one begins."""
-    lease_seconds: Annotated[int, duration(3), Field(alias="leaseDuration"), AT_WEBHOOK_START] = 15
+    lease_seconds: Annotated[
+        int, duration(3), Field(alias="leaseDuration"), AT_CONTROLLER_START
+    ] = 15
     """How long a leader that has died keeps the others from leading."""
-    rotation_soak_seconds: Annotated[int, duration(5), AT_WEBHOOK_START] = 300
-    """How long a new CA is trusted before it signs."""
+    metrics_listen: Annotated[Address, AT_CONTROLLER_START] = "[::]:8081"
+    """Where probes and metrics are answered; `[::]` is every address, of IPv4 too."""

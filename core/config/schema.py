@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.fields.sections import NAMED, RESTART, WEBHOOK, is_beside
+from core.fields.sections import CONTROLLER, NAMED, RESTART, is_beside
 
 Schema = dict[str, Any]
 
@@ -101,8 +101,8 @@ def settings(
 
 
 def restart_needed(before: Config, after: Config) -> list[str]:
-    """Return the settings that differ and that the webhook reads once, when it starts."""
-    fixed = [one.path.split(".") for one in settings() if WEBHOOK in one.restart]
+    """Return the settings that differ and that the controller reads only when it starts."""
+    fixed = [one.path.split(".") for one in settings() if CONTROLLER in one.restart]
     was, is_now = written(before), written(after)
     return [
         ".".join(path) for path in fixed if reduce(_at, path, was) != reduce(_at, path, is_now)

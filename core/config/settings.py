@@ -26,7 +26,13 @@ from pydantic_core import CoreSchema, core_schema
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
-from core.config.programs import EVERY_NODE, PAIR, ExtenderConfig, WebhookConfig
+from core.config.programs import (
+    EVERY_NODE,
+    PAIR,
+    ControllerConfig,
+    ExtenderConfig,
+    WebhookConfig,
+)
 from core.config.thresholds import Enter, Leave, Thresholds
 from core.fields.formats import (
     QUALIFIED_KEY,
@@ -38,7 +44,16 @@ from core.fields.formats import (
     text,
     words,
 )
-from core.fields.sections import BESIDE, EXTENDER, INLINE, RESTART, WEBHOOK, Listed, name_of
+from core.fields.sections import (
+    BESIDE,
+    CONTROLLER,
+    EXTENDER,
+    INLINE,
+    RESTART,
+    WEBHOOK,
+    Listed,
+    name_of,
+)
 from core.marks.keys import TAINT_KEY
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
@@ -195,7 +210,7 @@ class Config:
     taint_key: Annotated[
         str,
         QUALIFIED_KEY,
-        Field(json_schema_extra={RESTART: [WEBHOOK, EXTENDER]}),
+        Field(json_schema_extra={RESTART: [CONTROLLER, WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
     """The key of the taint that a mark becomes."""
     schedulers: Annotated[
@@ -228,10 +243,13 @@ class Config:
         ),
     ] = field(default_factory=ExtenderConfig)
     """What `ebb-extender` reads."""
-    webhook: Annotated[WebhookConfig, Field(json_schema_extra={"dependentRequired": PAIR})] = (
-        field(default_factory=WebhookConfig)
-    )
-    """What `ebb-webhook` reads beside."""
+    webhook: Annotated[
+        WebhookConfig,
+        Field(json_schema_extra={RESTART: [WEBHOOK], "dependentRequired": PAIR}),
+    ] = field(default_factory=WebhookConfig)
+    """What `ebb-webhook` reads; of the other settings it reads `taintKey` alone."""
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    """What `ebb-controller` reads beside all settings outside the sections of programs."""
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return what the configured policy reads."""

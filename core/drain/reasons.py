@@ -27,7 +27,7 @@ COMES_BACK: Final = Reason(
 NOT_HARD: Final = Reason(
     "evict-not-hard",
     "Pods could still come to the node: its mark has not become hard, or has lost its taint.",
-    "see what prevents that: the log of ebb-webhook, and kubectl get node {node} -o yaml",
+    "see what prevents that: the log of ebb-controller, and kubectl get node {node} -o yaml",
     "mark and taint of the node are hard",
 )
 OF_JOB: Final = Reason(

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from core.edge.clock import Clock
 from core.edge.logs import Seldom
-from core.edge.metrics import Metrics
+from core.edge.metrics import TlsMetrics
 
 log = logging.getLogger("ebb.http")
 
@@ -35,7 +35,7 @@ def why(fault: OSError) -> Why:
 class Handshakes:
     """Those of one program that have failed."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: TlsMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._seldom = Seldom(log, "a TLS handshake failed", clock.monotonic_seconds)
 

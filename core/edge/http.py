@@ -1,4 +1,4 @@
-"""The bones of both programs' servers: health, metrics, faults to replies, orderly shutdown."""
+"""The base of every program's servers: health, metrics, faults to replies, orderly shutdown."""
 
 import asyncio
 import logging
@@ -218,8 +218,8 @@ async def until_signal() -> None:
     await stop.wait()
 
 
-async def drain(health: Health) -> None:
-    """Say not ready, and go on serving while callers notice."""
+async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
+    """Fail readiness, and go on serving for *seconds* while callers notice."""
     health.leaving = True
-    log.info("leaving", extra=fields(drain_seconds=DRAIN_SECONDS))
-    await asyncio.sleep(DRAIN_SECONDS)
+    log.info("leaving", extra=fields(drain_seconds=seconds))
+    await asyncio.sleep(seconds)

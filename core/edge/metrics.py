@@ -1,6 +1,6 @@
-"""What both programs tell Prometheus, and the forms for what each tells itself.
+"""Prometheus series that several programs share, and types for the series of each program.
 
-A program has one registry, with its own series alone; all label sets are closed.
+A program has one registry with its own series only. All label sets are closed.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,12 +21,34 @@ Samples = dict[tuple[str, ...], float]
 
 
 class Metrics:
-    """The series that both programs have; each inherits and adds its own."""
+    """The registry of one program and the series that every program has."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+
+    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
+        return Gauge(name, what, labels, registry=self.registry)
+
+    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
+        """Return a counter; the values of its label that are named are told from 0 on."""
+        made = Counter(name, what, tuple(labels), registry=self.registry)
+        for label, values in labels.items():
+            for value in values:
+                made.labels(**{label: value})
+        return made
+
+    def text(self) -> bytes:
+        """Return all series in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class WatchMetrics(Metrics):
+    """The series of a program that watches the API server."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.watch_restarts = self._counter(
             "ebb_watch_restarts_total",
             "Watches of the API server that ended other than by their time.",
@@ -43,6 +65,13 @@ class Metrics:
             "Objects of the API server that cannot be read now; a Node stays, and that of a pod.",
             "resource",
         )
+
+
+class TlsMetrics(Metrics):
+    """The series of a program that serves TLS."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.handshake_failures = self._counter(
             "ebb_tls_handshake_failures_total",
             "TLS handshakes with callers that failed.",
@@ -53,20 +82,15 @@ class Metrics:
             "When the certificate that is served ends; 0: none is served.",
         )
 
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(name, what, labels, registry=self.registry)
 
-    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter; the values of its label that are named are told from 0 on."""
-        made = Counter(name, what, tuple(labels), registry=self.registry)
-        for label, values in labels.items():
-            for value in values:
-                made.labels(**{label: value})
-        return made
+class EventMetrics(Metrics):
+    """The series of a program that writes Events."""
 
-    def text(self) -> bytes:
-        """Return all series in Prometheus' text format."""
-        return generate_latest(self.registry)
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost_events = self._counter(
+            "ebb_lost_events_total", "Events that could not be written."
+        )
 
 
 class Told(NamedTuple, Generic[Seen_]):

@@ -1,4 +1,4 @@
-"""How both programs begin: the command line, the configuration, logs, faults in one line each."""
+"""How every program begins: the command line, the configuration, logs, faults in one line each."""
 
 import argparse
 import asyncio

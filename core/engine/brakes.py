@@ -249,7 +249,7 @@ MARK_REFUSED: Final = Reason(
     "mark-refused",
     "The node's mark could not be written: something refuses what is written on it, or no answer "
     "came. It is left alone for a time that doubles with each such failure.",
-    "see what refuses it: the log of ebb-webhook tells it; often an admission policy, or "
+    "see what refuses it: the log of ebb-controller tells it; often an admission policy, or "
     "annotations that are full",
     "the time has passed",
 )

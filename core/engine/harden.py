@@ -86,7 +86,7 @@ HARD_NEW_LEADER: Final = Reason(
     "The mark was soft when another leader began, and what spoke against a hard one until then is "
     "remembered nowhere: it holds for five minutes longer than its cause.",
     "wait for five minutes; where leaders follow each other sooner than that, see why: "
-    "`ebb_leader`, and the log of `ebb-webhook`",
+    "`ebb_leader`, and the log of `ebb-controller`",
     "the leader has looked on for five minutes",
 )
 REASONS: Final = (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RESTART: Final = "x-restart"
 """The keyword of the schema that names the programs which read a setting once, at their start."""
 WEBHOOK: Final = "ebb-webhook"
+CONTROLLER: Final = "ebb-controller"
 EXTENDER: Final = "ebb-extender"
 BESIDE: Final = "*"
 """What the alias of a section begins with whose fields stand in the file beside it."""
@@ -38,7 +39,7 @@ def is_beside(alias: str) -> bool:
     return alias.startswith(BESIDE)
 
 
-AT_WEBHOOK_START: Final = Field(json_schema_extra={RESTART: [WEBHOOK]})
+AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from tests.bench.machine import factor, show
 from tests.e2e.plane import free_port
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, Json, event, key_of
-from webhook.admission.app import MUTATE_PATH
+from webhook.app import MUTATE_PATH
 
 NODES: Final = 5000
 EVENTS_A_SECOND: Final = 50

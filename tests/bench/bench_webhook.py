@@ -22,7 +22,7 @@ from core.marks.keys import TAINT_KEY
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.support.clock import FakeClock
-from webhook.admission.app import MUTATE_PATH, make_app
+from webhook.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
 
 TURNS = 5

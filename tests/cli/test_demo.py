@@ -15,7 +15,7 @@ from tests.support.plan_cli import COMMAND, ROOT
 LESS_OFTEN = """
 apiVersion: kube-ebb.io/v1alpha1
 kind: EbbConfiguration
-webhook: {interval: 5m}
+controller: {interval: 5m}
 """
 
 

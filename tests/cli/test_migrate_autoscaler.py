@@ -25,7 +25,7 @@ EXPECTED = NONE | {
     "nodeUtilization": {"keepLocalStorage": False, "utilization": "65%"},
     "delay": "5m",
     "cooldown": {"afterNodeAdd": "15m"},
-    "webhook": {"interval": "30s"},
+    "controller": {"interval": "30s"},
 }
 
 
@@ -92,7 +92,7 @@ def test_flags_are_found_where_users_have_them(place: str) -> None:
         ("-scale_down_unneeded_time=1h", {"delay": "1h"}),
         ("--scale-down-unneeded-time=1.5h", {"delay": "1h30m"}),
         ("--scale-down-unneeded-time=0", {"delay": "0s"}),
-        ("--scan-interval=10s --scan-interval=1m", {"webhook": {"interval": "1m"}}),
+        ("--scan-interval=10s --scan-interval=1m", {"controller": {"interval": "1m"}}),
         ("--scale-down-enabled=false", {"mode": "observe"}),
         ("--scale-down-enabled", {"mode": "enforce"}),
         ("--skip-nodes-with-system-pods=false", {"nodeUtilization": {"keepSystem": False}}),

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from core.edge.decode.kinds import BUFFERS
+from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from core.marks.keys import (
     BUFFER_OURS_LABEL,
@@ -24,9 +25,7 @@ from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
-from webhook import names
 
-NAMESPACE = names.NAMESPACE
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 
@@ -198,7 +197,7 @@ async def test_taints_of_keys_before_go_too(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-webhook"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
     api.put_document(path, {"metadata": {"annotations": {KEYS_ANNOTATION: "old,older"}}})
     odd = marked("n3")
     odd["spec"]["taints"] += [

@@ -13,18 +13,19 @@ from cli.__main__ import ebb as ebb_command
 from cli.__main__ import main
 from cli.look.live import told
 from cli.look.source import kubeconfig_of
+from controller.names import LEASE as LEASE_NAME
 from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
+from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.lease import micro_time
 from core.model.errors import InvalidInputError
 from tests.core.test_buffers import TEMPLATE, written
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb
-from webhook import names
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases/{names.LEASE}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
 
@@ -82,9 +83,9 @@ class TestLive:
             "leaseDurationSeconds": 15,
             "renewTime": micro_time(renewed),
         }
-        api.put_document(LEASE, {"metadata": {"name": names.LEASE}, "spec": spec})
+        api.put_document(LEASE, {"metadata": {"name": LEASE_NAME}, "spec": spec})
         assert (await seen(capsys, kubeconfig, "status"))["leader"] == {
-            "lease": f"{names.NAMESPACE}/{names.LEASE}",
+            "lease": f"{NAMESPACE}/{LEASE_NAME}",
             "holder": "pod-a_12",
             "renewed": renewed,
             "durationSeconds": 15,
@@ -98,7 +99,7 @@ class TestLive:
         assert "no such Lease" in leader["problem"]
         api.fail_next("get", 403)
         leader = (await seen(capsys, kubeconfig, "status", "--namespace", "other"))["leader"]
-        assert leader["lease"] == f"other/{names.LEASE}"
+        assert leader["lease"] == f"other/{LEASE_NAME}"
         assert "403" in leader["problem"]
 
     async def test_a_list_that_expires_half_way_is_begun_again(

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from controller.loop import STALE_SECONDS
 from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES, AnyKind
 from core.edge.kube.client import ApiError
 from core.edge.kube.listing import Listed
 from core.edge.kube.watch import ABSENT_SECONDS, DOUBT_SECONDS, WITHOUT_AFTER_FAILURES
 from tests.support.fake_api import FakeApi
 from tests.support.following import Bench, following, opened
-from webhook.engine.loop import STALE_SECONDS
 
 RESOURCE = BUFFERS.resource
 NEW, OLD = BUFFERS.paths

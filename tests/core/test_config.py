@@ -33,7 +33,7 @@ def test_an_empty_file_with_a_head_is_the_defaults() -> None:
 
 def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
     found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
-    assert (found.delay_seconds, found.webhook.interval_seconds) == (0, 60)
+    assert (found.delay_seconds, found.controller.interval_seconds) == (0, 60)
     assert found.budgets.cluster == replace(
         Budgets().cluster, max_marked=Limit(3), min_nodes=2, min_untainted_nodes=2
     )
@@ -50,7 +50,7 @@ def test_another_policy_can_be_asked_of_a_file() -> None:
     said = {**HEAD, "policy": "ClusterThreshold", "delay": "7m"}
     found = parse(said, "x", "ExcessNodes")
     assert (found.policy, found.delay_seconds) == ("ExcessNodes", 420)
-    assert found.webhook.interval_seconds == 60
+    assert found.controller.interval_seconds == 60
     assert parse(HEAD, "x", "ClusterThreshold") == built_in("ClusterThreshold") == Config()
 
 
@@ -171,9 +171,15 @@ def test_hard_marks_are_opt_in(given: str, seconds: int | None) -> None:
 
 
 def test_what_needs_a_restart_is_named() -> None:
-    after = parse({**HEAD, "webhook": {"listen": "127.0.0.1:1", "interval": "1s"}}, "x")
-    assert restart_needed(Config(), after) == ["webhook.listen"]
+    other = {"metricsListen": "127.0.0.1:1", "interval": "1s"}
+    after = parse({**HEAD, "controller": other}, "x")
+    assert restart_needed(Config(), after) == ["controller.metricsListen"]
     assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
+
+
+def test_no_restart_is_needed_for_the_sections_of_other_programs() -> None:
+    theirs = {"webhook": {"listen": "[::1]:0"}, "extender": {"listen": "[::1]:0"}}
+    assert restart_needed(Config(), parse({**HEAD, **theirs}, "x")) == []
 
 
 def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:

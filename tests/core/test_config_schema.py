@@ -15,7 +15,7 @@ from core.config.document import parse
 from core.config.page import page
 from core.config.schema import Schema, restart_needed, schema, written
 from core.config.settings import Config
-from core.fields.sections import EXTENDER, WEBHOOK
+from core.fields.sections import CONTROLLER, EXTENDER, WEBHOOK
 from core.model.errors import ConfigError
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 
@@ -174,32 +174,27 @@ def read_once(program: str) -> list[str]:
 def test_a_restart_is_needed_for_just_what_is_read_once() -> None:
     others = {
         "taintKey": "own.example/key",
-        "webhook.listen": "127.0.0.1:1",
-        "webhook.metricsListen": "127.0.0.1:2",
-        "webhook.keyFile": "k",
-        "webhook.certFile": "c",
-        "webhook.leaseDuration": "20s",
-        "webhook.rotationSoak": "6m",
+        "controller.leaseDuration": "20s",
+        "controller.metricsListen": "127.0.0.1:2",
     }
-    assert list(others) == read_once(WEBHOOK)
+    assert list(others) == read_once(CONTROLLER)
     for path, value in others.items():
         section, _, last = path.rpartition(".")
-        pair = {"keyFile": "k", "certFile": "c"} if last in ("keyFile", "certFile") else {}
-        other: Change = {section: {last: value, **pair}} if section else {last: value}
+        other: Change = {section: {last: value}} if section else {last: value}
         assert path in restart_needed(Config(), parse({**HEAD, **other}, "x"))
 
 
 TEXTS = ("README.md", "docs/how-it-works.md", "docs/install.md", "manifests/base/configmap.yaml")
 
 
-def test_all_texts_name_what_needs_a_restart_as_the_settings_do() -> None:
-    ours, theirs = (
-        [f"`{path}`" for path in read_once(program)] for program in (WEBHOOK, EXTENDER)
+@pytest.mark.parametrize("name", TEXTS)
+def test_all_texts_name_what_needs_a_restart_as_the_settings_do(name: str) -> None:
+    controller, webhook, extender = (
+        [f"`{path}`" for path in read_once(program)] for program in (CONTROLLER, WEBHOOK, EXTENDER)
     )
     said = (
-        f"`{WEBHOOK}` reads {', '.join(ours[:-1])} and {ours[-1]} once, when it starts; "
-        f"`{EXTENDER}` reads {' and '.join(theirs)} once."
+        f"`{CONTROLLER}` reads {', '.join(controller[:-1])} and {controller[-1]} only when it "
+        f"starts, `{WEBHOOK}` {' and '.join(webhook)}, `{EXTENDER}` {' and '.join(extender)}."
     )
-    for name in TEXTS:
-        text = re.sub(r"\s+(# )?", " ", (ROOT / name).read_text())
-        assert said in text, name
+    text = re.sub(r"\s+(# )?", " ", (ROOT / name).read_text())
+    assert said in text, said

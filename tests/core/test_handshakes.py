@@ -12,7 +12,7 @@ from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
 from core.edge.handshakes import Handshakes, Why, why
 from core.edge.logs import SELDOM_SECONDS
-from core.edge.metrics import Metrics
+from core.edge.metrics import TlsMetrics
 from tests.support.clock import FakeClock
 
 NOW = SystemClock().unix_seconds()
@@ -23,7 +23,7 @@ class Bench:
     """A server, and what it tells."""
 
     def __init__(self) -> None:
-        self.metrics, self.clock = Metrics(), FakeClock()
+        self.metrics, self.clock = TlsMetrics(), FakeClock()
         self.heard: asyncio.Queue[OSError] = asyncio.Queue()
         self._handshakes = Handshakes(self.metrics, self.clock)
         app = http.make_app(http.Health(), self.clock)
@@ -114,7 +114,7 @@ def test_a_missing_certificate_of_the_caller_is_one_of_certificates() -> None:
 def test_however_many_fail_one_line_a_minute_tells_of_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    metrics, clock = Metrics(), FakeClock()
+    metrics, clock = TlsMetrics(), FakeClock()
     handshakes = Handshakes(metrics, clock)
     with caplog.at_level(logging.WARNING, "ebb.http"):
         for seconds in (0, 0, SELDOM_SECONDS - 1, 1, SELDOM_SECONDS):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from core.edge.kube.stores.events import PATH, QUEUE_MAX, Events, EventType
+from core.edge.kube.stores.events import PATH, QUEUE_MAX, Events, EventType, namespace, secret
 from core.model.node import Node
 from core.model.resources import Resources
 from tests.support.clock import FakeClock
@@ -27,23 +27,35 @@ async def bench() -> AsyncIterator[Bench]:
         def lost() -> None:
             made.losses += 1
 
-        made = Bench(api, Events(client, FakeClock(), lost, "me"))
+        made = Bench(
+            api, Events(client, FakeClock(), lost, controller="kube-ebb.io/c", instance="me")
+        )
         yield made
 
 
 async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
     async with bench() as made:
         made.events.tell(NODE, "Marked", "it can go")
-        made.events.tell_of("ebb-system", "ConfigurationRefused", "bad", EventType.WARNING)
+        about = namespace("ebb-system")
+        made.events.tell_of(about, "ConfigurationRefused", "bad", EventType.WARNING)
+        made.events.tell_of(secret("ebb-system", "s"), "Replaced", "gone")
         sending = asyncio.create_task(made.events.run())
-        await made.api.until(lambda: len(made.api.documents) == 2)
+        await made.api.until(lambda: len(made.api.documents) == 3)
         sending.cancel()
-    told = [(one["regarding"]["name"], one["reason"], one["note"], one["type"])
-            for path, one in made.api.documents.items() if path.startswith(PATH)]  # fmt: skip
-    assert told == [
-        ("n", "Marked", "it can go", "Normal"),
-        ("ebb-system", "ConfigurationRefused", "bad", "Warning"),
+    told = [
+        (where, one["regarding"]["name"], one["reason"], one["note"], one["type"])
+        for where in ("default", "ebb-system")
+        for path, one in made.api.documents.items()
+        if path.startswith(PATH.format(namespace=where))
     ]
+    assert told == [
+        ("default", "n", "Marked", "it can go", "Normal"),
+        ("default", "ebb-system", "ConfigurationRefused", "bad", "Warning"),
+        ("ebb-system", "s", "Replaced", "gone", "Normal"),
+    ]
+    for one in made.api.documents.values():
+        assert one["reportingController"] == "kube-ebb.io/c"
+        assert one["reportingInstance"] == "me"
     assert made.losses == 0
 
 
@@ -61,7 +73,7 @@ async def test_what_finds_no_room_or_no_server_is_counted() -> None:
 
 async def test_a_note_is_as_long_as_the_api_takes_it() -> None:
     async with bench() as made:
-        made.events.tell_of("ebb-system", "ConfigurationRefused", "x" + "ü" * 1000)
+        made.events.tell_of(namespace("ebb-system"), "ConfigurationRefused", "x" + "ü" * 1000)
         sending = asyncio.create_task(made.events.run())
         await made.api.until(lambda: bool(made.api.documents))
         sending.cancel()

@@ -3,6 +3,7 @@
 import aiohttp
 from prometheus_client import CollectorRegistry, generate_latest
 
+import controller.metrics
 import extender.metrics
 import webhook.metrics
 from core.edge import http, metrics
@@ -14,22 +15,34 @@ def families(of: metrics.Metrics) -> set[str]:
     return {found.name for found in of.registry.collect() if found.name.startswith("ebb_")}
 
 
-def test_each_program_shows_its_own_series_and_those_of_both() -> None:
-    shared, asked, engine = (
+def test_each_program_shows_its_own_series_and_the_shared_ones_that_it_needs() -> None:
+    watches, tls, events, scores, reviews, engine = (
         families(made())
-        for made in (metrics.Metrics, extender.metrics.Metrics, webhook.metrics.Metrics)
+        for made in (
+            metrics.WatchMetrics,
+            metrics.TlsMetrics,
+            metrics.EventMetrics,
+            extender.metrics.Metrics,
+            webhook.metrics.Metrics,
+            controller.metrics.Metrics,
+        )
     )
-    assert asked & engine == shared
-    assert {name.split("_")[1] for name in asked - shared} == {"extender"}
-    assert not any(name.startswith("ebb_extender") for name in engine)
-    assert "ebb_config_last_reload_successful" in engine - shared
-    assert shared == {
+    assert families(metrics.Metrics()) == set()
+    assert (scores & engine, scores & reviews, reviews & engine) == (watches, tls, events)
+    assert watches == {
         "ebb_watch_restarts",
         "ebb_refused_objects",
         "ebb_unreadable_objects",
+    }
+    assert tls == {
         "ebb_tls_handshake_failures",
         "ebb_serving_certificate_expiration_timestamp_seconds",
     }
+    assert events == {"ebb_lost_events"}
+    assert {name.split("_")[1] for name in scores - watches - tls} == {"extender"}
+    assert {name.split("_")[1] for name in reviews - tls - events} == {"webhook"}
+    assert not any(name.startswith(("ebb_extender", "ebb_webhook")) for name in engine)
+    assert "ebb_config_last_reload_successful" in engine
 
 
 class Scraped(Samples):
@@ -68,7 +81,7 @@ def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
 
 async def test_however_many_ask_the_text_is_made_once_in_a_moment() -> None:
     """By the loop that answers calls and reviews: one who asked without end kept it busy."""
-    clock, told = FakeClock(), metrics.Metrics()
+    clock, told = FakeClock(), metrics.WatchMetrics()
     server = http.Server(http.make_app(http.Health(), clock, told), "127.0.0.1:0")
     await server.start()
     lost = told.watch_restarts.labels("nodes", "error")

@@ -203,7 +203,7 @@ def test_the_defaults_are_those_of_cluster_autoscaler() -> None:
     assert (own.keep_standalone, own.keep_system, own.keep_local_storage) == (True, True, True)
     assert found.delay_seconds == DELAY
     assert found.budgets.cooldown.after_node_add_seconds == DELAY
-    assert found.webhook.interval_seconds == 10
+    assert found.controller.interval_seconds == 10
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,20 @@ from typing import Any, Final
 
 import yaml
 
+from controller.names import LEASE as LEASE_NAME
 from core.config.settings import Mode
+from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Json
 from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
 from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until
 from webhook import names
-from webhook.admission.app import MUTATE_PATH
+from webhook.app import MUTATE_PATH
 
-NAMESPACE = names.NAMESPACE
 REGISTRATION = (
     f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.REGISTRATION}"
 )
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{names.LEASE}"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 WEBHOOK_ACCOUNT = "ebb-webhook"
 EXTENDER_ACCOUNT = "ebb-extender"
 IN_FORCE_SECONDS = 20.0

@@ -25,8 +25,8 @@ from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, node,
 from tests.e2e.pki import Signed
 from tests.e2e.plane import LOOPBACK, ROOT, Plane
 from tests.e2e.scheduling import scheduling, stanza
-from webhook.admission import wire
-from webhook.admission.app import MUTATE_PATH
+from webhook import wire
+from webhook.app import MUTATE_PATH
 
 BYTES_MAX = 30_000
 """Of one message: these are for people to read, too."""

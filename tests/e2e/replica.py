@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Json, RefusedError
-from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE, WEBHOOK_ACCOUNT
+from tests.e2e.install import EXTENDER_ACCOUNT, WEBHOOK_ACCOUNT
 from tests.e2e.line import Line
 from tests.e2e.objects import PODS
 from tests.e2e.plane import Ebb, Plane, until

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import yaml
 
+from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Json
-from tests.e2e.install import EXTENDER_ACCOUNT, NAMESPACE
+from tests.e2e.install import EXTENDER_ACCOUNT
 from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb
 
 CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"

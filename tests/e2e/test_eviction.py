@@ -15,12 +15,12 @@ from core.config.settings import Mode
 from core.drain.budgets import Allowances
 from core.edge.decode import kinds
 from core.edge.kube.client import Client
+from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
 from core.marks.keys import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
-    NAMESPACE,
     WEBHOOK_ACCOUNT,
     Start,
     apply,

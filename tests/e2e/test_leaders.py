@@ -28,7 +28,7 @@ from tests.e2e.line import State
 from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import Plane, until
 from tests.e2e.replica import Replica, leads
-from webhook.admission.certs import REPLACED
+from webhook.certs import REPLACED
 
 LEASE_SECONDS = 6
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from core.config.settings import Mode
+from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
-from tests.e2e.install import NAMESPACE, apply, config, overlay, point, port_of, start_webhook
+from tests.e2e.install import apply, config, overlay, point, port_of, start_webhook
 from tests.e2e.objects import PODS, add_nodes, pod
 from tests.e2e.plane import LOOPBACK, ROOT, Plane, Program, free_port
 

@@ -28,8 +28,8 @@ from tests.e2e.install import (
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod, taints
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, until
 from tests.e2e.stub import answering
-from webhook.admission.app import MUTATE_PATH
-from webhook.admission.certs import ROTATE_ANNOTATION
+from webhook.app import MUTATE_PATH
+from webhook.certs import ROTATE_ANNOTATION
 
 LEASE_SECONDS = 6
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"

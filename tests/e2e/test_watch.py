@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.settings import Mode
+from core.edge.kube.names import NAMESPACE
 from core.marks.keys import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import NAMESPACE, WEBHOOK_ACCOUNT, apply, config, remove
+from tests.e2e.install import WEBHOOK_ACCOUNT, apply, config, remove
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.pki import write_kubeconfig
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until

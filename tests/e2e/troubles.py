@@ -12,7 +12,7 @@ from tests.e2e.objects import NODES
 from tests.e2e.plane import until
 from tests.e2e.replica import Replica
 from tests.e2e.town import Town, away, marked
-from webhook.admission.certs import ROTATE_ANNOTATION
+from webhook.certs import ROTATE_ANNOTATION
 
 Trouble = Callable[[Town, float], None]
 

@@ -6,6 +6,9 @@ from typing import Any, cast
 import orjson
 
 from cli.explain.explainer import Explainer
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from controller.view import ClusterView
 from core.config.budgets import Budget, Budgets, Cooldown
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.dump import from_dumps
@@ -23,9 +26,6 @@ from core.model.now import Now
 from core.model.schedulers import KNOWN
 from core.writes.write import Write
 from tests.support.clock import FakeClock
-from webhook.engine.controller import Controller
-from webhook.metrics import Metrics
-from webhook.view.view import ClusterView
 
 CONFIG = Config(
     mode=Mode.ENFORCE,
@@ -84,7 +84,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and by node all that is said of it."""
     survey = Survey(cluster, CONFIG, Now(NOW))
     plan = judge(survey)
-    controller = Controller(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
+    controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Write[Node]] = []
     for turn in range(2):
         writes += controller.judge(cluster, NOW + turn * 10**5).writes

@@ -8,7 +8,7 @@ from core.model.errors import InvalidInputError
 from extender.wire import call
 from tests.hostile.objects import DEEP, LISTS
 from tests.support.admission import node_json, patch_of, review_of
-from webhook.admission import wire
+from webhook import wire
 
 
 @pytest.mark.parametrize("deep", [DEEP, LISTS])

@@ -28,8 +28,8 @@ from tests.support.certificates import (
 from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
-from webhook.admission.authority import OLD_SECONDS, Trust
-from webhook.admission.certs import REPLACED, UNTRUSTED_SECONDS
+from webhook.authority import OLD_SECONDS, Trust
+from webhook.certs import REPLACED, UNTRUSTED_SECONDS
 
 DAY = 24 * 3600
 CA, OTHER = tls.make_ca(START), tls.make_ca(START)

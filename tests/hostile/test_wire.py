@@ -43,8 +43,8 @@ from tests.support import odd_nodes, taint_rules
 from tests.support.admission import apply_json_patch
 from tests.support.builders import node
 from tests.support.clock import FakeClock
-from webhook.admission.app import MUTATE_PATH, REVIEW_BYTES_MAX
-from webhook.admission.app import make_app as make_webhook
+from webhook.app import MUTATE_PATH, REVIEW_BYTES_MAX
+from webhook.app import make_app as make_webhook
 from webhook.metrics import Metrics
 
 FOLDER = Path(__file__).parents[1]

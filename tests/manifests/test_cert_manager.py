@@ -2,6 +2,7 @@ import pytest
 import yaml
 
 from core.config.document import parse
+from core.edge.kube.names import NAMESPACE
 from tests.manifests.kustomize import Json, find, of_kind, render, templates, with_components
 from webhook import names
 
@@ -14,7 +15,7 @@ def certificate(name: str) -> Json:
 
 
 def test_the_certificate_is_for_the_names_the_webhook_is_called_by() -> None:
-    own = names.server_names(names.NAMESPACE)
+    own = names.server_names(NAMESPACE)
     assert certificate("ebb-webhook")["dnsNames"] == [
         n for n in own if n.startswith(names.SERVICE)
     ]
@@ -37,7 +38,7 @@ def test_the_api_server_trusts_the_certificates_own_ca() -> None:
     objects = render("cert-manager")
     webhook = find(objects, "MutatingWebhookConfiguration", names.REGISTRATION)
     source = webhook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
-    assert source == f"{names.NAMESPACE}/ebb-webhook"
+    assert source == f"{NAMESPACE}/ebb-webhook"
     leaf, ca = certificate("ebb-webhook"), certificate("ebb-ca")
     assert leaf["issuerRef"]["name"] == "ebb-ca"
     assert ca["isCA"]

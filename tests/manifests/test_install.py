@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.names import LEASE
 from core.config.document import parse
 from core.config.settings import Config, Mode
+from core.edge.kube.names import NAMESPACE
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
     COST_ANNOTATION,
@@ -34,7 +36,7 @@ from tests.manifests.kustomize import (
 )
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
-from webhook.admission.certs import ROTATE_ANNOTATION
+from webhook.certs import ROTATE_ANNOTATION
 
 TEXT = (ROOT / "docs" / "install.md").read_text("utf-8")
 BLOCKS = [
@@ -97,7 +99,7 @@ def naming(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for number, one in enumerate(value):
             yield from naming(one, f"{path}.{number}")
-    elif names.NAMESPACE in str(value):
+    elif NAMESPACE in str(value):
         yield path.removeprefix(".")
 
 
@@ -152,9 +154,9 @@ def test_kubeadm_is_told_where_its_upgrades_look() -> None:
 def test_its_names_are_those_of_the_objects() -> None:
     extender = find(render("extender"), "Service", "ebb-extender")
     assert f"`{extender['spec']['clusterIP']}`" in TEXT
-    assert f"DNS:ebb-extender.{names.NAMESPACE}.svc" in TEXT
+    assert f"DNS:ebb-extender.{NAMESPACE}.svc" in TEXT
     for kind, name in re.findall(r"\b(deployment|secret|lease)[ /](ebb-[\w-]+)", TEXT):
-        known = {names.LEASE, names.SECRET, *(one for made in MADE.values() for *_, one in made)}
+        known = {LEASE, names.SECRET, *(one for made in MADE.values() for *_, one in made)}
         known |= {one["metadata"]["name"] for one in of_kind(render("extender"), "Deployment")}
         assert name in known, (kind, name)
     assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
@@ -212,10 +214,10 @@ def deleted(component: str, when: str) -> set[Object]:
 
 MADE = {
     "cert-manager": {
-        ("secret", names.NAMESPACE, one["spec"]["secretName"])
+        ("secret", NAMESPACE, one["spec"]["secretName"])
         for one in of_kind(render("cert-manager"), "Certificate")
     },
-    "second-scheduler": {("lease", names.NAMESPACE, "ebb-scheduler")},
+    "second-scheduler": {("lease", NAMESPACE, "ebb-scheduler")},
 }
 """What others make for a component while it is there."""
 
@@ -239,7 +241,7 @@ def test_without_its_namespace_no_object_outlives_the_uninstallation(component: 
     asked = re.findall(r"kubectl delete (\S+) (?:-A )?-l (\S+)", steps)
     for one in render(component):
         kind, metadata = one["kind"].lower(), one["metadata"]
-        if kind == "namespace" or metadata.get("namespace") == names.NAMESPACE:
+        if kind == "namespace" or metadata.get("namespace") == NAMESPACE:
             continue
         labels = {f"{key}={value}" for key, value in metadata["labels"].items()}
         assert any(

@@ -8,6 +8,7 @@ from core.edge import files
 from core.edge.clock import SystemClock
 from core.edge.http import Health
 from core.edge.http import make_app as make_bones
+from core.edge.kube.names import NAMESPACE
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
@@ -24,9 +25,9 @@ from tests.manifests.kustomize import (
     templates,
 )
 from webhook import names
-from webhook.admission.app import MUTATE_PATH
-from webhook.admission.wire import API_VERSION, KUBELETS
+from webhook.app import MUTATE_PATH
 from webhook.metrics import Metrics
+from webhook.wire import API_VERSION, KUBELETS
 
 EVERYTHING = ("", *COMPONENTS, *EXAMPLES)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -86,18 +87,18 @@ def test_every_object_carries_the_labels(objects: list[Json]) -> None:
 def test_what_has_a_namespace_is_in_ours(objects: list[Json]) -> None:
     """Where an overlay sets another one, all objects go there: none may need to stay."""
     for item in objects:
-        assert item["metadata"].get("namespace", names.NAMESPACE) == names.NAMESPACE
+        assert item["metadata"].get("namespace", NAMESPACE) == NAMESPACE
 
 
 def test_the_namespace_takes_restricted_pods_only(objects: list[Json]) -> None:
-    labels = find(objects, "Namespace", names.NAMESPACE)["metadata"]["labels"]
+    labels = find(objects, "Namespace", NAMESPACE)["metadata"]["labels"]
     for mode in ("enforce", "audit", "warn"):
         assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
 
 
 def test_a_quota_lets_pods_have_their_priority_class(objects: list[Json]) -> None:
     """GKE refuses every pod of such a class where no quota of the namespace speaks of it."""
-    quota = find(objects, "ResourceQuota", "ebb-critical-pods", names.NAMESPACE)["spec"]
+    quota = find(objects, "ResourceQuota", "ebb-critical-pods", NAMESPACE)["spec"]
     (scope,) = quota["scopeSelector"]["matchExpressions"]
     classes = {template["spec"]["priorityClassName"] for template in templates(objects)}
     assert (scope["scopeName"], scope["operator"]) == ("PriorityClass", "In")
@@ -219,7 +220,7 @@ def test_the_registration() -> None:
     (webhook,) = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"]
     service = {
         "name": names.SERVICE,
-        "namespace": names.NAMESPACE,
+        "namespace": NAMESPACE,
         "path": MUTATE_PATH,
         "port": 443,
     }

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from controller.names import LEASE
 from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
+from core.edge.kube.names import NAMESPACE
 from tests.manifests.kustomize import Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
@@ -52,13 +54,13 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],
 }
 ROLES: dict[tuple[str, str], list[Rule]] = {
-    (names.NAMESPACE, "ebb-webhook-lease"): lease(names.LEASE),
-    (names.NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
-    (names.NAMESPACE, "ebb-webhook-buffers"): [
+    (NAMESPACE, "ebb-webhook-lease"): lease(LEASE),
+    (NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
+    (NAMESPACE, "ebb-webhook-buffers"): [
         ("", "podtemplates", (), ("create", "delete")),
         ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
     ],
-    (names.NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
+    (NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
 }
 OF_KUBERNETES = {
     "ebb-scheduler": "system:kube-scheduler",

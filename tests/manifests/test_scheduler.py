@@ -4,13 +4,13 @@ from itertools import product
 import pytest
 import yaml
 
+from core.edge.kube.names import NAMESPACE
 from core.model.resources import Resources
 from core.model.schedulers import KNOWN
 from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
 from core.survival.spans import FAR
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, containers, documents, find, render
 from tests.manifests.test_objects import extender_routes
-from webhook import names
 
 FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
 EXTENDER_SCORE_MAX = 10
@@ -113,7 +113,7 @@ def test_the_stanza_with_tls_is_complete() -> None:
     assert stanza["urlPrefix"] == f"https://{_service()['clusterIP']}:8888"
     assert stanza["enableHTTPS"] is True
     tls = stanza["tlsConfig"]
-    assert tls["serverName"] == f"ebb-extender.{names.NAMESPACE}.svc"
+    assert tls["serverName"] == f"ebb-extender.{NAMESPACE}.svc"
     assert {"caFile", "certFile", "keyFile"} < set(tls)
     assert "insecure" not in tls
 

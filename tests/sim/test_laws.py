@@ -10,6 +10,9 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler, TickReport
+from controller.view import ClusterView
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
 from core.config.programs import ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
@@ -42,9 +45,6 @@ from tests.support.replay import Replay
 from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
-from webhook.engine.controller import Controller, TickReport
-from webhook.metrics import Metrics
-from webhook.view.view import ClusterView
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
@@ -68,11 +68,11 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
-def leader(config: Config, writer: Standing | NodeApi) -> Controller:
-    return Controller(config, writer, owner="me", metrics=Metrics())
+def leader(config: Config, writer: Standing | NodeApi) -> Reconciler:
+    return Reconciler(config, writer, owner="me", metrics=Metrics())
 
 
-async def tick(standing: Standing, controller: Controller, now: int) -> TickReport:
+async def tick(standing: Standing, controller: Reconciler, now: int) -> TickReport:
     standing.now = now
     report = await controller.tick(standing.cluster, now)
     assert report.failed == 0

@@ -4,6 +4,8 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
 from core.config.budgets import Limit
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -18,16 +20,14 @@ from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, leaving
 from tests.support.standing import Standing
-from webhook.engine.controller import Controller
-from webhook.metrics import Metrics
 
 GPU = Taint("gpu", "true", "NoSchedule")
 NOW = 100
 CASES = 200
 
 
-def leader(config: Config, standing: Standing) -> Controller:
-    return Controller(config, standing, owner="me", metrics=Metrics())
+def leader(config: Config, standing: Standing) -> Reconciler:
+    return Reconciler(config, standing, owner="me", metrics=Metrics())
 
 
 async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> None:

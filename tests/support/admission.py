@@ -13,7 +13,7 @@ from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
 from core.writes.write import Write
-from webhook.admission import wire
+from webhook import wire
 
 Json = dict[str, Any]
 

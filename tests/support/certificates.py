@@ -21,7 +21,7 @@ from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
 from tests.support.clock import FakeClock
-from webhook.admission.certs import Certificates, Stores
+from webhook.certs import Certificates, Stores
 
 START = int(time.time()) - 3600
 """Handshakes are checked by the real time; what tests do takes less than an hour."""

@@ -33,7 +33,8 @@ GOOD: Sequence[Change] = (
     {"schedulers": []},
     {"extender": {"score": "marks", "answers": "compact", "staleAfter": "1m"}},
     {"extender": {"certFile": "a", "keyFile": "b", "clientCAFile": "c", "listen": "[::]:8443"}},
-    {"webhook": {"certFile": "a", "keyFile": "b", "interval": "1s", "leaseDuration": "3s"}},
+    {"webhook": {"certFile": "a", "keyFile": "b", "rotationSoak": "5s"}},
+    {"controller": {"interval": "1s", "leaseDuration": "3s", "metricsListen": "[::1]:0"}},
 )
 """Of the fields beside the head."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from controller.loop import STALE_SECONDS
 from core.config.settings import Config, Mode, Scope
 from core.marks.keys import (
     BACKOFF_ANNOTATION,
@@ -29,7 +30,6 @@ from sim.ebb import Ebb
 from sim.scheduler import admits
 from sim.workload import Workload
 from sim.world import World
-from webhook.engine.loop import STALE_SECONDS
 
 OURS = (
     MARK_LABEL,

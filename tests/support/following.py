@@ -13,7 +13,7 @@ from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ANSWER_BYTES_MAX, Client
 from core.edge.kube.news import Feed, News
 from core.edge.kube.watch import follow
-from core.edge.metrics import Metrics
+from core.edge.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
 
@@ -23,7 +23,7 @@ class Seen(Feed):
 
     def __init__(self, kind: AnyKind) -> None:
         inventory = Inventory()
-        super().__init__(inventory, kind, News(), SystemClock(), Metrics())
+        super().__init__(inventory, kind, News(), SystemClock(), WatchMetrics())
         self.view = inventory.of(kind)
         self.calls: list[tuple[str, str]] = []
         self.lives = 0

@@ -7,17 +7,18 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client.metrics import MetricWrapperBase
 
+import controller.metrics
 import core.edge.metrics
 import extender.metrics
 import webhook.metrics
+from controller import config_reload, evictor
+from controller.loop import STALE_SECONDS
+from controller.writers import EVENT_REASONS
 from core.edge.metrics import Together
 from core.engine.plan import REACHES_SHOWN
-from core.fields.sections import EXTENDER, WEBHOOK
+from core.fields.sections import CONTROLLER, EXTENDER, WEBHOOK
 from core.writes.write import WriteKind
-from webhook.admission import certs
-from webhook.engine import evictor, settings
-from webhook.engine.loop import STALE_SECONDS
-from webhook.engine.writers import EVENT_REASONS
+from webhook import certs
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 HEAD: Final = f"""# Metrics and Events
@@ -26,12 +27,19 @@ Written by `make fix` from the programs themselves.
 
 ## Scraping
 
-`{WEBHOOK}` answers `/metrics` on the port `metrics` (8080, `webhook.metricsListen`) over plain
-HTTP, `{EXTENDER}` on the port `prioritize` (8888, `extender.listen`), over TLS where
-`extender.certFile` is set; `extender.clientCAFile` asks nobody for a certificate who scrapes.
-Scrape every pod, not a Service: each replica tells of itself, and what a pass of the engine
-tells stands on the replica that leads. What a scrape tells is at most a quarter of a second old.
-The NetworkPolicies of the manifests let pods reach both ports. For Prometheus without an operator:
+Every program serves `/metrics`:
+
+| program | port | setting | over |
+|---|---|---|---|
+| `{CONTROLLER}` | `metrics`, 8081 | `controller.metricsListen` | plain HTTP |
+| `{WEBHOOK}` | `metrics`, 8080 | `webhook.metricsListen` | plain HTTP |
+| `{EXTENDER}` | `prioritize`, 8888 | `extender.listen` | TLS with `extender.certFile` |
+
+A scrape needs no client certificate, also where `extender.clientCAFile` is set.
+Scrape every pod, not a Service: each replica reports on itself, and only the controller replica
+that leads reports the results of a pass. What a scrape returns is at most a quarter of a second
+old. The NetworkPolicies of the manifests let pods reach these ports. For Prometheus without an
+operator:
 
 ```yaml
 scrape_configs:
@@ -164,9 +172,14 @@ OTHER_EVENTS: Final = (
     (evictor.EVICTED, "Node", "Normal", "a pod of it was evicted"),
     (evictor.REFUSED, "Node", "Normal", "a pod of it was not let go, once for each pod"),
     (evictor.FORBIDDEN, "Namespace", "Warning", evictor.FORBIDDEN_NOTE),
-    (settings.ACCEPTED, "Namespace", "Normal", "another configuration is in use"),
-    (settings.REFUSED, "Namespace", "Warning", "the file's faults; the one before stays in use"),
-    (certs.REPLACED, "Namespace", "Normal", "there is a new CA, and why"),
+    (config_reload.ACCEPTED, "Namespace", "Normal", "another configuration is in use"),
+    (
+        config_reload.REFUSED,
+        "Namespace",
+        "Warning",
+        "the file's faults; the one before stays in use",
+    ),
+    (certs.REPLACED, "Secret", "Normal", "there is a new CA, and why"),
 )
 """The reason, on what, the type, what it says."""
 
@@ -180,23 +193,22 @@ class Row(NamedTuple):
     what: str
     values: tuple[str, ...] = ()
     """Of its label, as far as they are told from the start on."""
+    programs: tuple[str, ...] = ()
+    """The programs that serve it."""
 
 
-def rows() -> list[tuple[str, list[Row]]]:
-    """Return every metric of both programs, those that both have first."""
-    both, theirs, ours = (
-        list(_rows(made))
-        for made in (
-            core.edge.metrics.Metrics(),
-            webhook.metrics.Metrics(),
-            extender.metrics.Metrics(),
-        )
-    )
-    return [
-        ("Both programs", both),
-        (WEBHOOK, [one for one in theirs if one not in both]),
-        (EXTENDER, [one for one in ours if one not in both]),
-    ]
+def rows() -> list[Row]:
+    """Return every metric of all programs by name, each with the programs that serve it."""
+    found: dict[str, Row] = {}
+    for program, metrics in (
+        (CONTROLLER, controller.metrics.Metrics()),
+        (WEBHOOK, webhook.metrics.Metrics()),
+        (EXTENDER, extender.metrics.Metrics()),
+    ):
+        for one in _rows(metrics):
+            served_by = found[one.name].programs if one.name in found else ()
+            found[one.name] = one._replace(programs=(*served_by, program))
+    return sorted(found.values())
 
 
 def _rows(made: core.edge.metrics.Metrics) -> Iterator[Row]:
@@ -231,22 +243,21 @@ def _cell(text: str) -> str:
 
 
 def _metrics() -> Iterator[str]:
-    for program, found in rows():
-        title = program if " " in program else f"`{program}`"
-        yield from (
-            "",
-            f"## {title}",
-            "",
-            "| metric | type | labels | meaning |",
-            "|---|---|---|---|",
-        )
-        for one in sorted(found):
-            labels = ", ".join(f"`{label}`" for label in one.labels)
-            labels += f": {', '.join(one.values)}" if one.values else ""
-            yield f"| `{one.name}` | {one.type} | {labels} | {_cell(one.what)} |"
-        if program == "Both programs":
-            yield ""
-            yield "And `process_*` and `python_gc_*`, as every Python program's."
+    yield from (
+        "",
+        "## Metrics",
+        "",
+        "Each program serves the metrics that name it under *served by*. Every program serves",
+        "`process_*` and `python_gc_*` too.",
+        "",
+        "| metric | served by | type | labels | meaning |",
+        "|---|---|---|---|---|",
+    )
+    for one in rows():
+        programs = ", ".join(f"`{program}`" for program in one.programs)
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        labels += f": {', '.join(one.values)}" if one.values else ""
+        yield f"| `{one.name}` | {programs} | {one.type} | {labels} | {_cell(one.what)} |"
 
 
 def _labels() -> Iterable[str]:
@@ -256,7 +267,9 @@ def _labels() -> Iterable[str]:
 
 def _events() -> Iterator[str]:
     yield from ("", "## Events", "")
-    yield "All stand in the namespace `default`: `kubectl -n default get events`."
+    yield f"`{CONTROLLER}` writes Events about Nodes and about Ebb's Namespace into the namespace"
+    yield "`default` (`kubectl -n default get events`), because these objects are in no namespace."
+    yield f"`{WEBHOOK}` writes Events about its Secret into the Secret's namespace, `ebb-system`."
     yield from ("", "| reason | on | type | what it says |", "|---|---|---|---|")
     for kind, reason in EVENT_REASONS.items():
         yield f"| `{reason}` | Node | Normal | {EVENTS[kind]} |"

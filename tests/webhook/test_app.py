@@ -15,7 +15,7 @@ from core.marks.keys import TAINT_KEY
 from core.model.errors import InvalidInputError
 from tests.support.admission import patch_of
 from tests.support.clock import FakeClock
-from webhook.admission.app import make_app
+from webhook.app import make_app
 from webhook.metrics import Metrics
 
 MESSAGES = Path(__file__).parent / "messages"

@@ -12,8 +12,8 @@ from core.edge.tls import Pair
 from core.model.errors import UnavailableError
 from tests.support.certificates import SOAK, START, Cluster, connects, replica, signed, trusted
 from tests.support.clock import FakeClock
-from webhook.admission.authority import OLD_SECONDS, Trust, advance
-from webhook.admission.certs import BUNDLE_MAX, ROTATE_ANNOTATION, UNTRUSTED_SECONDS
+from webhook.authority import OLD_SECONDS, Trust, advance
+from webhook.certs import BUNDLE_MAX, ROTATE_ANNOTATION, UNTRUSTED_SECONDS
 
 DAY = 24 * 3600
 

@@ -12,7 +12,7 @@ from core.edge import http
 from core.marks.keys import TAINT_KEY
 from tests.support.admission import apply_json_patch, patch_of
 from tests.support.clock import FakeClock
-from webhook.admission.app import MUTATE_PATH, make_app
+from webhook.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
 
 MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()

@@ -14,7 +14,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
 from tests.support.admission import apply_json_patch, node_json, patch_of, review_of
-from webhook.admission import wire
+from webhook import wire
 
 MESSAGES = Path(__file__).parent / "messages"
 SINCE = "1767225600"

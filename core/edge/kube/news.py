@@ -9,7 +9,7 @@ from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory, Odd
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.logs import fields
-from core.edge.metrics import Metrics
+from core.edge.metrics import WatchMetrics
 
 log = logging.getLogger("ebb.view")
 
@@ -56,7 +56,7 @@ class Feed:
     """One kind from its watch into an inventory; what cannot be read is logged once."""
 
     def __init__(
-        self, inventory: Inventory, kind: AnyKind, news: News, clock: Clock, metrics: Metrics
+        self, inventory: Inventory, kind: AnyKind, news: News, clock: Clock, metrics: WatchMetrics
     ) -> None:
         self._inventory, self._kind, self._news = inventory, kind, news
         self._clock, self._metrics = clock, metrics

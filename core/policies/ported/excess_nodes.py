@@ -78,7 +78,7 @@ class ExcessNodes(Policy):
         "budgets": {"minNodes": 2, "minUntaintedNodes": 2},
         "spacing": "10m",
         "cooldown": {"afterNodeAdd": "60m"},
-        "webhook": {"interval": "1m"},
+        "controller": {"interval": "1m"},
     }
     live_order: ClassVar[bool] = True
     reasons = (NO_EXCESS, NOT_COUNTED)

@@ -85,7 +85,7 @@ class NodeUtilization(Policy):
     defaults: ClassVar[Mapping[str, Any]] = {
         "delay": "10m",
         "cooldown": {"afterNodeAdd": "10m"},
-        "webhook": {"interval": "10s"},
+        "controller": {"interval": "10s"},
     }
     reasons = (UTILIZED, KEEPING_POD)
     finds_places: ClassVar[bool] = True

@@ -1,12 +1,13 @@
-"""Events about Nodes, written beside the work: a lost one is counted and holds nobody up.
+"""Events that a program writes in the background. An Event that cannot be written is counted.
 
-Source: k8s.io/api/events/v1. Nodes have no namespace: their Events stand in `default`.
+Source: k8s.io/api/events/v1. An Event is in the namespace of the object that it regards; Events
+about objects without a namespace, such as Nodes, are in `default`.
 """
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -17,8 +18,8 @@ from core.edge.logs import fields
 from core.model.errors import UnavailableError
 from core.model.node import Node
 
-PATH: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
-CONTROLLER: Final = "kube-ebb.io/webhook"
+PATH: Final = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+DEFAULT_NAMESPACE: Final = "default"
 QUEUE_MAX: Final = 1000
 NOTE_BYTES_MAX: Final = 1000
 """The API takes 1 kB, as UTF-8; a configuration that is refused is quoted as it was written."""
@@ -34,47 +35,67 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
+Regarding = Mapping[str, str]
+"""The object that an Event is about: an ObjectReference."""
+
+
+def namespace(name: str) -> Regarding:
+    """Refer to a Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "name": name}
+
+
+def secret(namespace: str, name: str) -> Regarding:
+    """Refer to a Secret."""
+    return {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": name}
+
+
 class Events:
     """A bounded queue of Events, and the task that sends them."""
 
     def __init__(
-        self, client: Client, clock: Clock, lost: Callable[[], None], instance: str
+        self,
+        client: Client,
+        clock: Clock,
+        lost: Callable[[], None],
+        *,
+        controller: str,
+        instance: str,
     ) -> None:
-        """*lost*: called for each Event that cannot be written."""
+        """*lost*: called for each Event that cannot be written.
+
+        *controller*, *instance*: the program and its replica, as each Event reports them.
+        """
         self._client, self._clock, self._lost = client, clock, lost
+        self._controller = controller
         self._instance = instance[:INSTANCE_CHARACTERS_MAX]
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
         self._numbers = itertools.count()
 
     def tell(self, node: Node, reason: str, note: str) -> None:
-        """Say in the cluster what was done to a Node; when the queue is full, nothing."""
+        """Queue an Event about a Node."""
         regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        self._put(regarding, reason, note, EventType.NORMAL)
+        self.tell_of(regarding, reason, note)
 
     def tell_of(
-        self, namespace: str, reason: str, note: str, type_: EventType = EventType.NORMAL
+        self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
-        """Say something about the program itself: its Events are those of its Namespace."""
-        regarding = {"apiVersion": "v1", "kind": "Namespace", "name": namespace}
-        self._put(regarding, reason, note, type_)
-
-    def _put(self, regarding: dict[str, str], reason: str, note: str, type_: EventType) -> None:
+        """Queue an Event about an object; if the queue is full, the Event is lost."""
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
                 "name": f"{regarding['name']}.{now:x}{next(self._numbers):05x}",
-                "namespace": "default",
+                "namespace": regarding.get("namespace", DEFAULT_NAMESPACE),
             },
             "eventTime": micro_time(now),
-            "reportingController": CONTROLLER,
+            "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": reason,
             "reason": reason,
             "type": type_.value,
             "note": note.encode(errors="replace")[:NOTE_BYTES_MAX].decode(errors="ignore"),
-            "regarding": regarding,
+            "regarding": dict(regarding),
         }
         try:
             self._queue.put_nowait(event)
@@ -86,7 +107,8 @@ class Events:
         while True:
             event = await self._queue.get()
             try:
-                await self._client.ask("POST", PATH, event)
+                path = PATH.format(namespace=event["metadata"]["namespace"])
+                await self._client.ask("POST", path, event)
             except UnavailableError as fault:
                 self._lost()
                 log.warning("an Event was lost", extra=fields(reason=str(fault)))

@@ -18,7 +18,7 @@ PAGES_MAX: Final = 20
 """Of a list; what is beyond is not looked at."""
 OURS: Final = {
     "app.kubernetes.io/name": "ebb",
-    "app.kubernetes.io/managed-by": "ebb-webhook",
+    "app.kubernetes.io/managed-by": "ebb-controller",
     BUFFER_OURS_LABEL: "",
 }
 

@@ -1,0 +1,1 @@
+"""The controller: watches the cluster, elects a leader, reconciles and writes."""

@@ -1,0 +1,175 @@
+"""Read the command line and the configuration, connect the controller's parts and run them."""
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from controller import names
+from controller.access_review import AccessReview
+from controller.config_reload import ConfigReload
+from controller.deletion_costs import DeletionCosts
+from controller.election import Elector, Timing
+from controller.evictor import Evictor
+from controller.loop import Loop
+from controller.metrics import Metrics
+from controller.publisher import Publisher
+from controller.reconciler import OnPods, Reconciler
+from controller.taint_keys import TaintKeys
+from controller.view import ClusterView
+from core.edge import http, program
+from core.edge.clock import Clock, SteadyClock, SystemClock
+from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.kube.client import Client
+from core.edge.kube.names import NAMESPACE
+from core.edge.kube.news import Feed
+from core.edge.kube.stores import events, objects
+from core.edge.kube.stores.events import Events, EventType
+from core.edge.kube.stores.evictions import EvictionStore
+from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.published import PublishedStore
+from core.edge.kube.stores.rights import PATCH_PODS, may
+from core.edge.kube.watch import follow
+from core.edge.logs import fields
+
+log = logging.getLogger("ebb.controller")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the controller until SIGTERM. Returns: 0, or 2 with one line a fault."""
+    description = "Watches the cluster; the elected leader marks Nodes and releases them."
+    return program.run("ebb-controller", description, _serve, argv)
+
+
+async def _serve(start: program.Start) -> None:
+    async with await Client.connect(start.kubeconfig) as client:
+        await _Controller(start, client).run()
+
+
+class _Controller:
+    """The parts of the program."""
+
+    def __init__(self, start: program.Start, client: Client) -> None:
+        config = start.config
+        self._start, self._config, self._client = start, config, client
+        self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
+        self._clock, self._health = SystemClock(), http.Health()
+        self._metrics = Metrics(self._namespace)
+        self._view = ClusterView()
+        name = os.environ.get("POD_NAME") or socket.gethostname()
+        timing = Timing.of(config.controller.lease_seconds)
+        leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)
+        self._elector = Elector(
+            leases,
+            # A container that was started again must not take its predecessor's lease for its own.
+            f"{name}_{secrets.token_hex(4)}",
+            self._clock,
+            timing,
+            jitter=random.random,
+        )
+        self._events = Events(
+            client,
+            self._clock,
+            self._metrics.lost_events.inc,
+            controller=names.REPORTING,
+            instance=name,
+        )
+        self._tell_of_us = partial(self._events.tell_of, events.namespace(self._namespace))
+        # Deadlines and delays must not end because somebody sets the wall clock.
+        steady = SteadyClock(self._clock)
+        self._reconciler = Reconciler(
+            config,
+            objects.nodes(client),
+            owner=name,
+            metrics=self._metrics,
+            tell=self._events.tell,
+            on_pods=OnPods(self._deletion_costs(steady), self._evictor(steady)),
+        )
+        self._loop = Loop(
+            self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
+        )
+        self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
+        self._taint_keys = TaintKeys(
+            leases, objects.nodes(client), self._view, steady, config.taint_key
+        )
+        self._metrics.clock_off.set_function(steady.off_seconds)
+        for kind in KINDS:
+            age = partial(self._age_seconds, kind)
+            self._metrics.view_age.labels(kind.resource).set_function(age)
+        self._metrics.leads = lambda: self._elector.leading
+        self._metrics.leading.set_function(self._metrics.leads)
+
+    def _deletion_costs(self, clock: Clock) -> DeletionCosts:
+        right = AccessReview(partial(may, self._client, PATCH_PODS), clock, "patch pods")
+        return DeletionCosts(objects.pods(self._client), self._metrics, right)
+
+    def _evictor(self, clock: Clock) -> Evictor:
+        return Evictor(
+            EvictionStore(self._client),
+            clock,
+            self._metrics,
+            own_namespace=self._namespace,
+            jitter=random.random,
+            tell_forbidden=partial(self._tell_of_us, type_=EventType.WARNING),
+        )
+
+    async def run(self) -> None:
+        """Run until SIGTERM; then fail readiness, stop leading and release the Lease."""
+        plain = http.Server(
+            http.make_app(self._health, self._clock, self._metrics),
+            self._config.controller.metrics_listen,
+            setting="controller.metricsListen",
+        )
+        await plain.start()
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._events.run()),
+                tasks.create_task(self._keep_config()),
+                tasks.create_task(self._taint_keys.keep()),
+            ]
+            for kind in KINDS:
+                feed = Feed(self._view, kind, self._view.news, self._clock, self._metrics)
+                running.append(tasks.create_task(follow(self._client, kind, feed)))
+            leader = tasks.create_task(self._elector.run(self._lead))
+            log.info(
+                "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
+            )
+            await http.until_signal()
+            await http.drain(self._health, seconds=0)  # no Service leads here
+            leader.cancel()
+            await asyncio.wait({leader})
+            for task in running:
+                task.cancel()
+            await plain.stop()
+
+    async def _lead(self) -> None:
+        await self._taint_keys.begin()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run())
+            tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
+            tasks.create_task(self._publisher.keep(self._loop.why_stale))
+
+    def _age_seconds(self, kind: AnyKind) -> float:
+        return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
+
+    async def _keep_config(self) -> None:
+        if self._start.config_path is None:
+            return
+        config_reload = ConfigReload(
+            self._start.config_path,
+            self._reconciler,
+            self._view,
+            self._clock,
+            self._metrics,
+            self._tell_of_us,
+        )
+        await self._start.changes.follow(config_reload.reload)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Carries out what core.drain decides: evicts, remembers, tells.
+
+What is remembered is changed here alone, by the loop; a look in a thread rests on one state of it,
+and is carried out on that state or not at all.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from controller.access_review import AccessReview
+from controller.metrics import Metrics
+from controller.writers import Tell, with_each
+from core.config.settings import Config
+from core.drain.ground import Scene
+from core.drain.look import NOTHING, Drain, look, standing
+from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
+from core.edge.clock import Clock
+from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
+from core.edge.logs import fields
+from core.model.node import Node
+
+CALLS_MAX: Final = 4
+"""Evictions that are asked for at once."""
+EVICTED: Final = "PodEvicted"
+REFUSED: Final = "PodEvictionRefused"
+FORBIDDEN: Final = "EvictionForbidden"
+FORBIDDEN_NOTE: Final = (
+    "eviction: enabled, but the program has no right to create pods/eviction, so nothing is "
+    "evicted; manifests/components/eviction grants it"
+)
+
+log = logging.getLogger("ebb.evictor")
+
+
+class Looked(NamedTuple):
+    """A look, and what it rests on."""
+
+    before: Memory
+    drain: Drain
+    node: Node | None
+    """The one at work."""
+
+
+class Evictor:
+    """Evicts pods while its replica leads."""
+
+    def __init__(
+        self,
+        evictions: Evictions,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        own_namespace: str,
+        jitter: Callable[[], float],
+        tell_forbidden: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        """*jitter*: from 0 to 1. *tell_forbidden* takes an Event's reason and note."""
+        self._evictions, self._clock, self._metrics = evictions, clock, metrics
+        self._jitter, self._tell_forbidden = jitter, tell_forbidden
+        self.own_namespace = own_namespace
+        self._right = AccessReview(evictions.allowed, clock, "evict pods")
+        metrics.eviction_forbidden.set_function(
+            lambda: metrics.leads() and self._right.held is False
+        )
+        self.begin()
+
+    def begin(self) -> None:
+        """Lead anew: others may have evicted meanwhile."""
+        self._memory, self._busy = Memory(), False
+
+    def begin_drain(self) -> None:
+        """Begin the drain anew that is at work: pods may have come to its node meanwhile."""
+        self._memory = self._memory.released(self._memory.failed)
+
+    def look(self, scene: Scene) -> Looked:
+        """Decide, in any thread."""
+        before, drain, held = self._memory, NOTHING, self._right.held
+        if held:
+            drain = look(scene, before)
+        elif held is None:  # what the leader before it has evicted must not come back meanwhile
+            drain = standing(scene, before)
+        name = drain.memory.node
+        return Looked(
+            before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
+        )
+
+    async def carry_out(
+        self, looked: Looked, config: Config, why_not: Callable[[], str | None], tell: Tell
+    ) -> None:
+        """Evict what was decided on what is remembered now, until *why_not* says to look again."""
+        if not config.evicts:
+            self._memory = Memory()
+            self._right.forget()
+            return
+        await self._ask_for_the_right()
+        node, drain = looked.node, looked.drain
+        if self._busy or looked.before is not self._memory or not self._right.held:
+            return
+        self._memory, self._busy = drain.memory, True
+        self._tell_failed(looked)
+
+        async def evict(one: Eviction) -> None:
+            if node is not None and why_not() is None:
+                await self._evict(one, node, tell)
+
+        try:
+            await with_each(drain.evict, CALLS_MAX, evict)
+        finally:
+            self._busy = False
+
+    async def _evict(self, one: Eviction, node: Node, tell: Tell) -> None:
+        answer = await self._evictions.evict(one.pod)
+        self._metrics.evictions.labels(answer.outcome.value).inc()
+        outcome = answer.outcome.value
+        told = fields(pod=one.pod.key, node=node.name, outcome=outcome, reason=answer.why)
+        log.info("eviction", extra=told)
+        match answer.outcome:
+            case Outcome.EVICTED:
+                self._memory = self._memory.after(one, self._clock.unix_seconds())
+                tell(node, EVICTED, f"{one.pod.key} was evicted")
+            case Outcome.REFUSED | Outcome.FAILED:
+                if one.pod.uid not in self._memory.refused:
+                    tell(node, REFUSED, f"{one.pod.key}: {answer.why}")
+                self._wait(one, answer)
+            case Outcome.GONE:  # or a webhook denies it with that status: the next looks will tell
+                self._wait(one, answer)
+
+    def _wait(self, one: Eviction, answer: Answer) -> None:
+        """Leave a pod alone that was not let go: longer each time, and not all for as long."""
+        asked = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
+        least = max(self._memory.pause_seconds(one.pod), asked)
+        pause = round(least * (1 + self._jitter()))
+        until = self._clock.unix_seconds() + pause
+        self._memory = self._memory.refusing(one.pod, answer.why, until=until)
+
+    def _tell_failed(self, looked: Looked) -> None:
+        """Tell whose drain has failed; the release of the node says it in an Event."""
+        for name, why in looked.drain.memory.failed.items():
+            if name not in looked.before.failed:
+                self._metrics.drain_failures.labels(why.code).inc()
+                told = fields(node=name, pod=why.pod, reason=f"{why.code}: {why.message}")
+                log.warning("a drain failed", extra=told)
+
+    async def _ask_for_the_right(self) -> None:
+        """Ask whether this program may evict; tell once that it may not."""
+        if await self._right.look_up() and not self._right.held:
+            log.error(FORBIDDEN_NOTE)
+            self._tell_forbidden(FORBIDDEN, FORBIDDEN_NOTE)

@@ -1,0 +1,252 @@
+"""Prometheus series of the controller."""
+
+from collections import Counter as Count
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import Histogram
+
+from core.capacity.sums import RESOURCE_NAMES
+from core.edge import metrics
+from core.edge.kube.stores.evictions import Outcome
+from core.edge.metrics import Samples, Together, Told
+from core.engine.plan import ReachSums, tightest
+from core.engine.step import Pass
+from core.model.resources import Resources
+from core.policies.all import POLICIES
+from core.writes.write import CostKind, WriteKind
+
+
+def _kept(found: Pass) -> Samples:
+    codes = ({one.code for one in kept.blockers} for kept in found.plan.kept)
+    return {**Count((code,) for node in codes for code in node)}
+
+
+def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[Pass], Samples]:
+    return lambda found: {
+        (one.name, resource): value
+        for one in tightest(found.plan.reaches)
+        for resource, value in zip(RESOURCE_NAMES, of(one), strict=True)
+    }
+
+
+def _shares(one: ReachSums) -> Iterable[float]:
+    parts = zip(one.before.requests, one.before.usable, strict=True)
+    return (used / whole if whole else 0 for used, whole in parts)
+
+
+def _reserved(found: Pass) -> Samples:
+    """Return what all reserved nodes offer: cores, bytes."""
+    names = {held.node for held in found.plan.reserve}
+    nodes = (node for node in found.survey.cluster.nodes if node.name in names)
+    offered = Resources.total(node.allocatable for node in nodes)
+    return {("cpu",): offered.cpu_millis / 1000, ("memory",): offered.memory_bytes}
+
+
+def _new_nodes(found: Pass) -> Samples:
+    seconds = found.memory.new_nodes.seconds
+    reaches = (one for one in tightest(found.plan.reaches) if one.key in seconds)
+    return {(one.name,): seconds[one.key] for one in reaches}
+
+
+def _buffered(found: Pass) -> Samples:
+    buffers = found.plan.buffers
+    return {
+        ("asked",): sum(one.asked for one in buffers),
+        ("allowed",): sum(one.allowed for one in buffers),
+        ("kept",): sum(one.placed for one in buffers),
+    }
+
+
+def _published(namespace: str) -> Callable[[Pass], Samples]:
+    """Return what tells of Ebb's buffers: others may bear its label, in other namespaces."""
+
+    def told(found: Pass) -> Samples:
+        ours = [one for one in found.survey.cluster.buffers if one.namespace == namespace]
+        return {
+            ("asked",): sum(one.published or 0 for one in ours),
+            ("accepted",): sum(one.accepted for one in ours),
+        }
+
+    return told
+
+
+def _figures(gauge: str) -> Callable[[Pass], Samples]:
+    """Return the values of a policy's gauge; none while another policy is in use."""
+    return lambda found: {
+        one.labels: float(one.value) for one in found.plan.figures if one.gauge == gauge
+    }
+
+
+OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
+    Told(
+        "ebb_engine_marked_nodes",
+        "Nodes that carry a mark.",
+        (),
+        lambda found: {(): len(found.survey.marks)},
+    ),
+    Told(
+        "ebb_engine_removable_nodes",
+        "Nodes that the last plan would let go.",
+        (),
+        lambda found: {(): len(found.plan.removals)},
+    ),
+    Told(
+        "ebb_engine_kept_nodes",
+        "Nodes that stay, by reason; a node with several reasons counts in each.",
+        ("reason",),
+        _kept,
+    ),
+    Told(
+        "ebb_engine_reserved_nodes",
+        "Empty nodes that are not handed over: room is kept there for pods to be expected.",
+        (),
+        lambda found: {(): len(found.plan.reserve)},
+    ),
+    Told(
+        "ebb_engine_held_nodes",
+        "Nodes without a mark that no autoscaler is to take, as Ebb has not handed them over.",
+        (),
+        lambda found: {(): len(found.plan.held)},
+    ),
+    Told(
+        "ebb_engine_next_in_line_nodes",
+        "Nodes without a mark that scale-ins are to empty next, where `scaleInOrder` is in force.",
+        (),
+        lambda found: {(): len(found.memory.next_in_line)},
+    ),
+    Told(
+        "ebb_engine_reserved_allocatable",
+        "What the nodes of `ebb_engine_reserved_nodes` offer together: cores, bytes.",
+        ("resource",),  # cpu | memory
+        _reserved,
+    ),
+    Told(
+        "ebb_engine_new_node_seconds",
+        "How long pods of a reach have waited for nodes that came, as the reserve counts it.",
+        ("reach",),
+        _new_nodes,
+    ),
+    Told(
+        "ebb_engine_buffer_pods",
+        "Pods of others' CapacityBuffers: asked for, allowed of these, and kept room for.",
+        ("state",),  # asked | allowed | kept
+        _buffered,
+    ),
+    Told(
+        "ebb_engine_buffers_ignored",
+        "CapacityBuffers of others that count for nothing, as `ebb status` says why.",
+        (),
+        lambda found: {(): sum(bool(one.fault) for one in found.plan.buffers)},
+    ),
+    # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
+    # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
+    Told(
+        "ebb_reach_nodes",
+        "Nodes of a reach that take pods.",
+        ("reach",),
+        lambda found: {(one.name,): one.before.nodes for one in tightest(found.plan.reaches)},
+    ),
+    Told(
+        "ebb_reach_requests_ratio",
+        "Requests over usable capacity of a reach.",
+        ("reach", "resource"),  # cpu | memory
+        _by_resource(_shares),
+    ),
+    Told(
+        "ebb_reach_threshold_ratio",
+        "Above this requests over usable capacity let no unmarked node of the reach go.",
+        ("reach", "resource"),
+        _by_resource(lambda one: map(float, one.enter)),
+    ),
+    *(
+        Told(one.name, one.what, one.labels, _figures(one.name))
+        for policy in POLICIES.values()
+        for one in policy.gauges
+    ),
+)
+"""What each pass tells: another one is an entry here, or in its policy."""
+
+
+class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
+    """The series of the controller."""
+
+    def __init__(self, namespace: str = "") -> None:
+        """*namespace*: where the buffers are that Ebb writes; empty: nowhere."""
+        super().__init__()
+        self.leads: Callable[[], bool] = lambda: True
+        """Whether this replica does; what a leader has seen is told no longer than it leads."""
+        published = Told(
+            "ebb_published_pods",
+            "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
+            ("state",),  # asked | accepted
+            _published(namespace),
+        )
+        holds = lambda: self.leads()  # noqa: E731, PLW0108 it is said later who says it
+        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS, published, holds=holds)
+        self.registry.register(self.of_a_pass)
+        self.leading = self._gauge("ebb_leader", "1 while this replica runs the engine.")
+        self.clock_off = self._gauge(
+            "ebb_clock_off_seconds",
+            "By how much the wall clock is ahead of the time that is judged by: it has jumped.",
+        )
+        self.view_age = self._gauge(
+            "ebb_view_age_seconds",
+            "How long ago there was news of the resource; an old view is not judged.",
+            "resource",
+        )
+        self._engine()
+        self.config_good = self._gauge(
+            "ebb_config_last_reload_successful",
+            "1 if the configuration file was good when it was last read.",
+        )
+        self.config_good.set(1)  # or the program would not run
+        self.config_since = self._gauge(
+            "ebb_config_last_reload_success_timestamp_seconds",
+            "When the configuration in use was read.",
+        )
+
+    def _engine(self) -> None:
+        self.writes = self._counter(
+            "ebb_engine_writes_total",
+            "Writes to Nodes by kind.",
+            kind=(*WriteKind, "outdated", "dropped", "failed"),
+        )
+        self.pod_writes = self._counter(
+            "ebb_engine_pod_writes_total",
+            "Writes of deletion costs to Pods by kind.",
+            kind=(*CostKind, "outdated", "failed"),
+        )
+        self.evictions = self._counter(
+            "ebb_engine_evictions_total",
+            "Evictions of pods of marked nodes by outcome.",
+            outcome=tuple(Outcome),
+        )
+        self.drain_failures = self._counter(
+            "ebb_engine_drain_failures_total",
+            "Drains that failed, by the reason of the node or of a pod that could not go.",
+            reason=(),  # a code of docs/reasons.md
+        )
+        self.eviction_forbidden = self._gauge(
+            "ebb_engine_eviction_forbidden",
+            "1 if pods are to be evicted and the program has no right to.",
+        )
+        self.passes = self._counter(
+            "ebb_engine_passes_total",
+            "Passes of the engine; one that follows no change is skipped.",
+            result=("judged", "skipped"),
+        )
+        self.pass_seconds = Histogram(
+            "ebb_engine_pass_duration_seconds",
+            "Time of one pass of the engine.",
+            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=self.registry,
+        )
+        self.pass_failures = self._counter(
+            "ebb_engine_pass_failures_total",
+            "Passes of the engine that ended with an exception; the log has it.",
+        )
+        self.pass_timeouts = self._counter(
+            "ebb_engine_pass_timeouts_total",
+            "Passes of the engine that ran out of time before they had judged every node.",
+        )

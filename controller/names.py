@@ -1,0 +1,7 @@
+"""Names of the controller's objects in the cluster; manifests/ has the same names."""
+
+from typing import Final
+
+LEASE: Final = "ebb-controller"
+REPORTING: Final = "kube-ebb.io/controller"
+"""The reportingController of the controller's Events."""

@@ -1,0 +1,212 @@
+"""The configuration that changes under a running engine."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.config_reload import ACCEPTED, REFUSED, ConfigReload
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from controller.view import ClusterView
+from core.config.settings import Config, Mode
+from core.edge.changes import Changes
+from core.edge.decode.kinds import NODES, PODS
+from core.edge.kube.stores.events import EventType
+from core.edge.program import Start
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.schedulers import SCHEDULER_FIELD
+from tests.support import builders
+from tests.support.admission import NodeApi
+from tests.support.clock import FakeClock
+
+HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+
+
+class Running:
+    """An engine with a file."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_text(HEAD)
+        self.path, self.metrics, self.clock = path, Metrics(), FakeClock()
+        self.view = ClusterView()
+        node = Node(name="n", allocatable=Resources(1000, 2**30, 0, 10))
+        self.view.changed(NODES, node)
+        self.controller = Reconciler(Config(), NodeApi(), owner="me", metrics=self.metrics)
+        self.told: list[tuple[str, str, EventType]] = []
+        self.config_reload = ConfigReload(
+            str(path),
+            self.controller,
+            self.view,
+            self.clock,
+            self.metrics,
+            lambda *event: self.told.append(event),
+        )
+
+    def good(self) -> float | None:
+        return self.metrics.registry.get_sample_value("ebb_config_last_reload_successful")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path / "ebb.yaml")
+
+
+async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) -> None:
+    running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
+    await running.config_reload.reload()
+    assert running.controller.config == Config(mode=Mode.ENFORCE, delay_seconds=5)
+    assert [(reason, of) for reason, _, of in running.told] == [(ACCEPTED, EventType.NORMAL)]
+    assert running.view.urgent.is_set()
+    assert running.good() == 1
+
+
+async def test_changed_sections_of_other_programs_are_ignored(running: Running) -> None:
+    running.path.write_text(HEAD + "webhook: {listen: '[::1]:1'}\nextender: {listen: '[::1]:2'}\n")
+    await running.config_reload.reload()
+    assert [reason for reason, *_ in running.told] == [ACCEPTED]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mode: enforced\n", "mode: 'enforced'"),
+        ("mode: [\n", "line"),
+        ("controller: {leaseDuration: 20s}\n", "controller.leaseDuration: changed"),
+        ("taintKey: other\n", "taintKey: changed"),
+        ("mode: enforce\nmod: x\n", "mod: unknown field"),
+    ],
+)
+async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str) -> None:
+    running.path.write_text(HEAD + text)
+    await running.config_reload.reload()
+    assert running.controller.config == Config()
+    ((reason, note, of),) = running.told
+    assert (reason, of) == (REFUSED, EventType.WARNING)
+    assert says in note
+    assert "\n" not in note
+    assert running.good() == 0
+    running.path.write_text(HEAD)
+    await running.config_reload.reload()
+    assert running.good() == 1
+
+
+async def test_the_plan_of_a_changed_file_goes_by_its_schedulers(running: Running) -> None:
+    running.view.changed(NODES, replace(running.view.nodes["n"], name="m"))
+    for name in ("m", "n"):
+        pod = builders.pod(name, name, 1, 1, unsupported=(SCHEDULER_FIELD,))
+        running.view.changed(PODS, replace(pod, scheduler="own"))
+    for schedulers, could in (("[default-scheduler]", "0 nodes"), ("[own]", "1 node")):
+        running.path.write_text(HEAD + f"headroom: 0\nschedulers: {schedulers}\n")
+        await running.config_reload.reload()
+        assert running.told[-1][1] == f"mode observe; {could} could go in the long run"
+
+
+class Broken(Pod):
+    """What no plan can be made with."""
+
+    @property
+    def evaluable(self) -> bool:
+        raise ZeroDivisionError
+
+
+async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Running) -> None:
+    running.view.changed(PODS, Broken(namespace="a", name="p"))
+    running.path.write_text(HEAD + "mode: enforce\n")
+    await running.config_reload.reload()
+    assert running.controller.config == Config()
+    assert running.told == [
+        (
+            REFUSED,
+            f"{running.path}: no plan can be made with it: ZeroDivisionError",
+            EventType.WARNING,
+        )
+    ]
+    assert running.good() == 0
+    running.view.replaced(PODS, [])
+    await running.config_reload.reload()
+    assert running.controller.config.mode is Mode.ENFORCE
+
+
+async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
+    running.path.unlink()
+    await running.config_reload.reload()
+    assert running.told[0][0] == REFUSED
+
+
+async def test_a_file_is_read_beside_the_reviews_and_the_lease(running: Running) -> None:
+    running.path.write_text("[")
+    reload = asyncio.create_task(running.config_reload.reload())
+    await asyncio.sleep(0)
+    assert running.told == []
+    await reload
+    assert [reason for reason, _, _ in running.told] == [REFUSED]
+
+
+async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) -> None:
+    file, answers = tmp_path / "file", [True, False, False]
+    file.write_text("one")
+    tried = asyncio.Event()
+
+    async def act() -> bool:
+        if len(answers) == 1:
+            tried.set()
+        return answers.pop()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Changes([str(file)]).follow(act, every_seconds=0.001))
+        await asyncio.sleep(0)
+        file.write_text("three")
+        await tried.wait()
+        task.cancel()
+    assert answers == []
+
+
+async def test_what_changes_between_the_first_look_and_the_watch_is_a_change(
+    running: Running,
+) -> None:
+    """The programs connect to the cluster meanwhile, by a plugin of a kubeconfig maybe."""
+    start = Start.read(str(running.path), None)
+    running.path.write_text(HEAD + "mode: enforce\n")
+    told = asyncio.Event()
+
+    async def reload() -> bool:
+        done = await running.config_reload.reload()
+        told.set()
+        return done
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(start.changes.follow(reload, every_seconds=0.001))
+        await told.wait()
+        task.cancel()
+    assert running.controller.config.mode is Mode.ENFORCE
+
+
+async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> None:
+    """The kubelet writes a new folder and turns the link that the path goes through."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ebb.yaml").write_text(name)
+    link = tmp_path / "data"
+    link.symlink_to("one")
+    seen, watching = asyncio.Event(), asyncio.Event()
+
+    async def act() -> bool:
+        seen.set()
+        return True
+
+    async def watch() -> None:
+        watching.set()
+        await Changes([str(link / "ebb.yaml")]).follow(act, every_seconds=0.001)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch())
+        await watching.wait()
+        await asyncio.sleep(0)
+        link.unlink()
+        link.symlink_to("two")
+        await seen.wait()
+        task.cancel()

@@ -1,0 +1,116 @@
+"""What must hold of hard marks after any pass over any cluster, told by the plain rules of fit."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from core.config.settings import Config, Mode, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.marks.keys import TAINT_KEY
+from core.marks.mark import Mark, mark_of
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.reference_fit import admits, has_room
+from tests.support.reference_rules import is_open, leaving
+from tests.support.standing import Standing
+from tests.support.strategies import clusters
+
+WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
+
+
+@st.composite
+def troubled(draw: st.DrawFn) -> Cluster:
+    """Some pods wait, some of them cannot be judged, and they have priorities."""
+    found = draw(clusters())
+    pods = []
+    for one in found.pods:
+        waits = not one.stays_with_node and draw(st.integers(0, 3)) == 0
+        odd = waits and draw(st.booleans())
+        changed = {"node": None, "unschedulable": True} if waits else {}
+        pods.append(
+            replace(
+                one,
+                priority=draw(st.sampled_from((0, 0, 0, 5))),
+                unsupported=("spec.schedulerName",) if odd else one.unsupported,
+                **changed,  # type: ignore[arg-type]
+            )
+        )
+    return replace(found, pods=tuple(pods))
+
+
+def takes(node: Node, pod: Pod) -> bool:
+    """Say whether the node would take what can be judged of the pod, if it were alone there."""
+    placing = replace(pod.placing, volumes=())
+    return (
+        not node.unschedulable
+        and has_room(pod.requests, node.allocatable)
+        and admits(node, placing, TAINT_KEY)
+    )
+
+
+def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """Return of each placing the pod that asks for most CPU and may preempt."""
+    movers = [one for one in pods if not one.stays_with_node]
+    lowest = min((one.priority for one in movers), default=0)
+    found: dict[Placing, Pod] = {}
+    for one in sorted(movers, key=lambda one: (*amounts(one), one.key)):
+        if one.priority > lowest:
+            found[replace(one.placing, volumes=())] = one
+    return found.values()
+
+
+def amounts(pod: Pod) -> tuple[int, int]:
+    return pod.requests.cpu_millis, pod.requests.memory_bytes
+
+
+def almost_full() -> Cluster:
+    """Return a cluster in which one node can go, and the largest pod is not of the lowest rank."""
+    high = replace(pod("high", "a", 1000, 100), priority=5)
+    return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), high])
+
+
+def with_one_that_waits() -> Cluster:
+    waits = replace(pod("waits", None, 100, 100, unsupported=("x",)), unschedulable=True)
+    return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), waits])
+
+
+@settings(max_examples=100, deadline=None)
+@given(troubled())
+@example(almost_full())
+@example(with_one_that_waits())
+async def test_no_hard_mark_keeps_a_pod_waiting_or_has_another_evicted(cluster: Cluster) -> None:
+    standing = Standing(cluster)
+    config = Config(
+        mode=Mode.ENFORCE,
+        delay_seconds=0,
+        thresholds=WHOLE,
+        usability=UsabilityMode.NONE,
+        hard_after_seconds=0,
+        budgets=UNLIMITED,
+    )
+    controller = Reconciler(config, standing, owner="me", metrics=Metrics())
+    for now in range(10, 60, 10):
+        await controller.tick(standing.cluster, now)
+        nodes, pods = standing.cluster.nodes, standing.cluster.pods
+        hard = [one for one in nodes if mark_of(one.labels) is Mark.HARD and not leaving(one)]
+        for asks in pods:
+            if asks.node is None and asks.unschedulable and not asks.terminating:
+                assert asks.evaluable or not any(takes(one, asks) for one in hard)
+        used = standing.cluster.used()
+        for asks in largest(pods):
+            room = any(
+                mark_of(one.labels) is None
+                and is_open(one, [each for each in pods if each.node == one.name])
+                and has_room(asks.requests, one.allocatable - used[one.name])
+                and takes(one, asks)
+                for one in nodes
+            )
+            assert room or not any(takes(one, asks) for one in hard)

@@ -1,0 +1,100 @@
+"""What must hold of guards on nodes without a mark, in a pool that empties and fills."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from core.config.settings import Config, HandOver, Mode, Scope
+from core.guards.emptiness import occupants
+from core.marks.mark import guard_of, mark_of
+from core.model.cluster import Cluster
+from core.model.now import Now
+from core.model.pod import Pod
+from core.writes.nodes import WATCH_SECONDS
+from tests.support.builders import node, pod
+from tests.support.standing import Standing
+
+START = 1_000_000
+TICK_SECONDS = 20
+PERIOD_SECONDS = 600
+POOL = 6
+BUSY = [pod(f"b{number}", f"b{number}", 3000, 1000) for number in range(4)]
+
+
+class Pool:
+    """Nodes that hold a pod now and then, beside some that always do; as a leader leaves them."""
+
+    def __init__(self, scope: Scope) -> None:
+        names = [*(f"w{number}" for number in range(POOL)), *(str(one.node) for one in BUSY)]
+        self.standing = Standing(Cluster.of([node(name) for name in names], []))
+        self.config = Config(mode=Mode.ENFORCE, hand_over=HandOver(scope=scope))
+        self.writes: Counter[str] = Counter()
+        self.lead()
+
+    def lead(self) -> None:
+        """Let another one lead."""
+        self._leader = Reconciler(self.config, self.standing, owner="me", metrics=Metrics())
+
+    async def look(self, now: int, pods: list[Pod]) -> frozenset[str]:
+        """Return the nodes that are to be held."""
+        nodes = self.standing.cluster.nodes
+        self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
+        report = await self._leader.tick(self.standing.cluster, now)
+        self.writes.update(write.kind.value for write in report.writes)
+        return report.found.plan.held
+
+
+def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:
+    """Return those that run then: one a node, which begins anew each period."""
+    found = []
+    for number in range(POOL):
+        shifted = second + (0 if together else number * PERIOD_SECONDS // POOL)
+        if shifted % PERIOD_SECONDS < busy:
+            name = f"j{number}-{shifted // PERIOD_SECONDS}"
+            found.append(pod(name, f"w{number}", 3000, 1000))
+    return found
+
+
+@pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
+@pytest.mark.parametrize(("busy", "together"), [(120, True), (300, True), (540, False)])
+async def test_a_pool_that_fills_as_often_as_it_empties_costs_no_write(
+    scope: Scope, busy: int, *, together: bool
+) -> None:
+    pool = Pool(scope)
+    for second in range(0, 4 * 3600, TICK_SECONDS):
+        if second == 2 * 3600:
+            pool.writes.clear()
+        await pool.look(START + second, jobs(second, busy, together=together))
+    assert not pool.writes
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_to_be_held_is_guarded_and_what_holds_pods_not_for_long(seed: int) -> None:
+    """Whoever leads: the next one lets a guard that it finds stay as long again, and once."""
+    chance, pool = random.Random(seed), Pool(Scope.EMPTY)
+    guard = pool.config.hand_over.guard_seconds
+    filled: dict[str, int] = {}
+    """Since when each holds pods, and carries no mark."""
+    pods: list[Pod] = []
+    longest, changes = 2 * guard + WATCH_SECONDS + TICK_SECONDS, chance.choice((0, 0.01))
+    for look in range(400):
+        now = START + look * TICK_SECONDS
+        if chance.random() < 0.2:
+            pods = [one for one in pods if chance.random() < chance.choice((0.5, 0.98))]
+            free = {f"w{number}" for number in range(POOL)} - {one.node for one in pods}
+            come = [name for name in sorted(free) if chance.random() < 0.3]
+            pods += [pod(f"j{look}-{name}", name, 3000, 1000) for name in come]
+        if chance.random() < changes:
+            pool.lead()
+        held = await pool.look(now, pods)
+        nodes = {one.name: one for one in pool.standing.cluster.nodes}
+        occupied = occupants(pool.standing.cluster, Now(now))
+        assert all(guard_of(nodes[name]) for name in held), "no autoscaler takes it"
+        unmarked = (name for name in occupied if mark_of(nodes[name].labels) is None)
+        filled = {name: filled.get(name, now) for name in unmarked}
+        for name, since in filled.items():
+            if now - since >= (longest if changes else guard + TICK_SECONDS):
+                assert guard_of(nodes[name]) is None, "an autoscaler that evicts may take it"

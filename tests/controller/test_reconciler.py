@@ -1,0 +1,349 @@
+"""The loop against Nodes whose every write passes through the webhook's own wire code."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler, TickReport
+from core.config.settings import Config, Mode, UsabilityMode
+from core.engine.plan import REACHES_SHOWN
+from core.marks.keys import (
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from core.model.cluster import Cluster
+from core.model.constraints import Placing
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.writes.write import WriteKind
+from tests.support.admission import Json, NodeApi, node_json
+from tests.support.builders import UNLIMITED
+
+GUARD_SECONDS = Config().hand_over.guard_seconds
+NOW = 1_767_225_600
+DELAY = 600
+GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+LOST = {
+    "key": "node.kubernetes.io/unreachable",
+    "effect": "NoExecute",
+    "timeAdded": "2026-01-01T00:00:00Z",
+}
+
+
+class World:
+    """Three nodes that hold little; time and pods are the test's to change."""
+
+    def __init__(self, mode: Mode = Mode.ENFORCE, **spec: Any) -> None:
+        self.config = Config(
+            mode=mode, delay_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
+        )
+        self.api = NodeApi(node_json("n1", **spec), node_json("n2"), node_json("n3"))
+        self.pods = [a_pod("p1", "n1"), a_pod("p2", "n2", 2000), a_pod("p3", "n3", 2000)]
+        self.metrics = Metrics()
+        self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
+        self.now = NOW
+
+    async def tick(self, seconds: int = 0) -> TickReport:
+        self.now += seconds
+        nodes = [self.api.node(name) for name in self.api.nodes]
+        return await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
+
+    async def until_marked(self) -> TickReport:
+        await self.tick()
+        return await self.tick(DELAY + 1)
+
+    def metadata(self, name: str = "n1") -> Json:
+        found: Json = self.api.nodes[name]["metadata"]
+        return found
+
+    def taints(self, name: str = "n1") -> list[Json]:
+        return self.api.nodes[name]["spec"].get("taints") or []
+
+    def change(self, **metadata: Any) -> None:
+        self.api.nodes["n1"]["metadata"] |= metadata
+
+    def kinds(self, report: TickReport) -> list[tuple[str, str]]:
+        return [(write.kind.value, write.key) for write in report.writes]
+
+
+def a_pod(name: str, node: str | None, cpu_millis: int = 500) -> Pod:
+    requests = Resources(cpu_millis, 2**30, 0, 1)
+    return Pod(namespace="a", name=name, node=node, requests=requests, owner_kind="ReplicaSet")
+
+
+async def test_nothing_is_marked_before_the_delay_is_over() -> None:
+    world = World()
+    await world.tick()
+    report = await world.tick(DELAY)
+    assert "n1" in report.found.memory.candidates
+    assert report.writes == ()
+    assert world.api.log == []
+
+
+async def test_mark_and_taint_are_stored_in_one_write() -> None:
+    world = World()
+    report = await world.until_marked()
+    assert world.kinds(report) == [("mark", "n1")]
+    assert world.api.log == [("patch", "n1")]
+    assert world.api.versions["n1"] == 2
+    assert world.metadata()["labels"] == {MARK_LABEL: "soft"}
+    assert world.metadata()["annotations"].keys() == {
+        DETAILS_ANNOTATION,
+        GUARD_ANNOTATION,
+        GUARD_OURS_ANNOTATION,
+    }
+    assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
+
+
+async def test_a_second_tick_writes_nothing() -> None:
+    world = World()
+    await world.until_marked()
+    report = await world.tick(10)
+    assert report.writes == ()
+
+
+async def test_observe_decides_and_writes_nothing() -> None:
+    world = World(Mode.OBSERVE)
+    report = await world.until_marked()
+    assert world.kinds(report) == [("mark", "n1")]
+    assert world.api.log == []
+
+
+async def test_with_the_webhook_down_the_taint_is_written_by_the_loop() -> None:
+    world = World()
+    world.api.webhook_up = False
+    report = await world.until_marked()
+    assert world.api.log == [("patch", "n1"), ("taints", "n1")]
+    assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
+    assert report.failed == 0
+    assert (await world.tick(10)).writes == ()
+
+
+async def test_a_taint_that_somebody_took_away_is_put_back() -> None:
+    world = World()
+    await world.until_marked()
+    world.api.nodes["n1"]["spec"]["taints"] = []
+    report = await world.tick(10)
+    assert world.kinds(report) == [("repair", "n1")]
+    assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
+
+
+async def test_a_lost_race_is_run_again_on_what_the_other_wrote() -> None:
+    world = World()
+    world.api.webhook_up = False
+    theirs = {"key": "theirs", "value": "", "effect": "NoSchedule"}
+    world.api.between = [{"spec": {"taints": [theirs]}}]
+    report = await world.until_marked()
+    assert world.api.log == [("patch", "n1"), ("taints", "n1"), ("taints", "n1")]
+    assert [taint["key"] for taint in world.taints()] == ["theirs", TAINT_KEY]
+    assert report.failed == 0
+
+
+async def test_a_node_that_others_change_all_the_time_fails_after_some_tries() -> None:
+    world = World()
+    world.api.webhook_up = False
+    world.api.between = [{"spec": {"unschedulable": turn % 2 == 0}} for turn in range(100)]
+    report = await world.until_marked()
+    assert report.failed == 1
+
+
+async def test_a_repair_keeps_what_it_does_not_know() -> None:
+    world = World(taints=[LOST])
+    world.api.webhook_up = False
+    await world.until_marked()
+    assert world.taints()[0] == LOST
+
+
+async def test_the_webhook_keeps_what_it_does_not_know() -> None:
+    world = World(taints=[LOST])
+    await world.until_marked()
+    assert world.taints()[0] == LOST
+
+
+async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> None:
+    world = World()
+    for name in ("n4", "n5"):
+        world.pods.append(a_pod(f"on-{name}", name, 10 if name == "n4" else 20))
+        world.api.nodes[name] = node_json(name)
+        world.api.versions[name] = 1
+    world.api.down = {"n4"}
+    report = await world.until_marked()
+    assert [write.key for write in report.writes] == ["n4", "n5", "n1"]
+    assert report.failed == 1
+    assert world.api.log == [("patch", "n4")]
+    report = await world.tick(1)
+    written = {write.key for write in report.writes}
+    assert written >= {"n5", "n1"}
+    assert "n4" not in written
+    assert report.failed == 0
+    assert report.found.memory.candidates["n4"] == world.now
+
+
+async def test_a_throttled_mark_is_written_in_the_next_pass() -> None:
+    world = World()
+    world.api.throttles = 1
+    report = await world.until_marked()
+    assert report.failed == 1
+    assert world.kinds(await world.tick(1)) == [("mark", "n1")]
+    assert world.metadata()["labels"] == {MARK_LABEL: "soft"}
+
+
+@pytest.mark.parametrize(("cpu_millis", "marked"), [(500, ["n1"]), (3000, [])])
+async def test_a_hard_mark_that_cannot_be_taken_away_stops_no_other_node(
+    cpu_millis: int, marked: list[str]
+) -> None:
+    """A kubelet that fills its annotations has every write refused; pods find no place there."""
+    world = World()
+    world.pods[0] = a_pod("p1", "n1", cpu_millis)
+    for name in ("n1", "n2", "n3"):
+        world.pods.append(a_pod(f"on-{name}", name, 100))
+    world.api.nodes["n4"], world.api.versions["n4"] = node_json("n4"), 1
+    world.metadata("n4").update(labels={MARK_LABEL: "hard"}, annotations={KEEP_ANNOTATION: "true"})
+    world.api.down = {"n4"}
+    for _ in range(4):
+        report = await world.tick(DELAY)
+        assert report.failed == 1, "its mark is asked to go each time"
+    assert [write for write in world.api.log if write != ("patch", "n4")] == [
+        ("patch", name) for name in marked
+    ]
+    world.api.down = set()
+    await world.tick(1)
+    assert MARK_LABEL not in world.metadata("n4")["labels"]
+
+
+@pytest.mark.parametrize("webhook_up", [True, False])
+async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_while(
+    webhook_up: bool,
+) -> None:
+    world = World()
+    await world.until_marked()
+    world.api.webhook_up = webhook_up
+    world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
+    report = await world.tick(10)
+    until = str(world.now + GUARD_SECONDS)
+    assert world.kinds(report) == [("release", "n1")]
+    assert world.taints() == []
+    assert world.metadata()["labels"] == {}
+    left = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
+    assert world.metadata()["annotations"] == left
+
+    assert (await world.tick(GUARD_SECONDS - 1)).writes == ()
+    await world.tick(1)
+    assert world.metadata()["annotations"] == {}
+
+
+async def test_an_empty_node_is_handed_over_and_taken_back_when_a_pod_arrives() -> None:
+    world = World()
+    await world.until_marked()
+    first = world.pods.pop(0)
+    assert world.kinds(await world.tick(10)) == [("unguard", "n1")]
+    assert world.metadata()["annotations"].keys() == {DETAILS_ANNOTATION}
+    assert (await world.tick(10)).writes == ()
+    world.pods.append(first)
+    assert world.kinds(await world.tick(1)) == [("guard", "n1")]
+    assert world.metadata()["annotations"][GUARD_ANNOTATION] == "true"
+
+
+async def test_a_mark_ends_with_its_deadline() -> None:
+    world = World()
+    await world.until_marked()
+    report = await world.tick(world.config.deadline_seconds)
+    assert world.kinds(report) == [("release", "n1")]
+
+
+@pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, GUARD_ANNOTATION])
+async def test_a_person_who_opts_out_is_obeyed(annotation: str) -> None:
+    world = World()
+    world.change(annotations={annotation: "true"})
+    report = await world.until_marked()
+    assert [write for write in report.writes if write.key == "n1"] == []
+    assert world.metadata()["annotations"] == {annotation: "true"}
+
+
+async def test_opting_out_of_a_mark_releases_it() -> None:
+    world = World()
+    await world.until_marked()
+    world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
+    report = await world.tick(10)
+    assert ("release", "n1") in world.kinds(report)
+    assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
+
+
+async def test_somebody_elses_guard_outlives_mark_and_release() -> None:
+    world = World()
+    await world.until_marked()
+    annotations = world.metadata()["annotations"]
+    del annotations[GUARD_OURS_ANNOTATION]
+    world.pods.pop(0)
+    report = await world.tick(10)
+    assert world.kinds(report) == [("release", "n1")]
+    assert world.metadata()["annotations"] == {GUARD_ANNOTATION: "true"}
+
+
+async def test_a_node_that_is_being_deleted_is_never_touched() -> None:
+    world = World()
+    await world.until_marked()
+    world.api.nodes["n1"]["spec"] |= {"taints": [GOING], "unschedulable": True}
+    world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
+    world.api.log.clear()
+    report = await world.tick(world.config.deadline_seconds)
+    assert [write for write in report.writes if write.key == "n1"] == []
+    assert [entry for entry in world.api.log if entry[1] == "n1"] == []
+    assert world.taints() == [GOING]
+
+
+async def test_the_loop_measures_what_it_did() -> None:
+    world = World()
+    await world.until_marked()
+    await world.tick(10)
+    text = world.metrics.text().decode()
+    assert f'ebb_engine_writes_total{{kind="{WriteKind.MARK.value}"}} 1.0' in text
+    assert "ebb_engine_marked_nodes 1.0" in text
+
+
+async def test_reaches_are_measured_and_forgotten() -> None:
+    world = World()
+    await world.tick()
+    text = world.metrics.text().decode()
+    assert 'ebb_reach_nodes{reach="general"} 3.0' in text
+    shares = [line for line in text.splitlines() if line.startswith("ebb_reach_")]
+    (cpu,) = (line for line in shares if "requests_ratio" in line and 'resource="cpu"' in line)
+    assert cpu.startswith('ebb_reach_requests_ratio{reach="general",resource="cpu"} 0.3')
+    assert 'ebb_reach_threshold_ratio{reach="general",resource="memory"} 0.8' in shares
+    world.pods = []
+    await world.tick()
+    assert "reach=" not in world.metrics.text().decode()
+
+
+async def test_a_policy_tells_its_own_figures_and_none_of_anothers() -> None:
+    world = World()
+    await world.tick()
+    assert "\nebb_excess_nodes " not in world.metrics.text().decode()
+    world.controller.config = replace(world.config, policy="ExcessNodes")
+    await world.tick(1)
+    text = world.metrics.text().decode()
+    assert "\nebb_excess_nodes 1.875" in text  # 7,500m of 12,000m are free, a node has 4,000m
+    assert "ebb_reach_nodes{" not in text
+
+
+async def test_as_many_reaches_are_measured_as_are_shown() -> None:
+    """Names of reaches hold what anybody writes in a label."""
+    world = World()
+    count = REACHES_SHOWN + 5
+    for number in range(count):
+        labels = {f"own-{number}": "x"}
+        for half in "ab":
+            name = f"of-{number}{half}"
+            world.api.nodes[name] = node_json(name)
+            world.api.nodes[name]["metadata"]["labels"] = labels
+        placing = Placing(node_selector=tuple(labels.items()))
+        world.pods.append(replace(a_pod(f"q{number}", f"of-{number}a"), placing=placing))
+    report = await world.tick()
+    assert len(report.found.plan.reaches) > count
+    assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -1,0 +1,428 @@
+"""Which write comes first, how many come at once, and what ends a batch."""
+
+import asyncio
+from collections.abc import Callable, Container, Iterable
+
+import pytest
+
+from controller.metrics import Metrics
+from controller.writers import (
+    PRESSING_WRITERS_MAX,
+    WRITERS_MAX,
+    Batch,
+    Sight,
+    Writers,
+)
+from core.edge.kube.stores.objects import TRIES_MAX
+from core.marks.keys import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    RESERVE_ANNOTATION,
+    TAINT_KEY,
+)
+from core.model.errors import UnavailableError
+from core.model.node import Node
+from core.writes.write import PRESSING, Write, WriteKind, repair
+from tests.support.admission import Json, merge, node_json
+from tests.support.slow_api import SlowApi
+
+NAMES = [f"n{number:03}" for number in range(100)]
+DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
+
+
+class World:
+    """A hundred nodes; what is written is a label."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics = SlowApi(*map(node_json, NAMES)), Metrics()
+        self.told: list[str] = []
+        self.notes: list[str] = []
+        self.heard: dict[str, Node] = {}
+        """What watches have told since the writes were decided."""
+        self.occupied: set[str] = set()
+        self.writers = Writers(self.api, self.metrics, self.tell)
+
+    def tell(self, node: Node, reason: str, note: str) -> None:
+        self.told.append(f"{reason} {node.name}")
+        self.notes.append(note)
+
+    def write(self, kind: WriteKind, name: str) -> Write[Node]:
+        labels = {MARK_LABEL: None if kind is WriteKind.RELEASE else "soft"}
+        return Write.of(kind, self.api.node(name), labels, {"on": kind.value}, "because")
+
+    def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write[Node]]:
+        return [self.write(kind, name) for name in names]
+
+    async def carry_out(
+        self,
+        writes: list[Write[Node]],
+        halted: Callable[[], str | None] = lambda: None,
+        closed: Container[str] = (),
+    ) -> Batch:
+        sight = Sight(halted, self.heard.get, self.occupied.__contains__)
+        return await self.writers.carry_out(writes, TAINT_KEY, sight, closed)
+
+    def written(self, kind: WriteKind) -> list[str]:
+        return [name for name in NAMES if self.annotation(name) == kind.value]
+
+    def annotation(self, name: str) -> str | None:
+        metadata: Json = self.api.nodes[name]["metadata"]
+        found: str | None = metadata["annotations"].get("on")
+        return found
+
+    def count(self, kind: str) -> float:
+        found = self.metrics.registry.get_sample_value("ebb_engine_writes_total", {"kind": kind})
+        return found or 0
+
+
+async def test_a_node_that_is_as_the_watch_told_it_takes_one_call() -> None:
+    world = World()
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:2]))
+    assert world.api.log == [("patch", "n000"), ("patch", "n001")]
+    assert world.told == ["DrainMarked n000", "DrainMarked n001"]
+
+
+async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_not() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:2])
+    for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
+        world.api.nodes[name]["metadata"]["annotations"] = changed
+        world.api.versions[name] = 9
+    batch = await world.carry_out(writes)
+    assert world.written(WriteKind.MARK) == ["n000"]
+    assert world.api.nodes["n000"]["metadata"]["annotations"]["theirs"] == "x"
+    assert batch.failed == []
+    assert world.count("outdated") == 1
+
+
+async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:2])
+    for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
+        world.api.nodes[name]["metadata"]["annotations"] = changed
+        world.api.versions[name] = 9
+        world.heard[name] = world.api.node(name)
+    await world.carry_out(writes)
+    assert world.api.log == [("patch", "n000")]
+    assert world.written(WriteKind.MARK) == ["n000"]
+    assert world.count("outdated") == 1
+
+
+async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> None:
+    world = World()
+    world.api.webhook_up = False
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    assert world.api.log == [("patch", "n000"), ("taints", "n000")]
+    assert world.told == ["DrainMarked n000", "TaintsRepaired n000"]
+    assert world.notes == ["because", "the webhook had not set them"]
+
+
+async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
+    """The list is written whole, and so made of the node as it is found."""
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    write = repair(world.api.node("n000"), TAINT_KEY, "because")
+    assert write is not None
+    theirs = {"key": "theirs", "effect": "NoSchedule"}
+    world.api.nodes["n000"]["spec"]["taints"] = [theirs]
+    world.api.versions["n000"] = 9
+    await world.carry_out([write])
+    ours = {"key": TAINT_KEY, "value": "0", "effect": "PreferNoSchedule"}
+    assert world.api.nodes["n000"]["spec"]["taints"] == [theirs, ours]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"uid": "another machine that has taken the name"},
+        {"labels": {MARK_LABEL: "hard"}},
+        {"annotations": {DETAILS_ANNOTATION: "{}"}},
+        {"annotations": {GUARD_ANNOTATION: "true"}},
+        {"annotations": {GUARD_OURS_ANNOTATION: "marked"}},
+        {"annotations": {KEEP_ANNOTATION: "false"}},
+        {"annotations": {KARPENTER_KEEP_ANNOTATION: "true"}},
+        {"annotations": {BACKOFF_ANNOTATION: "1 5"}},
+        {"annotations": {RESERVE_ANNOTATION: "what another leader has said"}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])
+@pytest.mark.parametrize("kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR])
+async def test_nothing_is_written_where_what_it_rests_on_has_changed(
+    kind: WriteKind, told: bool, changed: Json
+) -> None:
+    """The version alone would not say so: the write would be tried on the new one."""
+    world = World()
+    writes = world.writes(kind, NAMES[:1])
+    world.api.nodes["n000"] = merge(world.api.nodes["n000"], {"metadata": changed})
+    world.api.versions["n000"] = 9
+    if told:
+        world.heard["n000"] = world.api.node("n000")
+    batch = await world.carry_out(writes)
+    assert world.api.log == ([] if told else [("get", "n000")])
+    assert (batch.failed, world.told, world.count("outdated")) == ([], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [(kind, PRESSING_WRITERS_MAX if kind in PRESSING else WRITERS_MAX) for kind in WriteKind
+     if kind is not WriteKind.REPAIR],
+)  # fmt: skip
+async def test_so_many_at_once_and_no_more(kind: WriteKind, most: int) -> None:
+    world = World()
+    with world.api.held():
+        batch = asyncio.create_task(world.carry_out(world.writes(kind, NAMES)))
+        await world.api.under_way(most)
+    await batch
+    assert world.api.most == most
+    assert world.written(kind) == NAMES
+
+
+@pytest.mark.parametrize("kind", DROPPABLE)
+async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> None:
+    """What is under way is finished; not one write more is begun."""
+    world = World()
+    urgent = asyncio.Event()
+    with world.api.held():
+        batch = asyncio.create_task(
+            world.carry_out(
+                world.writes(kind, NAMES), lambda: "urgent" if urgent.is_set() else None
+            )
+        )
+        await world.api.under_way(WRITERS_MAX)
+        urgent.set()
+    assert (await batch).dropped == len(NAMES) - WRITERS_MAX
+    assert (await batch).why == "urgent"
+    assert world.written(kind) == NAMES[:WRITERS_MAX]
+    assert world.count("dropped") == len(NAMES) - WRITERS_MAX
+
+
+async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[:1])
+    world.api.versions["n000"] = 9
+    halted = iter([None, "urgent", "urgent"])
+    batch = await world.carry_out(writes, lambda: next(halted))
+    assert world.api.log == [("get", "n000")]
+    assert batch.dropped == 1
+
+
+@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD])
+async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> None:
+    world = World()
+    world.api.down = {"n003"}
+    batch = await world.carry_out(world.writes(kind, NAMES), lambda: "urgent")
+    assert world.written(kind) == [name for name in NAMES if name != "n003"]
+    assert [write.key for write in batch.failed] == ["n003"]
+
+
+async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped() -> None:
+    world = World()
+    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(WriteKind.RELEASE, NAMES[:10])
+    world.api.down = {"n005"}
+    batch = await world.carry_out(writes)
+    assert [name for _, name in world.api.log] == NAMES[:10]
+    assert batch.dropped == 90
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "goes_on"),
+    [
+        (WriteKind.RELEASE, "soft", True),
+        (WriteKind.RELEASE, "hard", False),
+        (WriteKind.SOFTEN, "hard", False),
+        (WriteKind.GUARD, "soft", True),
+        (WriteKind.GUARD, "hard", True),
+        (WriteKind.REPAIR, "hard", True),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+async def test_what_is_pressing_and_refused_for_ever_stops_nobody_else_but_for_its_room(
+    kind: WriteKind, mark: str, goes_on: bool, closed: bool
+) -> None:
+    """A hard mark that stays keeps pods out that the plan has a place for there, if it has."""
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = mark
+    world.api.down = {"n000"}
+    for _ in range(3):
+        pressing = world.write(kind, "n000")
+        batch = [pressing, *world.writes(WriteKind.MARK, NAMES[1:3])]
+        await world.carry_out(batch, closed={"n000"} if closed else set())
+    assert world.written(WriteKind.MARK) == (NAMES[1:3] if goes_on or closed else [])
+
+
+@pytest.mark.parametrize("kind", DROPPABLE)
+async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
+    kind: WriteKind,
+) -> None:
+    world = World()
+    world.api.down = {"n000"}
+    batch = await world.carry_out(world.writes(kind, NAMES))
+    assert world.api.log == [("patch", "n000")]
+    assert (batch.dropped, batch.why) == (99, "a write failed")
+    if kind is not WriteKind.MARK:  # the next plan leaves such a node out
+        await world.carry_out(world.writes(kind, NAMES))
+        assert world.written(kind) == NAMES[1:]
+
+
+async def test_a_write_that_fails_by_a_fault_of_our_own_is_tried_last_too() -> None:
+    world = World()
+    odd = world.write(WriteKind.HOLD, "n000")
+    del world.api.versions["n000"]
+    batch = await world.carry_out([odd])
+    assert batch.failed == batch.refused == [odd]
+    await world.carry_out([odd, world.write(WriteKind.HOLD, "n001")])
+    assert world.written(WriteKind.HOLD) == ["n001"]
+
+
+async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused() -> None:
+    world = World()
+    world.api.down = {"n000"}
+    await world.carry_out([world.write(WriteKind.HOLD, "n000")])
+    world.api.down, world.api.log = set(), []
+    writes = [
+        world.write(WriteKind.HOLD, "n000"),
+        world.write(WriteKind.MARK, "n002"),
+        world.write(WriteKind.MARK, "n001"),
+        world.write(WriteKind.HOLD, "n003"),
+    ]
+    await world.carry_out(writes)
+    assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
+
+
+async def test_a_standing_mark_that_cannot_be_written_anew_is_tried_behind_new_ones() -> None:
+    """A policy may refuse every write on nodes whose marks are to be dated, or prolonged."""
+    world = World()
+    frozen = NAMES[: WRITERS_MAX + 1]
+    for name in frozen:
+        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = "soft"
+    world.api.down = set(frozen)
+    for _ in range(len(frozen)):
+        await world.carry_out(world.writes(WriteKind.MARK, frozen))
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:10]))
+    assert world.written(WriteKind.MARK) == NAMES[len(frozen) : 10]
+
+
+@pytest.mark.parametrize("mark", ["soft", "hard", None])
+@pytest.mark.parametrize("kind", [WriteKind.UNGUARD, WriteKind.HARDEN, WriteKind.GUARD])
+async def test_no_node_is_handed_over_to_which_a_pod_has_come(
+    kind: WriteKind, mark: str | None
+) -> None:
+    """The guard of a node without a mark goes for other reasons, whoever is there."""
+    world = World()
+    for name in NAMES[:6] if mark else ():
+        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = mark
+    writes = world.writes(kind, NAMES[:6])
+    with world.api.held():
+        under_way = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(6 if kind in PRESSING else WRITERS_MAX)
+        world.occupied.add(NAMES[4])
+    batch = await under_way
+    left = {NAMES[4]} if kind is WriteKind.UNGUARD and mark else set()
+    assert set(world.written(kind)) == set(NAMES[:6]) - left
+    assert (batch.dropped, batch.failed) == (len(left), [])
+
+
+async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -> None:
+    world = World()
+    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "soft"
+    writes = world.writes(WriteKind.UNGUARD, NAMES[:1])
+    world.api.versions["n000"] = 9
+    with world.api.held():
+        under_way = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(1)
+        world.occupied.add("n000")
+    assert (await under_way).why == "a pod has come to the node"
+    assert world.written(WriteKind.UNGUARD) == []
+
+
+class Broken(SlowApi):
+    """Answers what nobody expects."""
+
+    async def write(self, *_: object) -> tuple[Node, str]:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.MARK])
+async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) -> None:
+    world = World()
+    world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
+    batch = await world.carry_out(world.writes(kind, NAMES[:2]))
+    assert len(batch.failed) == (2 if kind in PRESSING else 1)
+    assert world.count("failed") == len(batch.failed)
+
+
+class Racing(SlowApi):
+    """Others write to the node before every write of ours."""
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        self.versions[write.key] += 1
+        return await super().write(write, version)
+
+
+async def test_a_write_that_others_are_always_faster_than_fails_after_some_tries() -> None:
+    world = World()
+    api = Racing(*map(node_json, NAMES))
+    world.writers = Writers(api, world.metrics, world.tell)
+    batch = await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    assert len(batch.failed) == 1
+    assert len(api.log) == TRIES_MAX - 1
+
+
+async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -> None:
+    """Of the earlier one what has begun is finished; nobody writes twice to one node."""
+    world = World()
+    with world.api.held():
+        early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:50])))
+        await world.api.under_way(WRITERS_MAX)
+        writes = world.writes(WriteKind.RELEASE, [NAMES[0], *NAMES[60:63]])
+        writes += world.writes(WriteKind.MARK, NAMES[50:60])
+        late = asyncio.create_task(world.carry_out(writes))
+        await world.api.under_way(WRITERS_MAX + 3)
+    first, second = await early, await late
+    assert first.why == "a later pass has decided anew"
+    assert second.why == "an earlier pass is still writing"
+    assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
+    assert world.written(WriteKind.RELEASE) == NAMES[60:63]
+    assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[50:60]))
+    assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
+
+
+async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
+    world = World()
+    with world.api.held():
+        early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))
+        await world.api.under_way(1)
+        late = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES[:1]))
+    await early
+    assert (late.dropped, late.why) == (1, "an earlier pass is still writing it")
+    assert world.written(WriteKind.MARK) == NAMES[:1]
+
+
+async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
+    world = World()
+    with world.api.held():
+        batches = []
+        for number in range(20):
+            names = NAMES[number * 5 :][: PRESSING_WRITERS_MAX // 2]
+            writes = world.writes(WriteKind.RELEASE, names)
+            batches.append(asyncio.create_task(world.carry_out(writes)))
+            await asyncio.sleep(0)
+        await world.api.under_way(PRESSING_WRITERS_MAX + WRITERS_MAX)
+    await asyncio.gather(*batches)
+    assert world.api.most == PRESSING_WRITERS_MAX + WRITERS_MAX
+
+
+async def test_the_node_api_that_is_away_is_no_exception() -> None:
+    world = World()
+    world.api.down = set(NAMES)
+    batch = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES))
+    assert len(batch.failed) == len(NAMES)
+    with pytest.raises(UnavailableError):
+        await world.api.write(world.write(WriteKind.MARK, "n000"), "1")

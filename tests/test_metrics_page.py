@@ -1,0 +1,46 @@
+"""docs/metrics.md: it is what the code says, and what it points to is there."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from controller.writers import EVENT_REASONS
+from tests.manifests.kustomize import containers, render
+from tests.support.metrics_page import ALERTS, EVENTS, LABELS, OTHER_EVENTS, PAGE, page, rows
+
+ROOT = Path(__file__).parents[1]
+EVENT = re.compile(r'^[A-Z]+: Final = "((?:[A-Z][a-z]+){2,})"$', re.MULTILINE)
+
+
+def test_the_page_is_what_the_programs_tell() -> None:
+    assert PAGE.read_text("utf-8") == page(), "make fix writes it anew"
+
+
+def test_every_label_and_every_event_is_explained() -> None:
+    assert {label for one in rows() for label in one.labels} == {*LABELS}
+    assert EVENTS.keys() == EVENT_REASONS.keys()
+    sources = [path for room in ("controller", "webhook") for path in (ROOT / room).rglob("*.py")]
+    code = {name for path in sources for name in EVENT.findall(path.read_text("utf-8"))}
+    assert code - {"AdmissionReview"} == {reason for reason, *_ in OTHER_EVENTS}
+
+
+def test_what_is_alerted_on_is_told() -> None:
+    told = {one.name for one in rows()}
+    for when, _, _ in ALERTS:
+        named = set(re.findall(r"\bebb_\w+", when))
+        assert named
+        assert named <= told
+
+
+def test_the_ports_that_are_scraped_are_those_of_the_pods() -> None:
+    blocks = [
+        yaml.safe_load(one)
+        for one in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    ]
+    plain, monitor = blocks
+    ports = {one["port"] for one in monitor["spec"]["podMetricsEndpoints"]}
+    kept = plain["scrape_configs"][0]["relabel_configs"][1]["regex"]
+    assert ports == set(kept.split("|"))
+    ours = [*containers(render("extender"))]
+    assert ports <= {port["name"] for one in ours for port in one["ports"]}

@@ -1,1 +1,0 @@
-"""The admission webhook: reviews answered, certificates kept."""

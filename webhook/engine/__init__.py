@@ -1,1 +1,0 @@
-"""The engine at work: who leads, when it looks, how it writes."""

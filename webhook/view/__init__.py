@@ -1,1 +1,0 @@
-"""The cluster as the watches tell it."""
