@@ -18,7 +18,6 @@ ROOT: Final = Path(__file__).parents[2]
 MANIFESTS: Final = ROOT / "manifests"
 COMPONENTS: Final = (
     "extender",
-    "second-scheduler",
     "cert-manager",
     "admission-policy",
     "scale-in-order",

@@ -158,9 +158,6 @@ def test_its_names_are_those_of_the_objects() -> None:
         known |= {one["metadata"]["name"] for one in of_kind(render("extender"), "Deployment")}
         assert name in known, (kind, name)
     assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
-    second = find(render("second-scheduler"), "ConfigMap", "ebb-scheduler-config")
-    (profile,) = yaml.safe_load(second["data"]["scheduler.yaml"])["profiles"]
-    assert f"schedulerName: {profile['schedulerName']}" in TEXT
 
 
 def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
@@ -215,7 +212,6 @@ MADE = {
         ("secret", names.NAMESPACE, one["spec"]["secretName"])
         for one in of_kind(render("cert-manager"), "Certificate")
     },
-    "second-scheduler": {("lease", names.NAMESPACE, "ebb-scheduler")},
 }
 """What others make for a component while it is there."""
 
@@ -257,20 +253,8 @@ def needed(folder: str) -> str:
 
 def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:
     assert f"Kubernetes {needed('')} or newer" in TEXT
-    for component in ("admission-policy", "second-scheduler"):
-        assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
-
-
-SERVED_SINCE = {"/healthz": 0, "/livez": 31, "/readyz": 31}
-"""kube-scheduler's paths, by minor version; two came with kubernetes/kubernetes#118148."""
-
-
-def test_the_second_scheduler_is_asked_only_for_what_its_kubernetes_serves() -> None:
-    minor = int(needed("components/second-scheduler").partition(".")[2])
-    found = containers(render("second-scheduler"))
-    (scheduler,) = (one for one in found if one["name"] == "scheduler")
-    for probe in ("readinessProbe", "livenessProbe"):
-        assert SERVED_SINCE[scheduler[probe]["httpGet"]["path"]] <= minor
+    component = "admission-policy"
+    assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
 
 
 def test_the_stanzas_promises_are_the_stanzas() -> None:

@@ -160,12 +160,10 @@ def test_a_policy_opens_ports_that_containers_have(objects: list[Json]) -> None:
 
 def test_commands_are_the_projects_programs(objects: list[Json]) -> None:
     for container in containers(objects):
-        if container["image"] == OURS:
-            program, *rest = container["command"]
-            assert program in PROJECT["scripts"]
-            assert rest == ["--config", "/etc/ebb/config.yaml"]
-        else:
-            assert container["image"].startswith("registry.k8s.io/kube-scheduler:v1.")
+        assert container["image"] == OURS
+        program, *rest = container["command"]
+        assert program in PROJECT["scripts"]
+        assert rest == ["--config", "/etc/ebb/config.yaml"]
 
 
 def test_the_webhooks_ports_paths_and_environment() -> None:
@@ -187,16 +185,15 @@ def test_the_webhooks_ports_paths_and_environment() -> None:
 
 
 def test_the_extenders_port_and_paths() -> None:
-    for name in ("extender", "second-scheduler"):
-        (container,) = (
-            found for found in containers(render(name)) if found["command"][0] == "ebb-extender"
-        )
-        (port,) = container["ports"]
-        assert port["containerPort"] == _port(Config().extender.listen)
-        routes = extender_routes()
-        for probe in ("readinessProbe", "livenessProbe"):
-            assert container[probe]["httpGet"]["path"] in routes
-            assert container[probe]["httpGet"]["port"] == port["name"]
+    (container,) = (
+        found for found in containers(render("extender")) if found["command"][0] == "ebb-extender"
+    )
+    (port,) = container["ports"]
+    assert port["containerPort"] == _port(Config().extender.listen)
+    routes = extender_routes()
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["path"] in routes
+        assert container[probe]["httpGet"]["port"] == port["name"]
     (service,) = find(render("extender"), "Service", "ebb-extender")["spec"]["ports"]
     assert (service["port"], service["targetPort"]) == (8888, "prioritize")
 

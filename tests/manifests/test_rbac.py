@@ -16,13 +16,6 @@ LEASES = "coordination.k8s.io"
 REGISTRATIONS = "admissionregistration.k8s.io"
 
 
-def lease(name: str) -> list[Rule]:
-    return [
-        (LEASES, "leases", (), ("create",)),
-        (LEASES, "leases", (name,), ("get", "update")),
-    ]
-
-
 FOLLOW = ("list", "watch")
 
 
@@ -52,19 +45,16 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],
 }
 ROLES: dict[tuple[str, str], list[Rule]] = {
-    (names.NAMESPACE, "ebb-webhook-lease"): lease(names.LEASE),
+    (names.NAMESPACE, "ebb-webhook-lease"): [
+        (LEASES, "leases", (), ("create",)),
+        (LEASES, "leases", (names.LEASE,), ("get", "update")),
+    ],
     (names.NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
     (names.NAMESPACE, "ebb-webhook-buffers"): [
         ("", "podtemplates", (), ("create", "delete")),
         ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
     ],
-    (names.NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
 }
-OF_KUBERNETES = {
-    "ebb-scheduler": "system:kube-scheduler",
-    "ebb-scheduler-volumes": "system:volume-scheduler",
-}
-"""Bindings to roles that every cluster has: what kube-scheduler itself may."""
 
 
 @pytest.fixture(params=EVERYTHING, ids=lambda name: name or "base")
@@ -103,12 +93,9 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
         assert subject["kind"] == "ServiceAccount"
         find(objects, "ServiceAccount", subject["name"], subject["namespace"])
         assert metadata["name"].startswith(subject["name"])
-        if metadata["name"] in OF_KUBERNETES:
-            assert reference["name"] == OF_KUBERNETES[metadata["name"]]
-        else:
-            assert reference["name"] == metadata["name"]
-            role = find(objects, reference["kind"], reference["name"], metadata.get("namespace"))
-            assert binding["kind"] == f"{role['kind']}Binding"
+        assert reference["name"] == metadata["name"]
+        role = find(objects, reference["kind"], reference["name"], metadata.get("namespace"))
+        assert binding["kind"] == f"{role['kind']}Binding"
     roles, bindings = of_kind(objects, "Role", "ClusterRole"), of_kind(objects, "RoleBinding")
     bindings += of_kind(objects, "ClusterRoleBinding")
     bound = {(item["roleRef"]["kind"], item["roleRef"]["name"]) for item in bindings}
@@ -123,7 +110,6 @@ INSTALLED = {"ebb-webhook", "ebb-webhook-events", "ebb-webhook-registration"}
     [
         ("", INSTALLED),
         ("extender", INSTALLED | {"ebb-extender", "ebb-extender-pack"}),
-        ("second-scheduler", INSTALLED),
         ("capacity-buffers", INSTALLED),
         ("cert-manager", INSTALLED - {"ebb-webhook-registration"}),
         ("admission-policy", INSTALLED),
