@@ -1,4 +1,4 @@
-# One image for ebb-webhook, ebb-extender and ebb; nothing in it depends on the processor:
+# One image for ebb-controller, ebb-webhook, ebb-extender and ebb; nothing in it depends on the processor:
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag ghcr.io/kube-ebb/ebb:0.1.0 .
 FROM python:3.12-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore

@@ -10,9 +10,9 @@ from typing import Final
 
 from core.model.pod import DEFAULT_SCHEDULER, Pod
 
-KNOWN: Final = (DEFAULT_SCHEDULER, "ebb-scheduler", "gke.io/optimize-utilization-scheduler")
-"""Where nothing else is said: the cluster's own, that of manifests/components/second-scheduler,
-and the one that GKE names in pods under its autoscaling profile optimize-utilization."""
+KNOWN: Final = (DEFAULT_SCHEDULER, "gke.io/optimize-utilization-scheduler")
+"""The default of the setting `schedulers`: the cluster's own scheduler, and the one that GKE sets
+in pods under its autoscaling profile optimize-utilization."""
 SCHEDULER_FIELD: Final = "spec.schedulerName"
 """In Pod.unsupported: nobody knows which nodes its scheduler refuses."""
 Judged = Mapping[int, tuple[Pod, Pod]]

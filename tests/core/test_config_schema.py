@@ -17,6 +17,7 @@ from core.config.schema import Schema, restart_needed, schema, written
 from core.config.settings import Config
 from core.fields.sections import CONTROLLER, EXTENDER, WEBHOOK
 from core.model.errors import ConfigError
+from tests.manifests.kustomize import COMPONENTS, EXAMPLES, of_kind, render
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +36,11 @@ UNSAID = (
 
 
 def shipped() -> list[Any]:
-    """Return the configurations of README and manifests."""
-    manifests = (path.read_text() for path in sorted((ROOT / "manifests").rglob("*.yaml")))
-    known = [item for text in manifests for item in yaml.safe_load_all(text)]
-    data = (item.get("data", {}) for item in known if item)
-    inner = (text for texts in data for name, text in texts.items() if name == "config.yaml")
+    """Return the configurations of README, and of each component and example of manifests/."""
+    objects = [item for name in ("", *COMPONENTS, *EXAMPLES) for item in render(name)]
+    manifests = [item["data"]["config.yaml"] for item in of_kind(objects, "ConfigMap")]
     readme = (ROOT / "README.md").read_text().split("```yaml")[1].split("```")[0]
-    return [yaml.safe_load(text) for text in (readme, *inner)]
+    return [yaml.safe_load(text) for text in dict.fromkeys((readme, *manifests))]
 
 
 def test_the_schema_is_one() -> None:

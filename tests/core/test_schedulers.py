@@ -18,7 +18,7 @@ from core.model.volumes import CLAIMS_FIELD
 from tests.support import builders, kube_json
 
 OWN = "bin-packing"
-OTHERS = ("default-scheduler", "ebb-scheduler", OWN, "volcano")
+OTHERS = (*KNOWN, OWN, "volcano")
 
 
 def of(scheduler: str | None, **changes: object) -> Pod:

@@ -66,9 +66,8 @@ def test_without_cert_managers_kinds_only_those_are_refused(plane: Plane, tmp_pa
 
 def test_pods_of_every_deployment_are_admitted_as_restricted(plane: Plane) -> None:
     plane.kubectl("apply", "-k", "manifests/examples/self-managed")
-    plane.kubectl("apply", "-k", "manifests/examples/managed")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    kinds = {"ebb-webhook", "ebb-extender", "ebb-scheduler"}
+    kinds = {"ebb-controller", "ebb-webhook", "ebb-extender"}
 
     def made(found: dict[str, Json]) -> bool:
         return kinds <= {name.rsplit("-", 2)[0] for name in found}

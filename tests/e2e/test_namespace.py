@@ -6,25 +6,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import apply, config, overlay, point, port_of, start_webhook
-from tests.e2e.objects import PODS, add_nodes, pod
-from tests.e2e.plane import LOOPBACK, ROOT, Plane, Program, free_port
+from tests.e2e.objects import add_nodes
+from tests.e2e.plane import ROOT, Plane
 
 ELSEWHERE = "node-compaction"
 DOCUMENT = (ROOT / "docs" / "install.md").read_text("utf-8")
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{ELSEWHERE}/leases"
 
 
 @pytest.fixture
 def folder(plane: Plane, tmp_path: Path) -> Iterator[str]:
     """An overlay that has been applied."""
-    overlay(tmp_path, "components/second-scheduler", namespace=ELSEWHERE)
+    overlay(tmp_path, namespace=ELSEWHERE)
     apply(plane, str(tmp_path), ELSEWHERE)
     yield str(tmp_path)
     plane.kubectl("delete", "--ignore-not-found", "-k", str(tmp_path))
@@ -57,34 +55,3 @@ def test_the_engine_marks_and_tells_of_it(plane: Plane, api: Api) -> None:
     api.wait(EVENTS, told)
     assert webhook.metric("ebb_lost_events_total") == 0
     webhook.stop(signal.SIGKILL)
-
-
-def start_second(plane: Plane, folder: str) -> Program:
-    """Start the second scheduler as its Deployment says, with its ServiceAccount's token."""
-    objects = {
-        (one["kind"], one["metadata"]["name"]): one
-        for one in yaml.safe_load_all(plane.kubectl("kustomize", folder))
-    }
-    spec = objects["Deployment", "ebb-scheduler"]["spec"]["template"]["spec"]
-    (scheduler,) = (one for one in spec["containers"] if one["name"] == "scheduler")
-    data = objects["ConfigMap", "ebb-scheduler-config"]["data"]
-    kubeconfig = plane.kubeconfig("second", token=plane.token(ELSEWHERE, "ebb-scheduler"))
-    shipped = yaml.safe_load(data["scheduler.yaml"])
-    file = plane.folder / "second.yaml"
-    file.write_text(
-        yaml.safe_dump({**shipped, "clientConnection": {"kubeconfig": str(kubeconfig)}})
-    )
-    flags = [one.replace("$(POD_NAMESPACE)", ELSEWHERE) for one in scheduler["command"][1:-1]]
-    here = [f"--config={file}", f"--bind-address={LOOPBACK}", f"--secure-port={free_port()}"]
-    return plane.run("second", [str(plane.bin / "kube-scheduler"), *flags, *here])
-
-
-def test_the_second_scheduler_leads_there_and_places_pods(
-    plane: Plane, api: Api, folder: str
-) -> None:
-    second = start_second(plane, folder)
-    add_nodes(api, "a")
-    api.create(PODS, pod("p", schedulerName="ebb-scheduler"))
-    api.wait(PODS, lambda found: found["p"]["spec"].get("nodeName") == "a")
-    api.wait(LEASES, lambda found: "ebb-scheduler" in found)
-    plane.end(second, signal.SIGKILL)

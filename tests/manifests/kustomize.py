@@ -7,6 +7,7 @@ labels; a field that it does not know is a fault, so that it cannot read past on
 import copy
 import functools
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ ROOT: Final = Path(__file__).parents[2]
 MANIFESTS: Final = ROOT / "manifests"
 COMPONENTS: Final = (
     "extender",
-    "second-scheduler",
     "cert-manager",
     "admission-policy",
     "scale-in-order",
@@ -98,23 +98,34 @@ def _built(folder: Path, before: list[Json]) -> list[Json]:
 
 def _patched(objects: list[Json], patch: Json) -> list[Json]:
     change = yaml.safe_load(patch["patch"])
+    if "target" in patch:
+        targets = _selected(objects, patch["target"])
+    else:
+        targets = [_named(objects, change)]
     if isinstance(change, list):
-        target = find(objects, patch["target"]["kind"], patch["target"]["name"])
-        for operation in change:
+        for target, operation in product(targets, change):
             _apply(target, operation)
-        return objects
-    metadata = change["metadata"]
-    if "target" in patch and not _selected(objects, patch["target"]):
-        return objects
-    target = find(objects, change["kind"], metadata["name"], metadata.get("namespace"))
-    assert target["apiVersion"] == change["apiVersion"]
-    if change.get("$patch") == "delete":
-        return [item for item in objects if item is not target]
-    _merge(target, change)
+    elif change.get("$patch") == "delete":
+        return [item for item in objects if not any(item is target for target in targets)]
+    else:
+        for target in targets:
+            _merge(target, change)
     return objects
 
 
+def _named(objects: list[Json], change: Json) -> Json:
+    """Return the object that a patch without a target names; kustomize fails if there is none."""
+    metadata = change["metadata"]
+    found = find(objects, change["kind"], metadata["name"], metadata.get("namespace"))
+    assert found["apiVersion"] == change["apiVersion"]
+    return found
+
+
 def _selected(objects: list[Json], target: Json) -> list[Json]:
+    """Return the objects that a target selects; none is no fault, as in kustomize."""
+    if set(target) == {"labelSelector"}:
+        key, _, value = target["labelSelector"].partition("=")
+        return [one for one in objects if one["metadata"].get("labels", {}).get(key) == value]
     assert set(target) == {"kind", "name"}
     return [
         one

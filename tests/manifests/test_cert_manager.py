@@ -25,7 +25,7 @@ def test_it_is_mounted_where_the_configuration_says() -> None:
     objects = render("cert-manager")
     text = find(objects, "ConfigMap", "ebb-config")["data"][PARSED]
     config = parse(yaml.safe_load(text), PARSED).webhook
-    (template,) = templates(objects)
+    (template,) = templates([find(objects, "Deployment", "ebb-webhook")])
     volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
     mounts = template["spec"]["containers"][0]["volumeMounts"]
     (mount,) = (found for found in mounts if found["name"] == "tls")
@@ -51,11 +51,27 @@ def test_the_webhooks_own_secret_is_gone() -> None:
     assert of_kind(render("cert-manager"), "Secret") == []
 
 
+def test_it_changes_the_configuration_and_the_webhooks_objects_alone() -> None:
+    before, after = render(""), render("cert-manager")
+    changed = {one["metadata"]["name"] for one in (*before, *after)
+               if one not in before or one not in after}  # fmt: skip
+    of_webhook = {
+        one["metadata"]["name"]
+        for one in (*before, *after)
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "webhook"
+    }
+    assert changed <= of_webhook | {"ebb-config"}
+
+
 @pytest.mark.parametrize("first", ["cert-manager", "admission-policy"])
 def test_with_the_policy_the_order_of_the_components_is_free(first: str) -> None:
-    """What the policy takes away cert-manager cannot ask for."""
+    """Only certificates may be left over, that nobody serves."""
     (second,) = {"cert-manager", "admission-policy"} - {first}
     objects = with_components(first, second)
-    assert of_kind(objects, "MutatingWebhookConfiguration") == []
     assert len(of_kind(objects, "MutatingAdmissionPolicy")) == 1
-    assert len(of_kind(objects, "Certificate")) == 2
+    left = {
+        one["kind"]
+        for one in objects
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "webhook"
+    }
+    assert left == (set() if first == "cert-manager" else {"Certificate", "Issuer"})

@@ -57,7 +57,7 @@ def test_what_it_points_to_is_there(path: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
-def test_logs_are_those_of_the_webhooks_pods_by_what_every_kubectl_knows(page: str) -> None:
+def test_logs_are_those_of_the_controllers_pods_by_what_every_kubectl_knows(page: str) -> None:
     """--all-pods came with 1.31; what is needed is 1.30."""
     text = (ROOT / page).read_text()
     (selector,) = re.findall(r"kubectl -n ebb-system logs -l (\S+) --prefix --tail=-1", text)
@@ -68,14 +68,26 @@ def test_logs_are_those_of_the_webhooks_pods_by_what_every_kubectl_knows(page: s
         one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
         for one in deployments
     }
-    assert [name for name, own in templates.items() if own.get(key) == value] == ["ebb-webhook"]
+    assert [name for name, own in templates.items() if own.get(key) == value] == ["ebb-controller"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        {
+            path
+            for overlay in BLOCKS
+            if overlay["kind"] == "Kustomization"
+            for path in (*overlay["resources"], *overlay["components"])
+        }
+    ),
+)
+def test_its_overlays_name_folders_of_the_manifests(path: str) -> None:
+    assert (ROOT / path.removeprefix("../ebb/") / "kustomization.yaml").is_file()
 
 
 def test_its_overlay_names_what_is_there() -> None:
     overlay = block("Kustomization", having="patches")
-    for path in (*overlay["resources"], *overlay["components"]):
-        folder = ROOT / path.removeprefix("../ebb/")
-        assert (folder / "kustomization.yaml").is_file()
     (image,) = overlay["images"]
     assert image["name"] in {one["image"].partition(":")[0] for one in containers(render(""))}
     (patch,) = overlay["patches"]
@@ -160,9 +172,6 @@ def test_its_names_are_those_of_the_objects() -> None:
         known |= {one["metadata"]["name"] for one in of_kind(render("extender"), "Deployment")}
         assert name in known, (kind, name)
     assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
-    second = find(render("second-scheduler"), "ConfigMap", "ebb-scheduler-config")
-    (profile,) = yaml.safe_load(second["data"]["scheduler.yaml"])["profiles"]
-    assert f"schedulerName: {profile['schedulerName']}" in TEXT
 
 
 def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
@@ -187,6 +196,36 @@ def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
     assert f"{KEEP_ANNOTATION}=true" in TEXT
+
+
+def test_its_table_of_ports_is_that_of_the_network_policies() -> None:
+    found = re.findall(r"^\| `(ebb-\w+)` \| (\d+) \| (everybody|pods)\b", TEXT, re.MULTILINE)
+    opened = {
+        (policy["metadata"]["name"], str(port["port"]), "pods" if "from" in rule else "everybody")
+        for policy in of_kind(render("extender"), "NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+    assert set(found) == opened
+    assert {
+        str(port["port"])
+        for policy in of_kind(render("extender"), "NetworkPolicy")
+        for rule in policy["spec"]["egress"]
+        for port in rule["ports"]
+    } == {"53", "443", "6443"}
+    assert "port 53" in TEXT
+    assert "443 and 6443" in TEXT
+
+
+def test_its_part_about_managed_clusters_is_the_example() -> None:
+    text = TEXT.partition("\n## Managed clusters")[2].partition("\n## ")[0]
+    (example,) = documents(ROOT / "manifests" / "examples" / "managed" / "kustomization.yaml")
+    components = {path.rpartition("/")[2] for path in example["components"]}
+    assert set(re.findall(r"^\| `([\w-]+)`", text, re.MULTILINE)) >= components
+    config = find(render("managed"), "ConfigMap", "ebb-config")["data"]["config.yaml"]
+    for setting in re.findall(r"`(\w+: \{.*?\})`", text):
+        assert setting in config
+    assert of_kind(render("managed"), "Service") == of_kind(render(""), "Service"), "no extender"
 
 
 Object = tuple[str, str, str]
@@ -217,7 +256,6 @@ MADE = {
         ("secret", NAMESPACE, one["spec"]["secretName"])
         for one in of_kind(render("cert-manager"), "Certificate")
     },
-    "second-scheduler": {("lease", NAMESPACE, "ebb-scheduler")},
 }
 """What others make for a component while it is there."""
 
@@ -259,20 +297,8 @@ def needed(folder: str) -> str:
 
 def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:
     assert f"Kubernetes {needed('')} or newer" in TEXT
-    for component in ("admission-policy", "second-scheduler"):
-        assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
-
-
-SERVED_SINCE = {"/healthz": 0, "/livez": 31, "/readyz": 31}
-"""kube-scheduler's paths, by minor version; two came with kubernetes/kubernetes#118148."""
-
-
-def test_the_second_scheduler_is_asked_only_for_what_its_kubernetes_serves() -> None:
-    minor = int(needed("components/second-scheduler").partition(".")[2])
-    found = containers(render("second-scheduler"))
-    (scheduler,) = (one for one in found if one["name"] == "scheduler")
-    for probe in ("readinessProbe", "livenessProbe"):
-        assert SERVED_SINCE[scheduler[probe]["httpGet"]["path"]] <= minor
+    component = "admission-policy"
+    assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
 
 
 def test_the_stanzas_promises_are_the_stanzas() -> None:

@@ -48,15 +48,12 @@ def test_the_base_is_what_it_says_and_no_more() -> None:
         [
             "Namespace",
             "ResourceQuota",
-            "ServiceAccount",
+            "ConfigMap",
+            *["ServiceAccount", "Deployment", "PodDisruptionBudget", "NetworkPolicy"] * 2,
             *["ClusterRole", "ClusterRoleBinding"] * 3,
             *["Role", "RoleBinding"] * 2,
-            "ConfigMap",
             "Secret",
             "Service",
-            "Deployment",
-            "PodDisruptionBudget",
-            "NetworkPolicy",
             "MutatingWebhookConfiguration",
         ]
     )
@@ -82,6 +79,27 @@ def test_every_object_carries_the_labels(objects: list[Json]) -> None:
         assert labels[f"{LABEL}part-of"] == "ebb"
         assert labels[f"{LABEL}managed-by"] == "kustomize"
         assert labels[f"{LABEL}version"] == VERSION
+
+
+PROGRAMS = ("controller", "webhook", "extender")
+SHARED = {
+    "ebb-system": "namespace",
+    "ebb-critical-pods": "namespace",
+    "ebb-config": "config",
+    "ebb-node-taint": "policy",
+    "ebb-ca": "webhook",
+    "ebb-self-signed": "webhook",
+}
+"""The component labels of objects that are not named after a program."""
+
+
+def test_the_component_label_names_the_program_that_an_object_belongs_to(
+    objects: list[Json],
+) -> None:
+    for item in objects:
+        name, label = item["metadata"]["name"], item["metadata"]["labels"][f"{LABEL}component"]
+        own = [one for one in PROGRAMS if f"{name}-".startswith(f"ebb-{one}-")]
+        assert [label] == (own or [SHARED[name]])
 
 
 def test_what_has_a_namespace_is_in_ours(objects: list[Json]) -> None:
@@ -143,7 +161,8 @@ def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]
         assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
         policy = find(objects, "NetworkPolicy", name)
         assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
-        account = find(objects, "ServiceAccount", spec["template"]["spec"]["serviceAccountName"])
+        assert spec["template"]["spec"]["serviceAccountName"] == name, "one account a program"
+        account = find(objects, "ServiceAccount", name)
         assert account["automountServiceAccountToken"] is False
 
 
@@ -160,27 +179,38 @@ def test_a_policy_opens_ports_that_containers_have(objects: list[Json]) -> None:
 
 
 def test_commands_are_the_projects_programs(objects: list[Json]) -> None:
-    for container in containers(objects):
-        if container["image"] == OURS:
-            program, *rest = container["command"]
-            assert program in PROJECT["scripts"]
-            assert rest == ["--config", "/etc/ebb/config.yaml"]
-        else:
-            assert container["image"].startswith("registry.k8s.io/kube-scheduler:v1.")
+    for item in of_kind(objects, "Deployment"):
+        (container,) = containers([item])
+        assert container["image"] == OURS
+        program, *rest = container["command"]
+        assert program in PROJECT["scripts"]
+        assert item["metadata"]["name"] == program
+        assert rest == ["--config", "/etc/ebb/config.yaml"]
 
 
 def test_the_webhooks_ports_paths_and_environment() -> None:
     objects, new = render(""), Config().webhook
-    (container,) = containers(objects)
+    (container,) = containers([find(objects, "Deployment", "ebb-webhook")])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"https": _port(new.listen), "metrics": _port(new.metrics_listen)}
+    _check_probes_and_environment("webhook", container)
     (port,) = find(objects, "Service", names.SERVICE)["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "https")
+
+
+def test_the_controllers_ports_paths_and_environment() -> None:
+    (container,) = containers([find(render(""), "Deployment", "ebb-controller")])
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"metrics": _port(Config().controller.metrics_listen)}
+    _check_probes_and_environment("controller", container)
+
+
+def _check_probes_and_environment(package: str, container: Json) -> None:
     probes = [container[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
     assert probes == [{"path": path, "port": "metrics"} for path in ("/readyz", "/livez")]
     routes = make_bones(Health(), SystemClock(), Metrics()).router.resources()
     assert {"/readyz", "/livez"} <= {resource.canonical for resource in routes}
-    source = (ROOT / "webhook" / "__main__.py").read_text("utf-8")
+    source = (ROOT / package / "__main__.py").read_text("utf-8")
     for variable in container["env"]:
         assert f'"{variable["name"]}"' in source
         path = variable["name"].removeprefix("POD_").lower()
@@ -188,16 +218,15 @@ def test_the_webhooks_ports_paths_and_environment() -> None:
 
 
 def test_the_extenders_port_and_paths() -> None:
-    for name in ("extender", "second-scheduler"):
-        (container,) = (
-            found for found in containers(render(name)) if found["command"][0] == "ebb-extender"
-        )
-        (port,) = container["ports"]
-        assert port["containerPort"] == _port(Config().extender.listen)
-        routes = extender_routes()
-        for probe in ("readinessProbe", "livenessProbe"):
-            assert container[probe]["httpGet"]["path"] in routes
-            assert container[probe]["httpGet"]["port"] == port["name"]
+    (container,) = (
+        found for found in containers(render("extender")) if found["command"][0] == "ebb-extender"
+    )
+    (port,) = container["ports"]
+    assert port["containerPort"] == _port(Config().extender.listen)
+    routes = extender_routes()
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["path"] in routes
+        assert container[probe]["httpGet"]["port"] == port["name"]
     (service,) = find(render("extender"), "Service", "ebb-extender")["spec"]["ports"]
     assert (service["port"], service["targetPort"]) == (8888, "prioritize")
 

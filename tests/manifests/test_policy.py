@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_it_is_bound_and_takes_the_webhooks_place() -> None:
     (binding,) = of_kind(OBJECTS, "MutatingAdmissionPolicyBinding")
     assert binding["spec"] == {"policyName": "ebb-node-taint"}
     assert of_kind(OBJECTS, "MutatingWebhookConfiguration") == []
+    assert "webhook" not in yaml.safe_dump(OBJECTS), "every object of it is removed"
 
 
 def test_its_keys_and_effects_are_those_of_the_code() -> None:

@@ -18,13 +18,6 @@ LEASES = "coordination.k8s.io"
 REGISTRATIONS = "admissionregistration.k8s.io"
 
 
-def lease(name: str) -> list[Rule]:
-    return [
-        (LEASES, "leases", (), ("create",)),
-        (LEASES, "leases", (name,), ("get", "update")),
-    ]
-
-
 FOLLOW = ("list", "watch")
 
 
@@ -34,39 +27,37 @@ def followed(kind: Kind[Any, Any], *verbs: str) -> Rule:
     return ("" if root == "api" else group, kind.resource, (), verbs)
 
 
+EVENTS: Rule = ("events.k8s.io", "events", (), ("create",))
+SECRET: Rule = ("", "secrets", (names.SECRET,), ("get", "update"))
+REGISTRATION: Rule = (
+    REGISTRATIONS,
+    "mutatingwebhookconfigurations",
+    (names.REGISTRATION,),
+    ("get", "patch"),
+)
 CLUSTER: dict[str, list[Rule]] = {
-    "ebb-webhook": [
+    "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
         for kind in KINDS
     ],
-    "ebb-webhook-events": [("events.k8s.io", "events", (), ("create",))],
-    "ebb-webhook-registration": [
-        (
-            REGISTRATIONS,
-            "mutatingwebhookconfigurations",
-            (names.REGISTRATION,),
-            ("get", "patch"),
-        ),
-    ],
-    "ebb-webhook-scale-in": [("", "pods", (), ("get", "patch"))],
-    "ebb-webhook-eviction": [("", "pods/eviction", (), ("create",))],
+    "ebb-controller-events": [EVENTS],
+    "ebb-controller-scale-in": [("", "pods", (), ("get", "patch"))],
+    "ebb-controller-eviction": [("", "pods/eviction", (), ("create",))],
+    "ebb-webhook-registration": [REGISTRATION],
     "ebb-extender": [followed(NODES, *FOLLOW)],
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],
 }
 ROLES: dict[tuple[str, str], list[Rule]] = {
-    (NAMESPACE, "ebb-webhook-lease"): lease(LEASE),
-    (NAMESPACE, "ebb-webhook-certs"): [("", "secrets", (names.SECRET,), ("get", "update"))],
-    (NAMESPACE, "ebb-webhook-buffers"): [
+    (NAMESPACE, "ebb-controller-lease"): [
+        (LEASES, "leases", (), ("create",)),
+        (LEASES, "leases", (LEASE,), ("get", "update")),
+    ],
+    (NAMESPACE, "ebb-webhook-certs"): [SECRET, EVENTS],
+    (NAMESPACE, "ebb-controller-buffers"): [
         ("", "podtemplates", (), ("create", "delete")),
         ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
     ],
-    (NAMESPACE, "ebb-scheduler-lease"): lease("ebb-scheduler"),
 }
-OF_KUBERNETES = {
-    "ebb-scheduler": "system:kube-scheduler",
-    "ebb-scheduler-volumes": "system:volume-scheduler",
-}
-"""Bindings to roles that every cluster has: what kube-scheduler itself may."""
 
 
 @pytest.fixture(params=EVERYTHING, ids=lambda name: name or "base")
@@ -105,19 +96,49 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
         assert subject["kind"] == "ServiceAccount"
         find(objects, "ServiceAccount", subject["name"], subject["namespace"])
         assert metadata["name"].startswith(subject["name"])
-        if metadata["name"] in OF_KUBERNETES:
-            assert reference["name"] == OF_KUBERNETES[metadata["name"]]
-        else:
-            assert reference["name"] == metadata["name"]
-            role = find(objects, reference["kind"], reference["name"], metadata.get("namespace"))
-            assert binding["kind"] == f"{role['kind']}Binding"
+        assert reference["name"] == metadata["name"]
+        role = find(objects, reference["kind"], reference["name"], metadata.get("namespace"))
+        assert binding["kind"] == f"{role['kind']}Binding"
     roles, bindings = of_kind(objects, "Role", "ClusterRole"), of_kind(objects, "RoleBinding")
     bindings += of_kind(objects, "ClusterRoleBinding")
     bound = {(item["roleRef"]["kind"], item["roleRef"]["name"]) for item in bindings}
     assert {(role["kind"], role["metadata"]["name"]) for role in roles} <= bound
 
 
-INSTALLED = {"ebb-webhook", "ebb-webhook-events", "ebb-webhook-registration"}
+def permissions(objects: list[Json], account: str) -> list[Rule]:
+    """Return every rule that a binding gives to this ServiceAccount."""
+    return [
+        rule
+        for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+        if account in {subject["name"] for subject in binding["subjects"]}
+        for rule in rules(
+            find(
+                objects,
+                binding["roleRef"]["kind"],
+                binding["roleRef"]["name"],
+                binding["metadata"].get("namespace"),
+            )
+        )
+    ]
+
+
+def test_the_webhook_keeps_its_certificates_and_reports_events_and_no_more(
+    objects: list[Json], request: pytest.FixtureRequest
+) -> None:
+    without = {"admission-policy", "cert-manager"} & {request.node.callspec.params["objects"]}
+    allowed = [] if without else [SECRET, REGISTRATION, EVENTS]
+    assert sorted(permissions(objects, "ebb-webhook")) == sorted(allowed)
+
+
+def test_the_controller_has_nothing_of_the_webhooks_certificates(objects: list[Json]) -> None:
+    found = permissions(objects, "ebb-controller")
+    assert EVENTS in found
+    resources = {(group, resource) for group, resource, _, _ in found}
+    assert resources.isdisjoint({SECRET[:2], REGISTRATION[:2]})
+
+
+CONTROLLER = {"ebb-controller", "ebb-controller-events"}
+INSTALLED = CONTROLLER | {"ebb-webhook-registration"}
 
 
 @pytest.mark.parametrize(
@@ -125,12 +146,11 @@ INSTALLED = {"ebb-webhook", "ebb-webhook-events", "ebb-webhook-registration"}
     [
         ("", INSTALLED),
         ("extender", INSTALLED | {"ebb-extender", "ebb-extender-pack"}),
-        ("second-scheduler", INSTALLED),
         ("capacity-buffers", INSTALLED),
         ("cert-manager", INSTALLED - {"ebb-webhook-registration"}),
-        ("admission-policy", INSTALLED),
-        ("scale-in-order", INSTALLED | {"ebb-webhook-scale-in"}),
-        ("eviction", INSTALLED | {"ebb-webhook-eviction"}),
+        ("admission-policy", CONTROLLER),
+        ("scale-in-order", INSTALLED | {"ebb-controller-scale-in"}),
+        ("eviction", INSTALLED | {"ebb-controller-eviction"}),
     ],
 )
 def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> None:
@@ -152,4 +172,4 @@ def test_no_program_may_evict_but_with_the_component_that_says_so(name: str) -> 
         for _, resource, _, verbs in rules(role)
         if resource == "pods/eviction" or (resource == "pods" and "delete" in verbs)
     }
-    assert held == ({"ebb-webhook-eviction"} if name == "eviction" else set())
+    assert held == ({"ebb-controller-eviction"} if name == "eviction" else set())

@@ -6,10 +6,9 @@ import yaml
 
 from core.edge.kube.names import NAMESPACE
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
 from core.survival.spans import FAR
-from tests.manifests.kustomize import MANIFESTS, ROOT, Json, containers, documents, find, render
+from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
 from tests.manifests.test_objects import extender_routes
 
 FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
@@ -30,24 +29,16 @@ DEVICES_WEIGHT = 2
 """DynamicResources, for pods whose claim lists alternatives; by default from 1.36 on."""
 
 
-def second() -> Json:
-    data = find(render("second-scheduler"), "ConfigMap", "ebb-scheduler-config")["data"]
-    found: Json = yaml.safe_load(data["scheduler.yaml"])
-    return found
-
-
-def stanzas() -> tuple[Json, Json]:
+def stanza() -> Json:
     (config,) = documents(FILE)
-    (own,), (beside,) = config["extenders"], second()["extenders"]
-    return own, beside
+    (found,) = config["extenders"]
+    return dict(found)
 
 
-def test_both_schedulers_ask_in_the_same_way() -> None:
-    own, beside = stanzas()
-    assert own.pop("urlPrefix") == f"http://{_service()['clusterIP']}:8888"
-    assert beside.pop("urlPrefix") == "http://127.0.0.1:8888"
-    assert own == beside
+def test_kube_scheduler_calls_the_extenders_service() -> None:
+    own = stanza()
     assert own == {
+        "urlPrefix": f"http://{_service()['clusterIP']}:8888",
         "prioritizeVerb": "prioritize",
         "weight": 100,
         "nodeCacheCapable": True,
@@ -57,20 +48,17 @@ def test_both_schedulers_ask_in_the_same_way() -> None:
     assert f"/{own['prioritizeVerb']}" in extender_routes()
 
 
-def profiles() -> tuple[Json, Json]:
+def profile() -> Json:
     (config,) = documents(FILE)
-    (own,), (beside,) = config["profiles"], second()["profiles"]
-    return own, beside
+    (found,) = config["profiles"]
+    return dict(found)
 
 
-def test_both_schedulers_take_the_fuller_node_where_scores_are_equal() -> None:
-    own, beside = profiles()
-    assert own.pop("schedulerName") == "default-scheduler"
-    assert beside.pop("schedulerName") == "ebb-scheduler"
-    assert own == beside
+def test_kube_scheduler_takes_the_fuller_node_where_scores_are_equal() -> None:
     fit = {"type": "MostAllocated", "resources": [{"name": n, "weight": 1} for n in RESOURCES]}
     off = [{"name": "NodeResourcesBalancedAllocation"}]
-    assert own == {
+    assert profile() == {
+        "schedulerName": "default-scheduler",
         "plugins": {"multiPoint": {"disabled": off}},
         "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": fit}}],
     }
@@ -79,8 +67,8 @@ def test_both_schedulers_take_the_fuller_node_where_scores_are_equal() -> None:
 @pytest.mark.parametrize("shipped", [True, False])
 def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
     """With what we ship as with a profile that is kube-scheduler's own."""
-    points = stanzas()[0]["weight"] * NODE_SCORE_MAX // EXTENDER_SCORE_MAX
-    off = profiles()[0]["plugins"]["multiPoint"]["disabled"] if shipped else []
+    points = stanza()["weight"] * NODE_SCORE_MAX // EXTENDER_SCORE_MAX
+    off = profile()["plugins"]["multiPoint"]["disabled"] if shipped else []
     weights = DEFAULT_WEIGHTS.keys() - {one["name"] for one in off}
     most = sum(DEFAULT_WEIGHTS[name] for name in weights)
     assert most == (11 if shipped else 12)
@@ -109,29 +97,13 @@ def _service() -> Json:
 def test_the_stanza_with_tls_is_complete() -> None:
     commented = FILE.read_text("utf-8").partition("# - urlPrefix")[2]
     text = "- urlPrefix" + commented.replace("\n# ", "\n").replace("#     #", "#")
-    (stanza,) = yaml.safe_load(text)
-    assert stanza["urlPrefix"] == f"https://{_service()['clusterIP']}:8888"
-    assert stanza["enableHTTPS"] is True
-    tls = stanza["tlsConfig"]
+    (found,) = yaml.safe_load(text)
+    assert found["urlPrefix"] == f"https://{_service()['clusterIP']}:8888"
+    assert found["enableHTTPS"] is True
+    tls = found["tlsConfig"]
     assert tls["serverName"] == f"ebb-extender.{NAMESPACE}.svc"
     assert {"caFile", "certFile", "keyFile"} < set(tls)
     assert "insecure" not in tls
-
-
-def test_the_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
-    config = second()
-    assert [one["schedulerName"] for one in config["profiles"]] == ["ebb-scheduler"]
-    assert "ebb-scheduler" in KNOWN, "its pods can be judged as those of the cluster's own"
-    assert config["leaderElection"] == {
-        "leaderElect": True,
-        "resourceName": "ebb-scheduler",
-    }
-    deployment = find(render("second-scheduler"), "Deployment", "ebb-scheduler")
-    scheduler, _ = containers([deployment])
-    assert "--leader-elect-resource-namespace=$(POD_NAMESPACE)" in scheduler["command"]
-    own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
-    assert scheduler["env"] == [{"name": "POD_NAMESPACE", "valueFrom": own}]
-    assert config["apiVersion"] == documents(FILE)[0]["apiVersion"]
 
 
 def test_the_document_shows_the_same_profile_and_stanza() -> None:
@@ -139,4 +111,4 @@ def test_the_document_shows_the_same_profile_and_stanza() -> None:
     found = re.search(r"```yaml\n(profiles:\n.*?)```", text, re.DOTALL)
     assert found
     shown = yaml.safe_load(found[1])
-    assert shown == {"profiles": [profiles()[0]], "extenders": [stanzas()[0]]}
+    assert shown == {"profiles": [profile()], "extenders": [stanza()]}
