@@ -299,6 +299,7 @@ FILTERS: Final[Filters] = (
     NODE_DECLARED_FEATURES,
 )
 """All filters, in the order of kube-scheduler's default profile."""
+VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFilter))
 
 
 def first_failing_filter(node: Node, placing: Placing, filters: Filters = FILTERS) -> str | None:

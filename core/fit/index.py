@@ -147,7 +147,7 @@ class NodeIndex:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self.all: Final = (1 << len(nodes)) - 1
-        self._keys = {key for node in nodes for key in node.labels}
+        self._keys = set[str]().union(*(node.labels for node in nodes))
         self._labels: dict[str, ValueIndex] = {}
         self._absent = ValueIndex(len(nodes), ())
 

@@ -5,7 +5,14 @@ from functools import cached_property
 from itertools import compress
 
 from core.fit.bits import places_of
-from core.fit.filters import FILTERS, LABEL, Filters, VolumeFilter, value_of
+from core.fit.filters import (
+    FILTERS,
+    LABEL,
+    VOLUME_FILTERS,
+    Filters,
+    VolumeFilter,
+    value_of,
+)
 from core.fit.index import NodeIndex
 from core.model.constraints import Placing, VolumeReach, plain
 from core.model.node import Node
@@ -15,13 +22,14 @@ class NodeKinds:
     """Each template is asked once a kind, not once a node."""
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
-        labels = {key for node in nodes for key in node.labels}
+        labels = set[str]().union(*(node.labels for node in nodes))
+        # Volumes do not make kinds: `_reaching` asks about each volume on its own.
+        filters = [one for one in FILTERS if not isinstance(one, VolumeFilter)]
         fields = sorted(
             {
                 field
                 for placing in placings
-                for one in FILTERS
-                if not isinstance(one, VolumeFilter)  # asked volume by volume: see `allowing`
+                for one in filters
                 for field in one.reads(placing)
                 # A label that no node has makes no difference, and pods may name any label.
                 if field[0] != LABEL or field[1] in labels
@@ -42,51 +50,47 @@ class NodeKinds:
         self._ids = list(range(len(nodes)))
         """One object for each id: templates may make as many lists as there are of them."""
         self._lists: dict[int, list[int]] = {}
-        self._admitted: dict[tuple[Placing, Filters], frozenset[int]] = {}
-        self._reached: dict[tuple[VolumeReach, Filters], frozenset[int]] = {}
+        self._admitted: dict[Placing, frozenset[int]] = {}
+        self._reached: dict[VolumeReach, frozenset[int]] = {}
 
-    def allowing(self, placing: Placing, filters: Filters = FILTERS) -> list[int]:
-        """Return the ids of the nodes that admit the template, ascending; ask these filters only.
+    def allowing(self, placing: Placing) -> list[int]:
+        """Return the ids of the nodes that admit the template, ascending.
 
         Templates that the same nodes admit share one list: do not change it.
         """
         if not placing.volumes:
-            return self._of_kinds(placing, filters)
+            return self.allowing_by(FILTERS, placing)
         # The pods of a StatefulSet with local volumes have a template each. What these templates
         # have in common is asked once, and each volume is asked about once.
-        asked = plain(placing), filters
-        admitted = self._admitted.get(asked)
+        without = plain(placing)
+        admitted = self._admitted.get(without)
         if admitted is None:
-            admitted = self._admitted[asked] = frozenset(self._of_kinds(*asked))
-        reached = (self._reaching(volume, filters) for volume in placing.volumes)
-        return sorted(admitted.intersection(*reached))
+            admitted = self._admitted[without] = frozenset(self.allowing_by(FILTERS, without))
+        return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
 
-    def _reaching(self, volume: VolumeReach, filters: Filters) -> frozenset[int]:
-        """Return the ids of the nodes that can use the volume."""
-        found = self._reached.get((volume, filters))
+    def allowing_by(self, filters: Filters, placing: Placing) -> list[int]:
+        """Return the ids of the nodes that admit a template without volumes, by these filters.
+
+        Templates that the same nodes admit share one list: do not change it.
+        """
+        kinds = self._kinds(filters, placing)
+        found = self._lists.get(kinds)
         if found is None:
-            nodes = self._each_node.all
-            for one in filters:
-                if isinstance(one, VolumeFilter):
-                    nodes &= one.nodes_of_volume(self._each_node, volume)
-            found = self._reached[volume, filters] = frozenset(places_of(nodes))
+            digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
+            admits = map(digits.replace(b"0", b"\0").__getitem__, self._kind_of)
+            found = self._lists[kinds] = list(compress(self._ids, admits))
         return found
-
-    @cached_property
-    def _each_node(self) -> NodeIndex:
-        # Not an index of kinds: local volumes would make every node a kind of its own.
-        return NodeIndex(self._nodes)
 
     def allows(self, placing: Placing, kinds: int, filters: Filters) -> bool:
         """Report whether all of the kinds admit a template without volumes, by these filters."""
-        return not kinds & ~self._kinds(placing, filters)
+        return not kinds & ~self._kinds(filters, placing)
 
     def of(self, nodes: Iterable[int]) -> int:
         """Return the kinds of the nodes, to be asked about with `allows`."""
         found = {self._kind_of[node] for node in nodes}
         return sum(1 << kind for kind in found)
 
-    def _kinds(self, placing: Placing, filters: Filters) -> int:
+    def _kinds(self, filters: Filters, placing: Placing) -> int:
         kinds = self._index.all
         for one in filters:
             if not kinds:
@@ -94,11 +98,18 @@ class NodeKinds:
             kinds &= one.feasible_nodes(self._index, placing)
         return kinds
 
-    def _of_kinds(self, placing: Placing, filters: Filters) -> list[int]:
-        kinds = self._kinds(placing, filters)
-        found = self._lists.get(kinds)
+    def _reaching(self, volume: VolumeReach) -> frozenset[int]:
+        """Return the ids of the nodes that can use the volume."""
+        found = self._reached.get(volume)
         if found is None:
-            digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
-            admits = map(digits.replace(b"0", b"\0").__getitem__, self._kind_of)
-            found = self._lists[kinds] = list(compress(self._ids, admits))
+            index = self._each_node
+            nodes = index.all
+            for one in VOLUME_FILTERS:
+                nodes &= one.nodes_of_volume(index, volume)
+            found = self._reached[volume] = frozenset(places_of(nodes))
         return found
+
+    @cached_property
+    def _each_node(self) -> NodeIndex:
+        # Not an index of kinds: local volumes would make every node a kind of its own.
+        return NodeIndex(self._nodes)
