@@ -5,14 +5,7 @@ from functools import cached_property
 from itertools import compress
 
 from core.fit.bits import places_of
-from core.fit.filters import (
-    FILTERS,
-    LABEL,
-    VOLUME_FILTERS,
-    Filters,
-    VolumeFilter,
-    value_of,
-)
+from core.fit.filters import FILTERS, LABEL, VOLUME_FILTERS, Filters, VolumeFilter, value_of
 from core.fit.index import NodeIndex
 from core.model.constraints import Placing, VolumeReach, plain
 from core.model.node import Node
