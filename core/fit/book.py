@@ -204,7 +204,7 @@ class Book:
         where = (constraint.topology_key, labels, placing, len(filters))
         domains = self._domains.get(where)
         if domains is None:
-            allowed = set(kinds.allowing_by(filters, placing))
+            allowed = set(kinds.allowing_by(placing, filters))
             domains = self._domains[where] = Domains(
                 [
                     node.labels[constraint.topology_key]

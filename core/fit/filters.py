@@ -78,8 +78,8 @@ class Filter(ABC):
 class VolumeFilter(Filter):
     """A filter that reads the volumes of a template and nothing else of it, one at a time.
 
-    The answer for each volume is kept. Otherwise a StatefulSet with local volumes, whose pods have
-    a template each, would be asked about for every template and every node.
+    NodeKinds keeps the answer for each volume. The pods of a StatefulSet with local volumes have a
+    template each, and asking every node about every template would be slow.
     """
 
     @abstractmethod

@@ -52,21 +52,21 @@ class NodeKinds:
         Templates that the same nodes admit share one list: do not change it.
         """
         if not placing.volumes:
-            return self.allowing_by(FILTERS, placing)
+            return self.allowing_by(placing, FILTERS)
         # The pods of a StatefulSet with local volumes have a template each. What these templates
         # have in common is asked once, and each volume is asked about once.
         without = plain(placing)
         admitted = self._admitted.get(without)
         if admitted is None:
-            admitted = self._admitted[without] = frozenset(self.allowing_by(FILTERS, without))
+            admitted = self._admitted[without] = frozenset(self.allowing_by(without, FILTERS))
         return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
 
-    def allowing_by(self, filters: Filters, placing: Placing) -> list[int]:
+    def allowing_by(self, placing: Placing, filters: Filters) -> list[int]:
         """Return the ids of the nodes that admit a template without volumes, by these filters.
 
         Templates that the same nodes admit share one list: do not change it.
         """
-        kinds = self._kinds(filters, placing)
+        kinds = self._kinds(placing, filters)
         found = self._lists.get(kinds)
         if found is None:
             digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
@@ -76,14 +76,14 @@ class NodeKinds:
 
     def allows(self, placing: Placing, kinds: int, filters: Filters) -> bool:
         """Report whether all of the kinds admit a template without volumes, by these filters."""
-        return not kinds & ~self._kinds(filters, placing)
+        return not kinds & ~self._kinds(placing, filters)
 
     def of(self, nodes: Iterable[int]) -> int:
         """Return the kinds of the nodes, to be asked about with `allows`."""
         found = {self._kind_of[node] for node in nodes}
         return sum(1 << kind for kind in found)
 
-    def _kinds(self, filters: Filters, placing: Placing) -> int:
+    def _kinds(self, placing: Placing, filters: Filters) -> int:
         kinds = self._index.all
         for one in filters:
             if not kinds:

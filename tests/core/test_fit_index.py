@@ -151,7 +151,7 @@ def test_a_filter_answers_for_all_nodes_as_for_each(one: Filter) -> None:
             alone = _admitting(nodes, placing, one)
             assert list(places_of(one.feasible_nodes(index, placing))) == alone, (seed, placing)
             if not placing.volumes:
-                assert kinds.allowing_by((one,), placing) == alone, (seed, placing)
+                assert kinds.allowing_by(placing, (one,)) == alone, (seed, placing)
 
 
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)
@@ -180,7 +180,7 @@ def test_all_nodes_at_once_are_what_each_is_alone() -> None:
                 continue
             for filters in (FILTERS, LABEL_FILTERS):
                 alone = _admitting(nodes, placing, *filters)
-                assert kinds.allowing_by(filters, placing) == alone, (seed, placing)
+                assert kinds.allowing_by(placing, filters) == alone, (seed, placing)
                 for asked in (range(NODES), alone, alone[:1]):
                     within = set(asked) <= set(alone)
                     assert kinds.allows(placing, kinds.of(asked), filters) == within
