@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from core.capacity.usable import Amount
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.guards.disruption import CUSTOM_CONTROLLER, ordinary
 from core.marks.mark import guard_key
 from core.model.cost import gpus
@@ -331,7 +331,8 @@ class Autoscaler:
         places = self._world.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
-            if pod.requests.fits_in(free[name]) and not refusal(places[name].node, pod.placing):
+            node = places[name].node
+            if pod.requests.fits_in(free[name]) and not first_failing_filter(node, pod.placing):
                 free[name] -= pod.requests
                 return name
         return None

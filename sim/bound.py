@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.model.constraints import Placing
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -55,7 +55,7 @@ class Group:
         asked = {name: much for name, much in _amounts(requests).items() if much}
         if any(much > self.usable.get(name, 0) for name, much in asked.items()):
             return None
-        if refusal(self.template, placing) is not None:
+        if first_failing_filter(self.template, placing) is not None:
             return None
         return {name: Fraction(much, self.usable[name]) for name, much in asked.items()}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from core.capacity.usable import Amount
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -44,7 +44,7 @@ def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | N
     whole = template.allocatable
     empty = whole - DAEMON_REQUESTS
     helped = [pod for pod in waiting if pod.requests.fits_in(empty)]
-    helped = [pod for pod in helped if refusal(template, pod.placing) is None]
+    helped = [pod for pod in helped if first_failing_filter(template, pod.placing) is None]
     helped.sort(key=lambda pod: _size(pod.requests, whole), reverse=True)  # stable: then by wait
     rooms: list[Resources] = []
     placed: list[Pod] = []

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, Protocol
 
-from core.fit.rules import refusal, tolerates
+from core.fit.filters import first_failing_filter
+from core.fit.matching import tolerates
 from core.model.constraints import Placing
 from core.model.node import Effect
 from core.model.pod import Pod
@@ -109,7 +110,7 @@ def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, Found]]) -> dict[st
 
 def admits(place: Place, pod: Pod) -> bool:
     """Filter one node: ready, room, cordon, taints, selectors."""
-    return has_room(place, pod) and refusal(place.node, pod.placing) is None
+    return has_room(place, pod) and first_failing_filter(place.node, pod.placing) is None
 
 
 def has_room(place: Place, pod: Pod) -> bool:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from core.config.programs import ControllerConfig
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
 from core.model.constraints import UNTIED
@@ -339,7 +339,7 @@ class World:
         key = self._compactor.taint_key if self._compactor else ""
         if any(
             has_room(place, pod)
-            and refusal(without_our_taint(place.node, key), pod.placing) is None
+            and first_failing_filter(without_our_taint(place.node, key), pod.placing) is None
             for place in self.state.marked()
         ):
             self._blamed.add(pod.key)

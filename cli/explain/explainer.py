@@ -22,7 +22,7 @@ from core.engine.reserve import RESERVE
 from core.engine.step import against_hard, trial
 from core.engine.survey import Survey
 from core.engine.work import Work
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.guards.disruption import findings, stickiness
 from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
 from core.marks.mark import Mark, mark_of, reserved_for
@@ -276,12 +276,12 @@ def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], 
 
 
 def _refusal(survey: Survey, pod: Pod, node: Node) -> str:
-    """Name why a node takes nobody, or the rule of fit that refuses the pod; empty: neither."""
+    """Name why a node takes nobody, or the filter that refuses the pod; empty: neither."""
     asides = (node.virtual, node.name in survey.gone, why_unready(node) is not None)
     if any(asides):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
-    if (rule := refusal(node, pod.placing)) is not None:
-        return rule
+    if (failing := first_failing_filter(node, pod.placing)) is not None:
+        return failing
     if node.name in survey.closed:
         return (CORDONED if node.unschedulable else UNREADABLE).code
     ground = survey.ground

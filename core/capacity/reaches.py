@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from core.fit.filters import LABEL_FILTERS, NODE_DECLARED_FEATURES, TAINT_TOLERATION
 from core.fit.index import Taints
 from core.fit.kinds import NodeKinds
-from core.fit.rules import FEATURE_RULE, LABEL_RULES, TAINT_RULE, repels
+from core.fit.matching import is_blocking
 from core.model.constraints import Placing, Requirement, SelectorTerm, plain
 from core.model.leaving import passes
 from core.model.node import Node, Taint
@@ -126,7 +127,7 @@ class Reaches:
             n
             for n in ids
             if n not in self._virtual
-            and (n not in self._passing or TAINT_RULE.admits(self._nodes[n], placing))
+            and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
         ]
 
     def also_for(self, placings: Iterable[Placing]) -> frozenset[int]:
@@ -203,7 +204,7 @@ class _Shown:
 
     def __init__(self, bare: Sequence[Node], kinds: NodeKinds) -> None:
         real = [node for node in bare if not node.virtual]
-        found = {taint for node in real for taint in node.taints if repels(taint)}
+        found = {taint for node in real for taint in node.taints if is_blocking(taint)}
         self._by_name = Taints(found)
         self._kinds = kinds
         self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
@@ -227,7 +228,7 @@ class _Shown:
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: Placing) -> bool:
-        return self._kinds.allows(asked, self._real, (*LABEL_RULES, FEATURE_RULE))
+        return self._kinds.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
 
 
 def _taint(taint: Taint) -> str:

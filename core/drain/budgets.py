@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from core.drain.reasons import NEVER_ALLOWED, NOT_NOW, TWO_BUDGETS
-from core.fit.rules import Finder
+from core.fit.matching import Finder
 from core.model.cluster import DisruptionBudget
 from core.model.pod import Pod
 from core.model.reason import Blocker

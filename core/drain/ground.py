@@ -12,7 +12,7 @@ from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
 from core.drain.reasons import COMES_BACK, NOT_HARD, UNSETTLED
 from core.engine.harden import Against
 from core.engine.plan import Plan
-from core.fit.rules import tolerates
+from core.fit.matching import tolerates
 from core.guards.emptiness import occupying
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints, hard_taint

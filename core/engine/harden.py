@@ -14,8 +14,8 @@ from core.engine.survey import Survey
 from core.engine.waiting import shape
 from core.engine.words import Moved
 from core.fit.kinds import NodeKinds
+from core.fit.matching import selects, tolerates
 from core.fit.neighbours import Topology
-from core.fit.rules import selects, tolerates
 from core.marks.mark import Mark, Standing
 from core.marks.taints import hard_taint
 from core.model.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import Final
 
 from core.capacity.reaches import Reaches
 from core.engine.survey import Survey
-from core.fit.rules import ZONE_LABELS
+from core.fit.filters import ZONE_LABELS
 from core.model.constraints import HOST_LABEL, Placing, SelectorTerm
 from core.model.node import Node
 from core.model.telling import many

@@ -6,8 +6,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
+from core.fit.filters import LABEL_FILTERS, TAINT_TOLERATION, Filters
 from core.fit.kinds import NodeKinds
-from core.fit.rules import LABEL_RULES, TAINT_RULE, Finder, Rules, selects
+from core.fit.matching import Finder, selects
 from core.fit.tallies import (
     Attachments,
     Clear,
@@ -191,19 +192,19 @@ class Book:
         node selectors (honor_affinity) and whose taints it tolerates (honor_taints).
         """
         placing = Placing()
-        rules: Rules = ()
+        filters: Filters = ()
         if constraint.honor_affinity:
             placing = replace(placing, node_selector=pod.placing.node_selector,
                               affinity=pod.placing.affinity)  # fmt: skip
-            rules += LABEL_RULES
+            filters += LABEL_FILTERS
         if constraint.honor_taints:
             placing = replace(placing, tolerations=pod.placing.tolerations)
-            rules += (TAINT_RULE,)
+            filters += (TAINT_TOLERATION,)
         labels = tuple(sorted({one.topology_key for one in pod.company.spread}))
-        where = (constraint.topology_key, labels, placing, len(rules))
+        where = (constraint.topology_key, labels, placing, len(filters))
         domains = self._domains.get(where)
         if domains is None:
-            allowed = set(kinds.allowing(placing, rules))
+            allowed = set(kinds.allowing_by(placing, filters))
             domains = self._domains[where] = Domains(
                 [
                     node.labels[constraint.topology_key]

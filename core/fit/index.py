@@ -1,19 +1,18 @@
-"""Which of some nodes admit a template, all of them asked at once.
+"""Index nodes by labels, taints and declared features, so that a filter asks all nodes at once.
 
-An answer is a number with one bit a node, the first node's the lowest. What is asked of a label is
-compared with the values that nodes have, each once: a pod may ask for a thousand things, and what
-that costs must not be multiplied by the nodes.
+A set of nodes is an integer with one bit for each node (core.fit.bits). A requirement is compared
+with the distinct values of a label, not with every node: a pod may have a thousand requirements.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
 from core.fit.bits import bits_of
-from core.fit.rules import UNSCHEDULABLE_TAINT, meets, number_in, repels, tolerates
-from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
+from core.fit.matching import is_blocking, matches_requirement, number_in, tolerates
+from core.model.constraints import Requirement, Toleration
 from core.model.node import Node, Taint
 
 FEW_NODES: Final = 8
@@ -21,20 +20,24 @@ FEW_NODES: Final = 8
 NAME_FIELD: Final = "metadata.name"
 
 
-class _Column:
-    """What nodes have in one place, a label or the name, and where they have it."""
+class ValueIndex:
+    """The nodes by their value of one label, of the name, or of the declared features."""
 
     def __init__(self, size: int, values: Iterable[tuple[int, str]]) -> None:
-        """Take the places of nodes that have something there, and what it is."""
-        self._size = size
+        """Index *size* nodes; *values*: (place of the node, value) for nodes that have one."""
+        self._size, self._all = size, (1 << size) - 1
         self._places: dict[str, list[int]] = {}
         for place, value in values:
             self._places.setdefault(value, []).append(place)
         self._many: dict[str, int] = {}
         """By value: the nodes, where they are more than a few."""
 
-    def met(self, asked: Requirement) -> int:
-        """Return the nodes that meet the requirement, of those that have anything there."""
+    def matching(self, asked: Requirement) -> int:
+        """Return the nodes whose value, or lack of one, matches the requirement."""
+        nodes = self._matching_values(asked)
+        return nodes | (self._all ^ self.any) if matches_requirement(asked, {}) else nodes
+
+    def _matching_values(self, asked: Requirement) -> int:
         match asked.operator:
             case "In":
                 return self.one_of(asked.values)
@@ -48,7 +51,7 @@ class _Column:
                 return 0
 
     def one_of(self, asked: Iterable[str]) -> int:
-        """Return the nodes that have one of these values there."""
+        """Return the nodes that have one of the values."""
         found, few = 0, list[int]()
         for value in asked:
             places = self._places.get(value, ())
@@ -62,7 +65,7 @@ class _Column:
 
     @cached_property
     def any(self) -> int:
-        """The nodes that have something there."""
+        """The nodes that have a value."""
         return bits_of(self._size, chain.from_iterable(self._places.values()))
 
     def _beyond(self, asked: Requirement) -> int:
@@ -106,116 +109,81 @@ class Taints:
                         yield taint
 
 
-class NodeIndex:
-    """Some nodes, by what templates ask of them.
+class _TaintIndex:
+    """The nodes by their blocking taints.
 
     What is kept grows with the nodes, and with the different tolerations that are asked about.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
-        self.all: Final = (1 << len(nodes)) - 1
-        self._keys = {key for node in nodes for key in node.labels}
-        self._labels: dict[str, _Column] = {}
-        taints: dict[tuple[Taint, ...], list[int]] = {}
+        places: dict[tuple[Taint, ...], list[int]] = {}
         for place, node in enumerate(nodes):
-            taints.setdefault(tuple(filter(repels, node.taints)), []).append(place)
-        self._taints = {found: bits_of(len(nodes), places) for found, places in taints.items()}
+            places.setdefault(tuple(filter(is_blocking, node.taints)), []).append(place)
+        self._nodes = {taints: bits_of(len(nodes), found) for taints, found in places.items()}
         self._with_taint: dict[Taint, list[tuple[Taint, ...]]] = {}
-        for found in self._taints:
-            for taint in dict.fromkeys(found):
-                self._with_taint.setdefault(taint, []).append(found)
-        self._repelling = Taints(self._with_taint)
+        for taints in self._nodes:
+            for taint in dict.fromkeys(taints):
+                self._with_taint.setdefault(taint, []).append(taints)
+        self._blocking = Taints(self._with_taint)
         self._tolerated: dict[tuple[Toleration, ...], int] = {}
-        self._cordoned = bits_of(
-            len(nodes), (n for n, node in enumerate(nodes) if node.unschedulable)
-        )
 
-    def open_to(self, placing: Placing) -> int:
-        """Return the nodes that are not cordoned, or all (rule `cordoned`)."""
-        found = (one for one in placing.tolerations if tolerates(one, UNSCHEDULABLE_TAINT))
-        return self.all if any(found) else self.all ^ self._cordoned
-
-    def tolerated(self, placing: Placing) -> int:
-        """Return the nodes whose taints are tolerated (rule `taint`)."""
-        found = self._tolerated.get(placing.tolerations)
-        if found is None:
-            covered = frozenset(self._repelling.covered(placing.tolerations))
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> int:
+        """Return the nodes whose blocking taints are all covered by the tolerations."""
+        nodes = self._tolerated.get(tolerations)
+        if nodes is None:
+            covered = frozenset(self._blocking.covered(tolerations))
             near = chain.from_iterable(self._with_taint[taint] for taint in covered)
-            found = self._taints.get((), 0)
+            nodes = self._nodes.get((), 0)
             for taints in dict.fromkeys(near):
                 if covered.issuperset(taints):
-                    found |= self._taints[taints]
-            self._tolerated[placing.tolerations] = found
-        return found
+                    nodes |= self._nodes[taints]
+            self._tolerated[tolerations] = nodes
+        return nodes
 
-    def selected(self, placing: Placing) -> int:
-        """Return the nodes with the labels that are asked for (rule `node-selector`)."""
-        bits = self.all
-        for key, value in placing.labels:
-            if not bits:
-                break
-            column = self._column(key)
-            bits &= column.one_of((value,)) if column else 0
-        return bits
 
-    def affine(self, placing: Placing) -> int:
-        """Return the nodes that one of the terms matches (rule `node-affinity`)."""
-        if placing.affinity is None:
-            return self.all
-        bits = 0
-        for term in placing.affinity:
-            bits |= self._matched(term)
-        return bits
+class NodeIndex:
+    """Some nodes, by the fields that filters read."""
 
-    def declaring(self, placing: Placing) -> int:
-        """Return the nodes that declare the features (rule `declared-features`)."""
-        bits = self.all
-        for feature in placing.features:
-            bits &= self._features.one_of((feature,))
-        return bits
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self.all: Final = (1 << len(nodes)) - 1
+        self._keys = set[str]().union(*(node.labels for node in nodes))
+        self._labels: dict[str, ValueIndex] = {}
+        self._absent = ValueIndex(len(nodes), ())
 
-    def _matched(self, term: SelectorTerm) -> int:
-        bits = self.all if term.labels or term.fields else 0
-        for asked in term.labels:
-            if not bits:
-                return 0
-            bits &= self._met(asked, self._column(asked.key))
-        for asked in term.fields:
-            bits &= self._met(asked, self._names if asked.key == NAME_FIELD else None)
-        return bits
-
-    def _met(self, asked: Requirement, column: _Column | None) -> int:
-        found = column.met(asked) if column else 0
-        if meets(asked, {}):
-            found |= self.all ^ column.any if column else self.all
-        return found
-
-    def _column(self, key: str) -> _Column | None:
-        """Return what nodes have under the label; None: none has it. Anybody may ask for any."""
+    def label(self, key: str) -> ValueIndex:
+        """Return the nodes by their value of the label."""
         found = self._labels.get(key)
-        if found is None and key in self._keys:
-            having = (
-                (n, one.labels[key]) for n, one in enumerate(self._nodes) if key in one.labels
-            )
-            found = self._labels[key] = _Column(len(self._nodes), having)
+        if found is not None:
+            return found
+        # A key that no node has is not kept: pods may name any number of such keys.
+        if key not in self._keys:
+            return self._absent
+        values = ((n, one.labels[key]) for n, one in enumerate(self._nodes) if key in one.labels)
+        found = self._labels[key] = ValueIndex(len(self._nodes), values)
         return found
 
-    @cached_property
-    def _names(self) -> _Column:
-        return _Column(len(self._nodes), ((n, one.name) for n, one in enumerate(self._nodes)))
+    def field(self, key: str) -> ValueIndex:
+        """Return the nodes by their value of a field of matchFields; the API knows one."""
+        return self._names if key == NAME_FIELD else self._absent
 
     @cached_property
-    def _features(self) -> _Column:
+    def taints(self) -> _TaintIndex:
+        """The nodes by their blocking taints."""
+        return _TaintIndex(self._nodes)
+
+    @cached_property
+    def unschedulable(self) -> int:
+        """The cordoned nodes."""
+        places = (n for n, one in enumerate(self._nodes) if one.unschedulable)
+        return bits_of(len(self._nodes), places)
+
+    @cached_property
+    def declared_features(self) -> ValueIndex:
+        """The nodes by each feature that their kubelet declares."""
         declared = ((n, name) for n, one in enumerate(self._nodes) for name in one.features)
-        return _Column(len(self._nodes), declared)
+        return ValueIndex(len(self._nodes), declared)
 
-
-AT_ONCE: Final[Mapping[str, Callable[[NodeIndex, Placing], int]]] = {
-    "cordoned": NodeIndex.open_to,
-    "taint": NodeIndex.tolerated,
-    "node-selector": NodeIndex.selected,
-    "node-affinity": NodeIndex.affine,
-    "declared-features": NodeIndex.declaring,
-}
-"""By name: the rules that ask nothing of volumes."""
+    @cached_property
+    def _names(self) -> ValueIndex:
+        return ValueIndex(len(self._nodes), ((n, one.name) for n, one in enumerate(self._nodes)))

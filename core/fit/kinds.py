@@ -1,41 +1,37 @@
-"""Kinds of nodes: those that no template can tell apart, by what the rules of fit read."""
+"""Kinds of nodes: those that no template can tell apart, by what the filters read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from functools import cached_property
 from itertools import compress
 
-from core.fit.index import AT_ONCE, NodeIndex
-from core.fit.rules import LABEL, RULES, VOLUME_RULES, Feature, Rules, refusal
-from core.model.constraints import Placing, Requirement, SelectorTerm, VolumeReach
+from core.fit.bits import places_of
+from core.fit.filters import FILTERS, LABEL, VOLUME_FILTERS, Filters, VolumeFilter, value_of
+from core.fit.index import NodeIndex
+from core.model.constraints import Placing, VolumeReach, plain
 from core.model.node import Node
-
-
-def _seen(node: Node, feature: Feature) -> object:
-    """Return what a rule sees of the node."""
-    what, key = feature
-    return node.labels.get(key) if what == LABEL else getattr(node, what)
 
 
 class NodeKinds:
     """Each template is asked once a kind, not once a node."""
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[Placing]) -> None:
-        labels = {key for node in nodes for key in node.labels}
-        features = sorted(
+        labels = set[str]().union(*(node.labels for node in nodes))
+        # Volumes do not make kinds: `_reaching` asks about each volume on its own.
+        filters = [one for one in FILTERS if not isinstance(one, VolumeFilter)]
+        fields = sorted(
             {
-                feature
+                field
                 for placing in placings
-                for rule in RULES
-                if rule not in VOLUME_RULES  # asked volume by volume: see `allowing`
-                for feature in rule.reads(placing)
-                # What no node has a label of tells none apart, and anybody may ask for any.
-                if feature[0] != LABEL or feature[1] in labels
+                for one in filters
+                for field in one.reads(placing)
+                # A label that no node has makes no difference, and pods may name any label.
+                if field[0] != LABEL or field[1] in labels
             }
         )
         kinds: dict[tuple[object, ...], int] = {}
         self._nodes = nodes
         self._kind_of = [
-            kinds.setdefault(tuple(_seen(node, one) for one in features), len(kinds))
+            kinds.setdefault(tuple(value_of(node, one) for one in fields), len(kinds))
             for node in nodes
         ]
         self._like: list[Node] = []
@@ -49,72 +45,28 @@ class NodeKinds:
         self._lists: dict[int, list[int]] = {}
         self._admitted: dict[Placing, frozenset[int]] = {}
         self._reached: dict[VolumeReach, frozenset[int]] = {}
-        self._labelled: dict[str, dict[str, list[int]]] = {}
 
-    def allowing(self, placing: Placing, rules: Rules = RULES) -> list[int]:
-        """Return the ids of the nodes that admit the template, ascending; *rules* alone count.
+    def allowing(self, placing: Placing) -> list[int]:
+        """Return the ids of the nodes that admit the template, ascending.
 
-        Templates that the same nodes admit share one list: it is not to be written to. Volumes
-        are asked about one by one: those of a StatefulSet that lie on the nodes' own disks make
-        as many templates as nodes, and each of them as many kinds.
+        Templates that the same nodes admit share one list: do not change it.
         """
         if not placing.volumes:
-            return self._of_kinds(placing, rules)
-        plain = replace(placing, volumes=())
-        admitted = self._admitted.get(plain)
+            return self.allowing_by(placing, FILTERS)
+        # The pods of a StatefulSet with local volumes have a template each. What these templates
+        # have in common is asked once, and each volume is asked about once.
+        without = plain(placing)
+        admitted = self._admitted.get(without)
         if admitted is None:
-            admitted = self._admitted[plain] = frozenset(self._of_kinds(plain, rules))
+            admitted = self._admitted[without] = frozenset(self.allowing_by(without, FILTERS))
         return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
 
-    def _reaching(self, reach: VolumeReach) -> frozenset[int]:
-        found = self._reached.get(reach)
-        if found is None:
-            alone = Placing(volumes=(reach,))
-            found = self._reached[reach] = frozenset(
-                number
-                for number in self._candidates(reach.affinity)
-                if refusal(self._nodes[number], alone, VOLUME_RULES) is None
-            )
-        return found
+    def allowing_by(self, placing: Placing, filters: Filters) -> list[int]:
+        """Return the ids of the nodes that admit a template without volumes, by these filters.
 
-    def _candidates(self, terms: tuple[SelectorTerm, ...] | None) -> Iterable[int]:
-        """Return the nodes that may meet one of the terms: those with the label that it asks for.
-
-        A disk that is kept on several nodes names each of them in a term of its own.
+        Templates that the same nodes admit share one list: do not change it.
         """
-        labels = [_label_of(term) for term in terms or ()]
-        if not labels or None in labels:
-            return range(len(self._nodes))
-        return {number for one in labels if one for number in self._having(one)}
-
-    def _having(self, wanted: Requirement) -> Iterable[int]:
-        """Yield the nodes that have one of the values; which have it is found out once a label."""
-        by_value = self._labelled.get(wanted.key)
-        if by_value is None:
-            by_value = self._labelled[wanted.key] = {}
-            for number, node in enumerate(self._nodes):
-                if wanted.key in node.labels:
-                    by_value.setdefault(node.labels[wanted.key], []).append(number)
-        return (number for value in wanted.values for number in by_value.get(value, ()))
-
-    def allows(self, placing: Placing, kinds: int, rules: Rules) -> bool:
-        """Say whether all of the *kinds* admit a template without volumes; *rules* alone count."""
-        return not kinds & ~self._kinds(placing, rules)
-
-    def of(self, nodes: Iterable[int]) -> int:
-        """Return the kinds of the nodes, to be asked about with `allows`."""
-        found = {self._kind_of[node] for node in nodes}
-        return sum(1 << kind for kind in found)
-
-    def _kinds(self, placing: Placing, rules: Rules) -> int:
-        kinds = self._index.all
-        for rule in rules:
-            if kinds and rule not in VOLUME_RULES:
-                kinds &= AT_ONCE[rule.name](self._index, placing)
-        return kinds
-
-    def _of_kinds(self, placing: Placing, rules: Rules) -> list[int]:
-        kinds = self._kinds(placing, rules)
+        kinds = self._kinds(placing, filters)
         found = self._lists.get(kinds)
         if found is None:
             digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
@@ -122,7 +74,35 @@ class NodeKinds:
             found = self._lists[kinds] = list(compress(self._ids, admits))
         return found
 
+    def allows(self, placing: Placing, kinds: int, filters: Filters) -> bool:
+        """Report whether all of the kinds admit a template without volumes, by these filters."""
+        return not kinds & ~self._kinds(placing, filters)
 
-def _label_of(term: SelectorTerm) -> Requirement | None:
-    """Return a label that a node must have to meet the term, if one can be told."""
-    return next((one for one in term.labels if one.operator == "In"), None)
+    def of(self, nodes: Iterable[int]) -> int:
+        """Return the kinds of the nodes, to be asked about with `allows`."""
+        found = {self._kind_of[node] for node in nodes}
+        return sum(1 << kind for kind in found)
+
+    def _kinds(self, placing: Placing, filters: Filters) -> int:
+        kinds = self._index.all
+        for one in filters:
+            if not kinds:
+                break
+            kinds &= one.feasible_nodes(self._index, placing)
+        return kinds
+
+    def _reaching(self, volume: VolumeReach) -> frozenset[int]:
+        """Return the ids of the nodes that can use the volume."""
+        found = self._reached.get(volume)
+        if found is None:
+            index = self._each_node
+            nodes = index.all
+            for one in VOLUME_FILTERS:
+                nodes &= one.nodes_of_volume(index, volume)
+            found = self._reached[volume] = frozenset(places_of(nodes))
+        return found
+
+    @cached_property
+    def _each_node(self) -> NodeIndex:
+        # Not an index of kinds: local volumes would make every node a kind of its own.
+        return NodeIndex(self._nodes)

@@ -77,7 +77,7 @@ def keys_unknown(node: Node, keys: Collection[str]) -> list[str]:
 
 
 def without_our_taint(node: Node, taint_key: str) -> Node:
-    """Return the node as it would be if its mark were taken away now, for the rules of fit."""
+    """Return the node as it would be without Ebb's taint, as filters are to see it."""
     if all(taint.key != taint_key for taint in node.taints):
         return node
     taints = tuple(taint for taint in node.taints if taint.key != taint_key)

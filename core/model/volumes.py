@@ -1,7 +1,7 @@
 """What stands behind the claims of pods: bound volumes, whence they are reached, who attaches.
 
 Pods name claims, claims name volumes, volumes name nodes. `cluster_of` looks all that up once, so
-that the rules of fit find it on the pod: Placing.volumes (VolumeBinding and VolumeZone), and
+that the filters find it on the pod: Placing.volumes (VolumeBinding and VolumeZone), and
 Company.sole and Company.disks (VolumeRestrictions and NodeVolumeLimits). What cannot be looked up
 leaves the pod as it was, not movable, with the reason.
 Source: the four plugins of kube-scheduler, their filters. Two cases are decided more strictly than

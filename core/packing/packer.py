@@ -22,9 +22,9 @@ from typing import Final
 from core.capacity.reaches import Groups
 from core.capacity.usable import NOTHING, Amount
 from core.fit.bits import bits_of
+from core.fit.filters import FILTERS
 from core.fit.kinds import NodeKinds
 from core.fit.neighbours import Topology
-from core.fit.rules import RULES
 from core.fit.tallies import Group
 from core.model.cluster import Cluster
 from core.model.constraints import Placing
@@ -35,7 +35,7 @@ from core.packing.ground import Ground
 from core.packing.groups import Kind, alike
 from core.packing.parts import FreeSpace, PackingOrder, on_nodes
 
-NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(rule.name for rule in RULES)})"
+NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(one.name for one in FILTERS)})"
 SWEEPS_MAX: Final = 16
 """So often pods are asked that others refuse, as long as some of them find places."""
 Answers = dict[tuple[int, int], tuple[int, set[str]]]

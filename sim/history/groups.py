@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.engine.zones import ZONE_LABEL
-from core.fit.rules import LABEL, RULES
+from core.fit.filters import FILTERS, LABEL
 from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
 from core.marks.keys import GUARDS, KEEP_ANNOTATION
 from core.marks.mark import guard_of, opted_out
@@ -186,8 +186,8 @@ def _free(placing: Placing) -> Placing:
 
 
 def _read(placing: Placing) -> Iterator[tuple[str, str]]:
-    for rule in RULES:
-        yield from rule.reads(placing)
+    for one in FILTERS:
+        yield from one.reads(placing)
 
 
 def _read_by_pods(lives: Iterable[Life]) -> Iterator[str]:

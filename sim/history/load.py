@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.model.constraints import UNTIED, Ties, names_node
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -101,7 +101,7 @@ def _able(lives: Iterable[Life], templates: Iterable[Node]) -> list[Life]:
 
 
 def _would_take(node: Node, pod: Pod) -> bool:
-    return pod.requests.fits_in(offered(node)) and refusal(node, pod.placing) is None
+    return pod.requests.fits_in(offered(node)) and first_failing_filter(node, pod.placing) is None
 
 
 # Pods that come and end

@@ -14,7 +14,7 @@ from core.config.thresholds import Thresholds
 from core.engine import step
 from core.engine.memory import Memory, Pace
 from core.engine.survey import Survey
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.marks.keys import TAINT_KEY
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
@@ -130,7 +130,8 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
             assert one.node not in gone
             assert target.ready
             assert not target.unschedulable
-            assert refusal(without_our_taint(target, TAINT_KEY), pods[one.pod].placing) is None
+            unmarked_target = without_our_taint(target, TAINT_KEY)
+            assert first_failing_filter(unmarked_target, pods[one.pod].placing) is None
             where[one.pod] = one.node
     for name, node in nodes.items():
         if name in gone:

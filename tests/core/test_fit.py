@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from core.capacity.reaches import Reaches
-from core.fit.rules import refusal, tolerates
+from core.fit.filters import first_failing_filter
+from core.fit.matching import tolerates
 from core.model.constraints import Placing, Requirement, SelectorTerm, Toleration
 from core.model.node import Node, Taint
 from tests.support import kube_json
@@ -18,7 +19,7 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "placing", "rule"),
+    ("place", "placing", "name"),
     [
         pytest.param(node("n"), Placing(), None, id="nothing asked"),
         pytest.param(node("n", unschedulable=True), Placing(), "cordoned", id="cordon"),
@@ -85,8 +86,8 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
         ),
     ],
 )
-def test_refusal(place: Node, placing: Placing, rule: str | None) -> None:
-    assert refusal(place, placing) == rule
+def test_first_failing_filter(place: Node, placing: Placing, name: str | None) -> None:
+    assert first_failing_filter(place, placing) == name
 
 
 @pytest.mark.parametrize(
@@ -112,8 +113,8 @@ def test_operators(
     operator: str, values: tuple[str, ...], with_label: bool, without: bool
 ) -> None:
     placing = affine(Requirement("cores", operator, values))
-    assert (refusal(node("n", labels=ZONE_A), placing) is None) == with_label
-    assert (refusal(node("n"), placing) is None) == without
+    assert (first_failing_filter(node("n", labels=ZONE_A), placing) is None) == with_label
+    assert (first_failing_filter(node("n"), placing) is None) == without
 
 
 TAINT = Taint("k", "v", "NoSchedule")
@@ -165,10 +166,10 @@ def test_what_a_pod_asks_of_a_kubelet_its_node_must_declare(
         "other": kube_json.node(spec__taints=[], status__declaredFeatures=["Other"]),
     }
     for found in declared.values():
-        assert refusal(found, placing) == (feature and "declared-features")
+        assert first_failing_filter(found, placing) == (feature and "declared-features")
     assert len(set(map(repr, declared.values()))) == 1
     able = kube_json.node(spec__taints=[], status__declaredFeatures=["Other", feature or "X"])
-    assert refusal(able, placing) is None
+    assert first_failing_filter(able, placing) is None
 
 
 def test_what_asks_of_a_kubelet_and_of_its_system_asks_both() -> None:

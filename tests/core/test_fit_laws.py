@@ -2,7 +2,7 @@
 
 import random
 
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.marks.keys import TAINT_KEY
 from core.marks.taints import without_our_taint
 from core.model.constraints import Placing, Requirement, SelectorTerm
@@ -23,7 +23,9 @@ def test_the_rules_of_fit_are_the_plain_ones() -> None:
                 if node.unschedulable:
                     continue
                 expected = admits(node, pod.placing, TAINT_KEY)
-                found = refusal(without_our_taint(node, TAINT_KEY), pod.placing) is None
+                found = (
+                    first_failing_filter(without_our_taint(node, TAINT_KEY), pod.placing) is None
+                )
                 assert found == expected, (seed, pod.key, node.name)
                 yes, no = yes + expected, no + (not expected)
     assert min(yes, no) > 1000
@@ -35,7 +37,7 @@ def test_numbers_are_read_as_the_scheduler_reads_them() -> None:
     def more_than(bound: str, value: str) -> bool:
         term = SelectorTerm((Requirement("rank", "Gt", (bound,)),))
         node = Node(name="n", labels={"rank": value}, allocatable=Resources())
-        return refusal(node, Placing(affinity=(term,))) is None
+        return first_failing_filter(node, Placing(affinity=(term,))) is None
 
     assert more_than("1", "10")
     assert more_than("-1", "0")

@@ -9,8 +9,8 @@ import pytest
 from core.config.settings import Config
 from core.engine import step
 from core.engine.plan import Plan
+from core.fit.filters import first_failing_filter
 from core.fit.kinds import NodeKinds
-from core.fit.rules import refusal
 from core.guards.pods import pod_blockers
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -199,7 +199,7 @@ class TestReach:
     )
     def test_zone_labels(self, key: str, at: Node, admits: bool) -> None:
         placing = Placing(volumes=(VolumeReach(zones=((key, ("a", "b")),)),))
-        assert refusal(at, placing) == (None if admits else "volume-zone")
+        assert first_failing_filter(at, placing) == (None if admits else "volume-zone")
         assert NodeKinds([at], [placing]).allowing(placing) == ([0] if admits else [])
 
     @pytest.mark.parametrize(
@@ -226,7 +226,8 @@ class TestReach:
         ]
         placing = Placing(volumes=(reach,))
         assert NodeKinds(nodes, [placing]).allowing(placing) == ids
-        assert [n for n, one in enumerate(nodes) if refusal(one, placing) is None] == ids
+        alone = [n for n, one in enumerate(nodes) if first_failing_filter(one, placing) is None]
+        assert alone == ids
 
     def test_every_volume_must_be_reached(self) -> None:
         in_x = VolumeReach(affinity=(SelectorTerm((Requirement("x", "Exists"),)),))

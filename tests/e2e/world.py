@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.marks.keys import TAINT_KEY
 from core.model.cluster import Cluster
 from core.packing.ground import Ground
@@ -173,7 +173,7 @@ class World:
             self.cluster, Ground(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
         )
         attempt = packer.attempt([0])
-        return refusal(found, pod.placing) or packer.why_not(0, -1, attempt)
+        return first_failing_filter(found, pod.placing) or packer.why_not(0, -1, attempt)
 
     def expected(self, key: str) -> frozenset[str]:
         """Return the nodes that Ebb would place the pod on, as things stand."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.config.settings import Config
 from core.engine.survey import Survey
 from core.engine.zones import ZONE_LABEL
-from core.fit.rules import refusal
+from core.fit.filters import first_failing_filter
 from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, Mark, encode_details
 from core.marks.taints import desired_taints, without_our_taint
@@ -196,7 +196,7 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
     cpu, memory, slots = left[target.name]
     gpus = dict(target.allocatable.extended).get("gpu", 0)
     if (
-        refusal(without_our_taint(target, TAINT_KEY), made.placing) is not None
+        first_failing_filter(without_our_taint(target, TAINT_KEY), made.placing) is not None
         or asked.cpu_millis > cpu
         or asked.memory_bytes > memory
         or slots < 1

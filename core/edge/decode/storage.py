@@ -12,7 +12,7 @@ import msgspec
 from core.edge.decode.fields import checked
 from core.edge.decode.objects import Meta, NodeSelector, Owner, Present, Struct
 from core.edge.decode.selectors import node_terms
-from core.fit.rules import ZONE_LABELS
+from core.fit.filters import ZONE_LABELS
 from core.model.constraints import EVERYWHERE, Disk, VolumeReach
 from core.model.volumes import Claim, CsiNode, Volume
 
