@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from core.config.programs import EVERY_NODE, ExtenderConfig
 from core.edge import http, program
-from core.edge.clock import Clock, SteadyClock, SystemClock
+from core.edge.clock import Clock, SystemClock
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
@@ -16,7 +16,6 @@ from core.edge.serving import Serving
 from core.marks.keys import MARK_LABEL
 from extender.app import make_app
 from extender.metrics import Metrics
-from extender.times import REPREDICT_SECONDS
 from extender.view import View
 
 
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, config.taint_key, SteadyClock(clock))
+    view = View(config.extender, config.taint_key)
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
     pair = _pair(config.extender, clock)
@@ -48,21 +47,12 @@ async def _serve(start: program.Start) -> None:
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if pair:
             watches.append(tasks.create_task(pair.follow()))
-        watches.append(tasks.create_task(_predicting(view)))
         await server.start()
         await http.until_signal()
         await http.drain(health)
         for watch in watches:
             watch.cancel()
         await server.stop()
-
-
-async def _predicting(view: View) -> None:
-    """Work out from time to time what is expected; calls are answered meanwhile."""
-    while True:
-        await asyncio.sleep(REPREDICT_SECONDS)
-        for _ in view.repredict():
-            await asyncio.sleep(0)
 
 
 def _pair(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:

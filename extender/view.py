@@ -5,11 +5,10 @@ answers ready as bytes, so that asking costs a dictionary access a node. Where p
 the first call about one of a kind makes the answers of that kind, for all nodes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from core.config.programs import AnswersMode, ExtenderConfig
-from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
@@ -21,7 +20,6 @@ from extender import wire
 from extender.asked import NOTHING, OnNodes
 from extender.shapes import Shapes
 from extender.sorts import Sorts
-from extender.times import NODES_A_STEP, Times
 
 Marked = tuple[Mark, tuple[int, int]]
 """A mark, and where it stands in the order in which marks are judged."""
@@ -35,13 +33,7 @@ COMPACT_OFFSET: Final = SCORE_MAX
 class View(Inventory):
     """Nodes, requests and scores; see the module."""
 
-    def __init__(
-        self,
-        config: ExtenderConfig,
-        taint_key: str,
-        clock: Clock,
-    ) -> None:
-        """*clock*: by it pods are as old as they are."""
+    def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
         self._how = SCORES[config.score]
         self._compact = config.answers is AnswersMode.COMPACT
@@ -58,14 +50,11 @@ class View(Inventory):
         self._fragments = self._fresh(self._unknown)
         """For pods that are not told apart."""
         self._of_kind: dict[int, wire.Fragments] = {}
-        """For the others, by their kind: in which doubling they are to end, or what they are and
-        how much more they take of a node than of others."""
+        """For the others, by their kind: what they are, and how much more they take of a node than
+        of others."""
         self._neutral = wire.Fragments(NEUTRAL)
         self._short = wire.EMPTY
-        self._times = Times(clock, self._how.in_time) if self._how.in_time else None
         self._sorts = Sorts(self._full, self._how.beside) if self._how.beside else None
-        self._by_pod = self._times or self._sorts
-        """Tells pods apart; None: all get the same answer."""
         self._shapes = Shapes()
         """Of nodes that carry no mark."""
         self.news = News((NODES, PODS) if self._how.of else (NODES,))
@@ -104,38 +93,28 @@ class View(Inventory):
 
     def _for(self, call: wire.Call) -> Iterable[bytes]:
         """Return the fragments of a call's nodes, for its pod."""
-        new = wire.new(call.pod) if self._by_pod else None
-        kind = self._by_pod.of_pod(new) if self._by_pod and new else None
-        if new is None or kind is None:
+        sorts = self._sorts
+        new = wire.new(call.pod) if sorts else None
+        if sorts is None or new is None:
             return map(self._fragments.__getitem__, call.names)
-        usual, sorts = self._for_kind(kind), self._sorts
-        shapes = self._shapes.of_each(call.names) if sorts else ()
+        kind = sorts.of_pod(new)
+        shapes = self._shapes.of_each(call.names)
         steps = self._shapes.steps(new.requests, shapes)
-        if sorts is None or not any(steps.values()):
-            return map(usual.__getitem__, call.names)
+        if not any(steps.values()):
+            return map(self._for_kind(kind).__getitem__, call.names)
         of = {one: self._for_kind(sorts.dearer(kind, many)) for one, many in steps.items()}
         return [of[one][name] for one, name in zip(shapes, call.names, strict=True)]
 
     def _for_kind(self, kind: int) -> wire.Fragments:
         """Return the fragments for pods of a kind; they are kept."""
-        if self._by_pod is None:
+        if self._sorts is None:
             return self._fragments
         found = self._of_kind.get(kind)
         if found is None:
-            found = self._of_kind[kind] = self._fresh(self._by_pod.score(kind, None))
+            found = self._of_kind[kind] = self._fresh(self._sorts.score(kind, None))
             for name in self.nodes:
                 found[name] = self._fragment(name, kind)
         return found
-
-    def repredict(self) -> Iterator[None]:
-        """Work out anew what is expected; the caller may do something else at each yield."""
-        if self._times:
-            yield from self._times.learn(tuple(self.pods.values()))
-            for number, name in enumerate(tuple(self.nodes)):
-                self._times.again(name)
-                self._score((name,))
-                if number % NODES_A_STEP == 0:
-                    yield
 
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
@@ -150,15 +129,15 @@ class View(Inventory):
             self._score_marks()
         elif kind is PODS:
             self._requests.listed(self.pods)
-            if self._by_pod:
-                self._by_pod.listed(self.pods)
+            if self._sorts:
+                self._sorts.listed(self.pods)
         self._score(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
-            if self._by_pod:
-                self._by_pod.became(before, after)
+            if self._sorts:
+                self._sorts.became(before, after)
             for pod, sign in ((before, -1), (after, 1)):
                 if pod is not None:
                     self._requests.add(pod, sign)
@@ -206,9 +185,9 @@ class View(Inventory):
 
     def _fragment(self, name: str, kind: int) -> bytes:
         """Return the fragment of a node for a pod of a kind."""
-        if name in self._marks or self._by_pod is None:
+        if name in self._marks or self._sorts is None:
             return self._fragments[name]
-        return wire.fragment(name, self._by_pod.score(kind, name))
+        return wire.fragment(name, self._sorts.score(kind, name))
 
     def _score_marks(self) -> None:
         """Make the fragments of marked nodes anew whose rank among each other gives another score.

@@ -141,7 +141,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 
 
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
-    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.news.alive(kind, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())

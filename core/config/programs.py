@@ -70,8 +70,7 @@ class ExtenderConfig:
 
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
     """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
-    where pods are as it is, of ReplicaSets or not (`pack`); all the same score (`marks`); or more
-    the less longer the pod is expected to keep them (`lifetime`)."""
+    where pods are as it is, of ReplicaSets or not (`pack`); or all the same score (`marks`)."""
     answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
     """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "[::]:8888"

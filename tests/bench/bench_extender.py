@@ -57,7 +57,7 @@ MARKS = {
 def ebb(*, compact: bool) -> web.Application:
     """Return the extender as it is after a list of Nodes."""
     answers = AnswersMode.COMPACT if compact else AnswersMode.FULL
-    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY)
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.news.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
@@ -65,7 +65,7 @@ def ebb(*, compact: bool) -> web.Application:
 
 def packing(shapes: int) -> web.Application:
     """Return the extender with `pack`, half of each node asked for; they are of so many shapes."""
-    view = View(ExtenderConfig(score="pack"), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     sizes = [4000 * (1 + number % shapes) for number in range(len(NAMES))]
     labels = [{MARK_LABEL: MARKS[name]} if name in MARKS else None for name in NAMES]
     nodes = (

@@ -1,7 +1,5 @@
 """What holds for every score, and a table of what each gives."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,17 +7,14 @@ from hypothesis import strategies as st
 from core.marks.mark import Mark
 from core.model.resources import Resources
 from core.scores import (
-    SCORE_MARKED_SOFT_MAX,
     SCORE_MAX,
     SCORES,
     Score,
     score_beside,
     score_full,
-    score_lifetime,
     score_marked,
     steps_dearer,
 )
-from core.survival.spans import EMPTY, FAR
 
 EVERY = pytest.mark.parametrize("score", SCORES.values(), ids=list(SCORES))
 
@@ -53,7 +48,6 @@ def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int
     ("name", "found"),
     [
         ("marks", {0: 10, 50: 10, 100: 10, 150: 10}),
-        ("lifetime", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
     ],
 )
@@ -109,42 +103,3 @@ def test_what_pack_gives_the_fuller_a_node_is(
 )  # fmt: skip
 def test_three_steps_are_a_doubling(takes: int, least: int, steps: int) -> None:
     assert steps_dearer(takes, least) == steps
-
-
-SPANS = range(EMPTY, FAR + 1)
-IN_TIME = pytest.mark.parametrize(
-    "in_time", [score.in_time for score in SCORES.values() if score.in_time]
-)
-InTime = Callable[[int, int], int]
-
-
-@IN_TIME
-def test_in_time_too_an_unmarked_node_scores_above_every_marked_one(in_time: InTime) -> None:
-    found = {in_time(pod, node) for pod in SPANS[1:] for node in SPANS}
-    assert SCORE_MARKED_SOFT_MAX < min(found) <= max(found) == SCORE_MAX
-
-
-@IN_TIME
-@pytest.mark.parametrize("pod", SPANS[1:])
-def test_no_node_scores_better_for_being_there_longer_than_the_pod_needs(
-    in_time: InTime, pod: int
-) -> None:
-    """Nor for being kept longer by it; and an empty one is the last to be taken."""
-    lasting = [in_time(pod, node) for node in SPANS if node >= pod]
-    assert lasting == sorted(lasting, reverse=True)
-    kept = [in_time(pod, node) for node in SPANS if node < pod]
-    assert kept == sorted(kept)
-    assert max(kept) < min(lasting)
-    assert all(kept[0] < other for other in (*kept[1:], *lasting))
-
-
-@pytest.mark.parametrize(
-    ("pod", "found"),
-    [
-        (1, {0: 2, 1: 10, 2: 9, 4: 7, FAR: 7}),
-        (12, {0: 2, 1: 3, 8: 3, 9: 4, 11: 6, 12: 10, 13: 9, 14: 8, 15: 7, FAR: 7}),
-        (FAR, {0: 2, 1: 3, FAR - 1: 6, FAR: 10}),
-    ],
-)
-def test_what_lifetime_gives_in_time(pod: int, found: dict[int, int]) -> None:
-    assert {node: score_lifetime(pod, node) for node in found} == found

@@ -48,7 +48,7 @@ def marked(name: str, mark: str = "soft", since: int = 0, order: int = 0) -> Nod
 
 
 def view(score: str = "marks", answers: AnswersMode = AnswersMode.FULL) -> View:
-    made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY, FakeClock())
+    made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY)
     made.news.alive(NODES, 0.0)
     made.news.alive(PODS, 0.0)
     return made
@@ -280,7 +280,7 @@ def test_pack_scores_follow_the_pods() -> None:
 
 @pytest.mark.parametrize("score", list(SCORES))
 def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
-    unsynced = View(ExtenderConfig(score=score), TAINT_KEY, FakeClock())
+    unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
     unsynced.replaced(NODES, [marked("m")])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
@@ -304,7 +304,7 @@ def test_compact_answers_say_the_same_relative_to_nothing() -> None:
 @pytest.fixture
 async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
     clock = FakeClock()
-    shown = View(ExtenderConfig(score="marks"), TAINT_KEY, clock)
+    shown = View(ExtenderConfig(score="marks"), TAINT_KEY)
     server = http.Server(make_app(shown, clock, Metrics(), http.Health()), "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}", shown, clock

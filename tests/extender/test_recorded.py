@@ -36,7 +36,7 @@ def answers(request: pytest.FixtureRequest) -> AnswersMode:
 
 @pytest.fixture
 async def url(answers: AnswersMode) -> AsyncIterator[str]:
-    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY)
     marks = {name: {MARK_LABEL: mark} for name, (mark, _) in MARKED.items()}
     view.replaced(NODES, [node(name, labels=one) for name, one in marks.items()])
     view.news.alive(NODES, 0.0)

@@ -1,5 +1,4 @@
 import re
-from itertools import product
 
 import pytest
 import yaml
@@ -7,7 +6,6 @@ import yaml
 from core.model.resources import Resources
 from core.model.schedulers import KNOWN
 from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
-from core.survival.spans import FAR
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, containers, documents, find, render
 from tests.manifests.test_objects import extender_routes
 from webhook import names
@@ -86,9 +84,8 @@ def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
     assert most == (11 if shipped else 12)
     preferences = NODE_SCORE_MAX * (most + DEVICES_WEIGHT)
     assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
-    # With `pack` and `lifetime` the nearest unmarked node is an empty one, a step above the
-    # marked. The soft taint speaks for it too: that plugin's points are on its side, at most the
-    # others' are not.
+    # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
+    # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
     taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
     nearest = min(_least(score) for score in SCORES.values()) - SCORE_MARKED_SOFT_MAX
     assert nearest * points + taint > preferences - taint
@@ -96,9 +93,7 @@ def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
 
 def _least(score: Score) -> int:
     """Return the least that an unmarked node gets."""
-    spans = [] if score.in_time is None else [*product(range(1, FAR + 1), range(FAR + 1))]
-    known = [score.in_time(*both) for both in spans if score.in_time]
-    return min([score.unmarked(Resources(), Resources(1, 1)), *known])
+    return score.unmarked(Resources(), Resources(1, 1))
 
 
 def _service() -> Json:

@@ -32,7 +32,6 @@ from core.writes.write import WriteKind
 from extender.view import View
 from sim import workload
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS, Workload, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
@@ -448,9 +447,8 @@ def day(
     load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
     """Play it; in the last hours nothing fails any more and the last configuration holds."""
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
-    ebb = Ebb(config, view, Direct(view, config), clock)
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
     world = Day(load, how, ebb, config, troubles)
     world.configure(22 * HOUR_MS + 1, last)
     try:

@@ -548,7 +548,7 @@ class TestWays:
     def test_the_usual_is_swept_beside_the_configuration_of_the_readme(self) -> None:
         readme = (Path(__file__).parents[2] / "README.md").read_text()
         document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
-        assert len(ways.points(ways.USUAL, document, "README.md")) == 18
+        assert len(ways.points(ways.USUAL, document, "README.md")) == 12
 
     @pytest.mark.parametrize(
         ("asked", "values"),
@@ -557,7 +557,7 @@ class TestWays:
             ("headroom=0,2", [0, 2]),
             ("taintKey=own.example/010", ["own.example/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
-            ("extender.score=marks,lifetime", ["marks", "lifetime"]),
+            ("extender.score=marks,pack", ["marks", "pack"]),
             ("extender.answers=full", ["full"]),
         ],
     )
