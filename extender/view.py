@@ -8,14 +8,14 @@ the first call about one of a kind makes the answers of that kind, for all nodes
 from collections.abc import Iterable
 from typing import Any, Final
 
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.kube.news import News
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
 from core.model.resources import Resources
-from core.scores import SCORE_MAX, SCORES, score_marked
+from core.scores import SCORES, score_marked
 from extender import wire
 from extender.asked import NOTHING, OnNodes
 from extender.shapes import Shapes
@@ -26,8 +26,6 @@ Marked = tuple[Mark, tuple[int, int]]
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
-COMPACT_OFFSET: Final = SCORE_MAX
-"""Compact answers say the same relative to 0: a score less this much."""
 
 
 class View(Inventory):
@@ -36,7 +34,6 @@ class View(Inventory):
     def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
         self._how = SCORES[config.score]
-        self._compact = config.answers is AnswersMode.COMPACT
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
         self._requests = OnNodes()
@@ -53,7 +50,6 @@ class View(Inventory):
         """For the others, by their kind: what they are, and how much more they take of a node than
         of others."""
         self._neutral = wire.Fragments(NEUTRAL)
-        self._short = wire.EMPTY
         self._sorts = Sorts(self._full, self._how.beside) if self._how.beside else None
         self._shapes = Shapes()
         """Of nodes that carry no mark."""
@@ -85,8 +81,6 @@ class View(Inventory):
         Raises: InvalidInputError.
         """
         known = self.why_neutral(now) is None
-        if self._compact:
-            return (self._short if known else wire.EMPTY), known
         call = wire.call(body)
         found = self._for(call) if known else map(self._neutral.__getitem__, call.names)
         return wire.answer(found), known
@@ -204,6 +198,3 @@ class View(Inventory):
                 for fragments in (self._fragments, *self._of_kind.values()):
                     fragments[name] = wire.fragment(name, score)
         self._mark_scores = scores
-        if self._compact:
-            short = (wire.fragment(name, score - COMPACT_OFFSET) for name, score in scores.items())
-            self._short = b"[%b]" % b",".join(short)

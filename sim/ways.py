@@ -27,15 +27,14 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "drain": EVICTIONS,
     "mode": "what is played is enforce",
     "webhook": "is not played; --interval says how often the engine looks",
-    "extender": "of its settings score and answers alone are played",
+    "extender": "of its settings score alone is played",
 }
 """Sections and settings under which all values would be one way, and why."""
-PLAYED: Final = ("extender.score", "extender.answers")
+PLAYED: Final = ("extender.score",)
 """What is played of these."""
 FOLLOWING: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
-    "extender.score": "extender.answers",
 }
 """What a file says for one value of a setting, and what another value may contradict."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {

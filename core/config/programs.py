@@ -1,7 +1,6 @@
 """What the two programs read of the configuration: addresses, certificates, answers, intervals."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -26,13 +25,6 @@ EVERY_NODE: Final = [name for name, score in SCORES.items() if score.of]
 """Scores with which every node is scored, not the marked ones alone."""
 
 
-class AnswersMode(StrEnum):
-    """Whether every node asked for is answered, or the marked ones alone."""
-
-    FULL = "full"
-    COMPACT = "compact"
-
-
 def _paired(cert_file: str | None, info: ValidationInfo) -> str | None:
     if "key_file" in info.data and (cert_file is None) != (info.data["key_file"] is None):
         # By its name, which pydantic leaves out where the field is missing.
@@ -54,13 +46,6 @@ def _free_of_listen(metrics_listen: str, info: ValidationInfo) -> str:
     return metrics_listen
 
 
-def _of_marks(answers: AnswersMode, info: ValidationInfo) -> AnswersMode:
-    score = info.data.get("score")
-    if answers is AnswersMode.COMPACT and score in EVERY_NODE:
-        raise not_allowed(f"full, or score: marks beside it, as score: {score} scores every node")
-    return answers
-
-
 CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_default=True)]
 
 
@@ -71,8 +56,6 @@ class ExtenderConfig:
     score: Annotated[str, words(SCORES)] = next(iter(SCORES))
     """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
     where pods are as it is, of ReplicaSets or not (`pack`); or all the same score (`marks`)."""
-    answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
-    """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
     listen: Address = "[::]:8888"
     """Where kube-scheduler's calls and the probes are answered; `[::]` is every address, of IPv4
     too."""

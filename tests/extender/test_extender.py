@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
@@ -47,8 +47,8 @@ def marked(name: str, mark: str = "soft", since: int = 0, order: int = 0) -> Nod
     )
 
 
-def view(score: str = "marks", answers: AnswersMode = AnswersMode.FULL) -> View:
-    made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY)
+def view(score: str = "marks") -> View:
+    made = View(ExtenderConfig(score=score), TAINT_KEY)
     made.news.alive(NODES, 0.0)
     made.news.alive(PODS, 0.0)
     return made
@@ -217,15 +217,14 @@ CHANGES = st.lists(
 
 
 @settings(deadline=None)
-@given(CHANGES, st.sampled_from(["pack", "marks", "compact"]))
+@given(CHANGES, st.sampled_from(["pack", "marks"]))
 def test_after_any_marks_it_is_what_a_new_list_says(
     changes: list[tuple[str, str | None, int]], score: str
 ) -> None:
     """Of those that were marked before, the few whose score has changed are written anew."""
 
     def asked_first() -> View:
-        answers = AnswersMode.COMPACT if score == "compact" else AnswersMode.FULL
-        made = view("marks" if score == "compact" else score, answers)
+        made = view(score)
         made.replaced(PODS, [])
         return made
 
@@ -288,17 +287,6 @@ def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
     late = ExtenderConfig().stale_after_seconds + 1.0
     assert ask(stale, ["m", "n"], late) == {"m": NEUTRAL, "n": NEUTRAL}
     assert stale.why_neutral(late) is not None
-
-
-def test_compact_answers_say_the_same_relative_to_nothing() -> None:
-    full, short = view(), view(answers=AnswersMode.COMPACT)
-    names = ["n", *(f"m{number}" for number in range(5))]
-    for asked in (full, short):
-        asked.replaced(NODES, [marked(name, since=at) for at, name in enumerate(names[1:])])
-    scores = wire.scores(short.answer(b"not even read", 0.0)[0])
-    assert {name: scores.get(name, 0) + 10 for name in names} == ask(full, names)
-    late = ExtenderConfig().stale_after_seconds + 1.0
-    assert short.answer(b"", late) == (b"[]", False)
 
 
 @pytest.fixture

@@ -487,14 +487,13 @@ class TestWays:
         assert last.config.budgets.headroom == 2
         assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
 
-    def test_another_score_is_played_where_answers_are_compact(self) -> None:
-        document = {**EMPTY, "extender": {"score": "marks", "answers": "compact"}}
+    def test_every_score_is_played_whatever_the_file_says(self) -> None:
+        document = {**EMPTY, "extender": {"score": "marks"}}
         columns = list(ways.columns(document, "x"))
         points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
         for found in (columns, points):
             extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
             assert {one.score for one in extenders} == {*SCORES}
-            assert {one.score for one in extenders if one.answers == "compact"} == {"marks"}
 
     @pytest.mark.parametrize(
         ("asked", "said", "left"),
@@ -558,7 +557,6 @@ class TestWays:
             ("taintKey=own.example/010", ["own.example/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
             ("extender.score=marks,pack", ["marks", "pack"]),
-            ("extender.answers=full", ["full"]),
         ],
     )
     def test_a_swept_value_means_what_it_means_in_the_file(
@@ -589,8 +587,8 @@ class TestWays:
             ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions of Ebb are not played"),
             ("webhook.interval=5s,1m", "--sweep webhook.interval: is not played; --interval says"),
             ("webhook={interval: 5s}", "--sweep webhook: is not played; --interval says"),
-            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score and"),
-            ("extender={score: marks}", "--sweep extender: of its settings score and answers"),
+            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score alone"),
+            ("extender={score: marks}", "--sweep extender: of its settings score alone"),
             ("mode=observe,enforce", "--sweep mode: what is played is enforce"),
         ],
     )

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
@@ -83,8 +83,6 @@ def draw(seed: int) -> Run:
 
 def _config(chance: random.Random) -> Config:
     share = Fraction(chance.choice((60, 80, 90, 100)), 100)
-    score = chance.choice(list(SCORES))
-    compact = score == "marks" and chance.random() < 0.3
     return Config(
         mode=Mode.ENFORCE,
         delay_seconds=chance.choice((0, 60, 600)),
@@ -96,9 +94,7 @@ def _config(chance: random.Random) -> Config:
         hand_over=HandOver(
             scope=chance.choice(list(Scope)), guard_seconds=chance.choice((60, 900))
         ),
-        extender=ExtenderConfig(
-            score=score, answers=AnswersMode.COMPACT if compact else AnswersMode.FULL
-        ),
+        extender=ExtenderConfig(score=chance.choice(list(SCORES))),
     )
 
 
