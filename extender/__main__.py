@@ -4,16 +4,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.config.programs import EVERY_NODE, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
-from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
 from core.edge.kube.news import Feed
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
-from core.marks.keys import MARK_LABEL
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import View
@@ -37,12 +35,8 @@ async def _serve(start: program.Start) -> None:
     listen = config.extender.listen
     server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
-        # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
-        wanted: dict[AnyKind, str | None]
-        every_node = config.extender.score in EVERY_NODE
-        wanted = {NODES: None, PODS: None} if every_node else {NODES: MARK_LABEL}
         watches: list[asyncio.Task[None]] = []
-        for kind, selector in wanted.items():
+        for kind, selector in view.watches.items():
             feed = Feed(view, kind, view.news, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if pair:

@@ -50,7 +50,11 @@ EVENT_ENDS: Final = {
     ("core/edge/kube/client.py", "ask"),
 }
 """Where the branches of the way end; what stands above them on the stack has been crossed."""
-CALL_ENDS: Final = {("core/edge/http.py", "read_body"), ("extender/wire.py", "answer")}
+CALL_ENDS: Final = {
+    ("core/edge/http.py", "read_body"),
+    ("extender/wire.py", "new"),
+    ("extender/wire.py", "answer"),
+}
 NOW = 1_767_225_600
 
 

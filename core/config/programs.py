@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from core.fields.formats import duration, not_allowed, text, words
 from core.fields.sections import AT_WEBHOOK_START, refused
-from core.scores import SCORES
 
 Address = Annotated[
     str,
@@ -21,8 +20,8 @@ File = Annotated[str, text(r"[^\n]+", "a path")]
 
 PAIR: Final = {"certFile": ["keyFile"], "keyFile": ["certFile"], "clientCAFile": ["certFile"]}
 """What stands only beside what, in JSON Schema's words."""
-EVERY_NODE: Final = [name for name, score in SCORES.items() if score.of]
-"""Scores with which every node is scored, not the marked ones alone."""
+SCORE_NAMES: Final = ("pack", "marks")
+"""Scores of the extender; the first one is the default."""
 
 
 def _paired(cert_file: str | None, info: ValidationInfo) -> str | None:
@@ -53,7 +52,7 @@ CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_defaul
 class ExtenderConfig:
     """What the extender program reads."""
 
-    score: Annotated[str, words(SCORES)] = next(iter(SCORES))
+    score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
     """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
     where pods are as it is, of ReplicaSets or not (`pack`); or all the same score (`marks`)."""
     listen: Address = "[::]:8888"

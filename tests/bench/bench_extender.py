@@ -20,9 +20,9 @@ from core.edge import http as bones
 from core.edge.decode.kinds import NODES, PODS
 from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
-from core.scores import score_marked
 from extender import wire
 from extender.app import make_app
+from extender.formulas import score_marked
 from extender.metrics import Metrics
 from extender.view import View
 from tests.bench import serving

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
-from core.scores import SCORE_MAX, score_marked
 from extender import wire
+from extender.formulas import SCORE_MAX, score_marked
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.e2e import tools

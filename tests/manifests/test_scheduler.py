@@ -3,11 +3,12 @@ import re
 import pytest
 import yaml
 
-from core.model.resources import Resources
 from core.model.schedulers import KNOWN
-from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
+from extender.formulas import SCORE_MARKED_SOFT_MAX, SCORE_MAX
+from extender.scores import ANY_POD, SCORES
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, containers, documents, find, render
 from tests.manifests.test_objects import extender_routes
+from tests.support.builders import node
 from webhook import names
 
 FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
@@ -87,13 +88,9 @@ def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
     # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
     # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
     taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
-    nearest = min(_least(score) for score in SCORES.values()) - SCORE_MARKED_SOFT_MAX
+    least = min(score().of(node("n"), ANY_POD) for score in SCORES.values())
+    nearest = least - SCORE_MARKED_SOFT_MAX
     assert nearest * points + taint > preferences - taint
-
-
-def _least(score: Score) -> int:
-    """Return the least that an unmarked node gets."""
-    return score.unmarked(Resources(), Resources(1, 1))
 
 
 def _service() -> Json:

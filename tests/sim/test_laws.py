@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
-from core.config.programs import ExtenderConfig
+from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
@@ -26,7 +26,6 @@ from core.model.constraints import Placing, Toleration
 from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
 from core.model.schedulers import KNOWN
-from core.scores import SCORES
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
@@ -461,7 +460,7 @@ def day(
 @pytest.mark.parametrize("hard_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
 @settings(max_examples=5, deadline=None, phases=UNSHRUNK)
-@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(list(SCORES)), st.booleans())
+@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
 def test_a_day_ends_well_whatever_breaks(
     how: ScaleDown,
     hard_after: int | None,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.document import parse
+from core.config.programs import SCORE_NAMES
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
 from core.guards.disruption import SAFE_TO_EVICT
@@ -30,7 +31,6 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
-from core.scores import SCORES
 from sim import replay, report, trace, ways
 from sim.autoscaler import ScaleDown
 from sim.cluster import DAEMON_REQUESTS
@@ -490,10 +490,10 @@ class TestWays:
     def test_every_score_is_played_whatever_the_file_says(self) -> None:
         document = {**EMPTY, "extender": {"score": "marks"}}
         columns = list(ways.columns(document, "x"))
-        points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
+        points = ways.points({"extender.score": SCORE_NAMES}, document, "x")
         for found in (columns, points):
             extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
-            assert {one.score for one in extenders} == {*SCORES}
+            assert {one.score for one in extenders} == {*SCORE_NAMES}
 
     @pytest.mark.parametrize(
         ("asked", "said", "left"),

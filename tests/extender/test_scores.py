@@ -1,46 +1,49 @@
 """What holds for every score, and a table of what each gives."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config.programs import SCORE_NAMES
 from core.marks.mark import Mark
 from core.model.resources import Resources
-from core.scores import (
-    SCORE_MAX,
-    SCORES,
-    Score,
-    score_beside,
-    score_full,
-    score_marked,
-    steps_dearer,
-)
+from extender.formulas import SCORE_MAX, score_beside, score_full, score_marked, steps_dearer
+from extender.scores import ANY_POD, SCORES
+from tests.support.builders import node, pod
 
-EVERY = pytest.mark.parametrize("score", SCORES.values(), ids=list(SCORES))
+EVERY = pytest.mark.parametrize("score", SCORES)
 
 
-def at(used: int) -> tuple[Resources, Resources]:
-    """Return requests and allocatable of a node of which so many percent of CPU are requested."""
-    return Resources(used, 0), Resources(100, 100)
+def scored(score: str, used: Resources, whole: Resources) -> int:
+    """Score a node with one pod for pods that cannot be read."""
+    made, there = SCORES[score](), replace(pod("p", "n", 0, 0), requests=used)
+    made.pods_listed({there.key: there})
+    return made.of(replace(node("n"), allocatable=whole), ANY_POD)
+
+
+def test_there_is_a_class_for_each_name_in_the_configuration() -> None:
+    assert tuple(SCORES) == SCORE_NAMES
 
 
 @EVERY
 @given(st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))
 def test_an_unmarked_node_scores_above_every_marked_one(
-    score: Score, count: int, used: int, whole: int
+    score: str, count: int, used: int, whole: int
 ) -> None:
     marked = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
     assert marked == sorted(marked)
     assert marked[0] == 0
     assert score_marked(Mark.HARD, count - 1, count) <= min(marked)
-    found = score.unmarked(Resources(used, used), Resources(whole, whole))
+    found = scored(score, Resources(used, used), Resources(whole, whole))
     assert max(marked) < found <= SCORE_MAX
 
 
 @EVERY
 @given(st.integers(0, 99), st.integers(1, 100))
-def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int) -> None:
-    one, more = (score.unmarked(Resources(u), Resources(whole, whole)) for u in (used, used + 1))
+def test_a_score_never_falls_as_a_node_fills(score: str, used: int, whole: int) -> None:
+    one, more = (scored(score, Resources(u), Resources(whole, whole)) for u in (used, used + 1))
     assert one <= more
 
 
@@ -52,7 +55,8 @@ def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int
     ],
 )
 def test_what_each_gives(name: str, found: dict[int, int]) -> None:
-    assert {used: SCORES[name].unmarked(*at(used)) for used in found} == found
+    whole = Resources(100, 100)
+    assert {used: scored(name, Resources(used), whole) for used in found} == found
 
 
 @pytest.mark.parametrize(

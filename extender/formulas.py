@@ -1,8 +1,8 @@
-"""Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
+"""Formulas of node scores, 0 to 10; unmarked nodes score above marked ones; pure."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from core.marks.mark import Mark
 from core.model.resources import Resources
@@ -87,38 +87,3 @@ def score_beside(full: int, *, alike: bool | None, dearer: int) -> int:
 def steps_dearer(takes: int, least: int) -> int:
     """Return by how many steps more is taken than where it is least; 0 where that is nothing."""
     return bisect_right(DEARER_PERCENT, 100 * takes // least) if least else 0
-
-
-class Beside(Protocol):
-    """A score that depends on what stands on the node, beside the pod."""
-
-    def __call__(self, full: int, *, alike: bool | None, dearer: int) -> int:
-        """Score as `score_beside` does."""
-
-
-class Score(NamedTuple):
-    """How unmarked nodes are scored."""
-
-    name: str
-    """In the configuration."""
-    of: Callable[[Requested, Resources], int] | None = None
-    """Of what is requested on a node and what is allocatable there, above every marked one; None:
-    all nodes get the best, and marked nodes alone need to be known."""
-
-    beside: Beside | None = None
-    """Of how full a node is, who is there, and what the pod takes of it; where the pod cannot be
-    read, the first counts."""
-
-    def unmarked(self, requests: Requested, allocatable: Resources) -> int:
-        """Score an unmarked node."""
-        return SCORE_MAX if self.of is None else self.of(requests, allocatable)
-
-
-SCORES: Final[Mapping[str, Score]] = {
-    score.name: score
-    for score in (
-        Score("pack", score_full, beside=score_beside),
-        Score("marks"),
-    )
-}
-"""The first is the default."""
