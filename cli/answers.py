@@ -1,6 +1,6 @@
 """What commands answer: values, each of which every form of output can write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,6 @@ from cli.look.overview import Status
 from cli.look.standing import Standing
 from core.config.settings import Config
 from core.engine.plan import Plan
-from core.survival.look import Emptying
 
 if TYPE_CHECKING:  # the simulation takes long
     from sim.report import Row
@@ -42,8 +41,6 @@ class Planned:
     minded: Sequence[Caveat]
     money: Money | None
     """None: no prices are configured."""
-    emptying: Mapping[str, Emptying]
-    """Of the nodes that can go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,6 @@ class NodeExplained:
 
     answer: NodeAnswer
     standing: Standing
-    emptying: Emptying
     found: Found
     now_seconds: int
 

@@ -27,7 +27,7 @@ from sim.history import dumps, load, prometheus, rows
 from sim.history.past import Past
 from sim.processes import Tell
 from sim.replay import Choice, Outcome
-from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING
+from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, ROWS
 from sim.ways import EMPTY, Document, Way
 from sim.workload import DAY_MS, HOUR_MS, Workload
 from sim.world import Sample
@@ -224,7 +224,7 @@ def _played(one: Outcome, *, best: bool) -> WayPlayed:
     return WayPlayed(
         name=one.way.name,
         settings=one.way.settings,
-        figures=[Figure(row, *(one.figures[row] or 3 * [None])) for row in replay.TOLD],
+        figures=[Figure(row, *(one.figures[row] or 3 * [None])) for row in ROWS],
         best=best,
         moments=[_moment(sample) for sample in one.samples[::step]],
     )

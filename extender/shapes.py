@@ -11,7 +11,7 @@ from typing import Final
 
 from core.model.cost import taken
 from core.model.resources import Resources
-from core.scores import steps_dearer
+from extender.formulas import steps_dearer
 
 BITS: Final = 5
 """By so many of their first binary digits amounts are told apart: machines of one kind differ by

@@ -5,13 +5,11 @@ others go by themselves alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
-from core.scores import SCORE_UNMARKED_MIN, Beside
-from extender.wire import New
 
 SORTS: Final = 2
 
@@ -19,46 +17,32 @@ SORTS: Final = 2
 class Sorts:
     """How many pods of either sort keep each node from being empty."""
 
-    def __init__(self, full: Callable[[str], int], score: Beside) -> None:
-        """*full*: a node's score by how full it is."""
-        self._full, self._score = full, score
+    def __init__(self) -> None:
         self._on: dict[str, Counter[int]] = {}
 
     def listed(self, pods: Mapping[str, Pod]) -> None:
         """Take a whole list."""
         self._on = {}
         for pod in pods.values():
-            self.became(None, pod)
+            self.add(pod, 1)
 
-    def became(self, before: Pod | None, after: Pod | None) -> None:
-        """Take one change; None: not there."""
-        for pod, sign in ((before, -1), (after, 1)):
-            if pod is not None and pod.node is not None and pod.occupies:
-                ours = self._on.setdefault(pod.node, Counter())
-                ours[_sort(pod)] += sign
-                if not ours.total():
-                    del self._on[pod.node]
+    def add(self, pod: Pod, sign: int) -> None:
+        """Count a pod, or take it away."""
+        if pod.node is not None and pod.occupies:
+            ours = self._on.setdefault(pod.node, Counter())
+            ours[sort_of(pod)] += sign
+            if not ours.total():
+                del self._on[pod.node]
 
-    def of_pod(self, new: New) -> int:
-        """Return a new pod's kind where it takes least of a node: its sort."""
-        return _sort(new.pod)
-
-    def dearer(self, kind: int, steps: int) -> int:
-        """Return its kind where it takes more."""
-        return kind + SORTS * steps
-
-    def score(self, kind: int, name: str | None) -> int:
-        """Score a node for a pod of a kind; None: one that is not known.
+    def alike(self, sort: int, name: str) -> bool | None:
+        """Say whether the pods of a node are of a sort; None: no pod keeps it from being empty.
 
         One pod that goes by itself alone keeps a node: it is of that sort.
         """
-        if name is None:
-            return self._score(SCORE_UNMARKED_MIN, alike=None, dearer=0)
-        steps, sort = divmod(kind, SORTS)
         ours = self._on.get(name)
-        alike = bool(ours[0]) is not bool(sort) if ours else None
-        return self._score(self._full(name), alike=alike, dearer=steps)
+        return bool(ours[0]) is not bool(sort) if ours else None
 
 
-def _sort(pod: Pod) -> int:
+def sort_of(pod: Pod) -> int:
+    """Return the sort of a pod: 1 for a pod of a ReplicaSet, else 0."""
     return int(pod.owner_kind == REPLICA_SET)

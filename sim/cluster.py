@@ -98,12 +98,10 @@ class State:
         place.node = node
         place.found.clear()
 
-    def arrive(self, pod: Pod, now_ms: int, age_ms: int = 0) -> Pod:
-        """Take in a pod that waits for a node, and is that old; return it as it is now."""
-        created = replace(pod, created_seconds=(now_ms - age_ms) // 1000)
-        self.pods[pod.key] = created
+    def arrive(self, pod: Pod, now_ms: int) -> None:
+        """Add a Pending pod."""
+        self.pods[pod.key] = pod
         self.pending[pod.key] = now_ms
-        return created
 
     def refuse(self, key: str) -> Pod:
         """Note that the scheduler found no node for a waiting pod; return it as it is now."""
@@ -140,7 +138,9 @@ class State:
 
     def evict(self, key: str, now_ms: int) -> Pod:
         """Take a bound pod off its node; it waits again. Return it as it is now."""
-        return self.arrive(replace(self.finish(key), node=None), now_ms)
+        waiting = replace(self.finish(key), node=None)
+        self.arrive(waiting, now_ms)
+        return waiting
 
     def snapshot(self) -> Cluster:
         """Return the cluster as the engine sees it."""

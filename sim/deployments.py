@@ -31,8 +31,8 @@ class World(Protocol):
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
         """Do something later."""
 
-    def create(self, pod: Pod, age_ms: int) -> None:
-        """Take in a pod that is that old and runs until it is deleted."""
+    def create(self, pod: Pod) -> None:
+        """Create a pod that runs until it is deleted."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete pods, bound or waiting."""
@@ -174,7 +174,7 @@ class Deployments:
         )
         one.pods[pod.key] = one.revision, Replica(pod, self._world.now_ms() - age_ms)
         self._owner[pod.key] = one
-        self._world.create(pod, age_ms)
+        self._world.create(pod)
 
     def _delete(self, one: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [each.pod.key for each in replicas]

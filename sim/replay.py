@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sim.processes import Run, Tell, run_each
-from sim.report import BY_MARK, CALIBRATION, COST, EVICTED, PENDING, ROWS, Row
+from sim.report import BY_MARK, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.ways import Way
 from sim.workload import Deployment, Workload
@@ -18,8 +18,6 @@ from sim.world import Result, Sample
 COMPARED_TO: Final = MOST_ALLOCATED.name
 """What a person would do instead of Ebb."""
 
-TOLD: Final = (*ROWS, *CALIBRATION)
-"""The figures of a way."""
 Load = Callable[[int], Workload]
 """Makes what is played with a seed."""
 
@@ -76,7 +74,7 @@ def _name(way: Way, seed: int) -> str:
 
 
 def _outcome(way: Way, results: Sequence[Result]) -> Outcome:
-    figures = {row: _spread(row, results) for row in TOLD}
+    figures = {row: _spread(row, results) for row in ROWS}
     return Outcome(way, figures, results[0].samples)
 
 

@@ -13,7 +13,6 @@ from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.bound import least_of
-from sim.clock import VirtualClock
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
@@ -92,13 +91,12 @@ def run(
     if scenario.ebb is None:
         return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
     config = configuration(scenario.ebb, given)
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
+    view = View(config.extender, config.taint_key)
     if not wire:
-        ebb = Ebb(config, view, Direct(view, config), clock)
+        ebb = Ebb(config, view, Direct(view, config))
         return _with_ebb(scenario, workload, ebb, seed, progress)
     with OverTheWire(view, config) as peers:
-        return _with_ebb(scenario, workload, Ebb(config, view, peers, clock), seed, progress)
+        return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
 
 
 def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:

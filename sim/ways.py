@@ -6,11 +6,11 @@ from itertools import product
 from typing import Any, Final
 
 from core.config.document import parse
+from core.config.programs import SCORE_NAMES
 from core.config.settings import API_VERSION, KIND, Config
 from core.edge.files import parse_yaml
 from core.model.errors import InvalidInputError
 from core.policies.all import POLICIES
-from core.scores import SCORES
 from sim.scenario import SCENARIOS, WHOLE, Scenario
 
 POINTS_MAX: Final = 200
@@ -28,21 +28,20 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "mode": "what is played is enforce",
     "webhook": "it has no setting that a simulation could vary",
     "controller": "is not played; --interval says how often the engine looks",
-    "extender": "of its settings score and answers alone are played",
+    "extender": "of its settings score alone is played",
 }
 """Sections and settings under which all values would be one way, and why."""
-PLAYED: Final = ("extender.score", "extender.answers")
+PLAYED: Final = ("extender.score",)
 """What is played of these."""
 FOLLOWING: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
-    "extender.score": "extender.answers",
 }
 """What a file says for one value of a setting, and what another value may contradict."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.length": ("2m", "10m"),
-    "extender.score": tuple(SCORES),
+    "extender.score": SCORE_NAMES,
 }
 """What is swept when no setting is named, and beside those that are."""
 Document = Mapping[str, Any]
@@ -72,7 +71,7 @@ def columns(document: Document, source: str) -> Iterator[Way]:
     for scenario in SCENARIOS:
         # without its extender Ebb is less than any file says
         yield Way(scenario.name, scenario, config, document if scenario is WHOLE else None)
-    for score in SCORES:
+    for score in SCORE_NAMES:
         if score != config.extender.score:
             told = _changed(document, {"extender.score": score})
             yield Way(f"{WHOLE.name}, {score}", WHOLE, parse(told, source), told)

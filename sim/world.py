@@ -19,7 +19,6 @@ from sim.bound import Least
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
-from sim.foretold import EVERY_MS, Foretold, Onlooker
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
 from sim.workload import DAY_MS, Arrival, Deployment, Workload
@@ -38,9 +37,6 @@ class Compactor(Scorer, Protocol):
     @property
     def taint_key(self) -> str:
         """Return the key of its taint."""
-
-    def at(self, now_ms: int) -> None:
-        """Hear what time it is."""
 
     def node_changed(self, node: Node) -> None:
         """Hear of a new or changed node."""
@@ -105,7 +101,6 @@ class Result:
     marks: int = 0
     releases: int = 0
     pods: int = 0
-    foretold: Foretold = field(default_factory=Foretold)
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -147,7 +142,6 @@ class World:
         self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
         self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
-        self._onlooker = Onlooker()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
@@ -171,7 +165,6 @@ class World:
                 self._at(one.at_ms, lambda a=one: self._arrive(a))  # type: ignore[misc]
         self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
-        self._every(EVERY_MS, lambda: self._onlooker.look(self.state.pods, self._now))
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:
             self._every(self._tick_ms, self._tick)
@@ -184,7 +177,6 @@ class World:
         for since in self.state.pending.values():
             self._waited(since)
         self.result.scale_ups = self._autoscaler.scale_ups
-        self.result.foretold = self._onlooker.judged(self._workload.duration_ms)
         return self.result
 
     def _waited(self, since_ms: int) -> None:
@@ -214,8 +206,6 @@ class World:
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self.result.cost_ms += self._cost * (at_ms - self._now)
         self._now = at_ms
-        if self._compactor is not None:
-            self._compactor.at(at_ms)
 
     def _sample(self) -> None:
         places = self.state.places.values()
@@ -316,12 +306,12 @@ class World:
             ties=arrival.ties or UNTIED,
         )
         self._lives[pod.key] = arrival.life_ms
-        self.create(pod, arrival.age_ms)
+        self.create(pod)
 
-    def create(self, pod: Pod, age_ms: int = 0) -> None:
-        """Take in a pod that is that old, and look for a node."""
+    def create(self, pod: Pod) -> None:
+        """Create a pod, and schedule it if a node has room."""
         self.result.pods += 1
-        pod = self.state.arrive(pod, self._now, age_ms)
+        self.state.arrive(pod, self._now)
         if not self._schedule(pod):
             self._wait(pod)
 
@@ -367,7 +357,6 @@ class World:
         for key in keys:
             self._waited(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
-            self._onlooker.gone(pod, self._now)
             if self._compactor is not None:
                 self._compactor.pod_gone(pod)
         self.after(0, self._schedule_waiting)
@@ -378,8 +367,6 @@ class World:
             return
         del self._endings[key], self._lives[key]
         pod = self.state.finish(key)
-        self._onlooker.finished(pod, self._now)
-        self._onlooker.gone(pod, self._now)
         if self._compactor is not None:
             self._compactor.pod_gone(pod)
         self._schedule_waiting()
@@ -393,7 +380,6 @@ class World:
             return
         ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
         self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
-        self._onlooker.gone(self.state.pods[pod.key], self._now)
         waiting = self.state.evict(pod.key, self._now)
         if self._compactor is not None:
             self._compactor.pod_changed(waiting)

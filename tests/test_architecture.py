@@ -50,7 +50,11 @@ EVENT_ENDS: Final = {
     ("core/edge/kube/client.py", "ask"),
 }
 """Where the branches of the way end; what stands above them on the stack has been crossed."""
-CALL_ENDS: Final = {("core/edge/http.py", "read_body"), ("extender/wire.py", "answer")}
+CALL_ENDS: Final = {
+    ("core/edge/http.py", "read_body"),
+    ("extender/wire.py", "new"),
+    ("extender/wire.py", "answer"),
+}
 NOW = 1_767_225_600
 
 
@@ -141,7 +145,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 
 
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
-    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.news.alive(kind, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())

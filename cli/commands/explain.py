@@ -42,7 +42,6 @@ def node(found: Found, /, name: str, form: str) -> None:
     explained = NodeExplained(
         answer=answer,
         standing=standing,
-        emptying=found.emptying([name], now)[name],
         found=found,
         now_seconds=now,
     )

@@ -62,7 +62,6 @@ def command(
         config=config,
         minded=caveats(found.cluster, found.kinds, config),
         money=_money(found.cluster, config, plan),
-        emptying=found.emptying((one.node for one in plan.removals), now),
     )
     output.put(answer, form)
 

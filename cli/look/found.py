@@ -1,15 +1,14 @@
 """What a command has before it: a cluster, and how it was come by."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from core.config.settings import Config
 from core.edge.clock import Clock
-from core.edge.decode.aside import Aside
+from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.cluster import Cluster
-from core.survival.look import Emptying, emptying
 
 REFUSED_SHOWN_MAX: Final = 5
 """Objects that cannot be read and are named; the others are counted."""
@@ -46,19 +45,15 @@ class Found:
     """None: it was not asked for, or there is nobody to ask."""
     namespace: str = NAMESPACE
     """Where Ebb is installed."""
-    aside: Aside = field(default_factory=Aside)
-    """What was seen beside the cluster."""
+    dump_time: DumpTime = field(default_factory=DumpTime)
+    """From which `now_seconds` estimates when the dumps were made; empty for a live cluster."""
 
     def now_seconds(self, clock: Clock) -> int:
         """Return the moment from which all its times count: when it was looked at."""
         clock_seconds = clock.unix_seconds()
         if self.kinds is None:
             return clock_seconds
-        return self.aside.moment(self.cluster.pods, clock_seconds)
-
-    def emptying(self, names: Iterable[str], now_seconds: int) -> Mapping[str, Emptying]:
-        """Return when nodes are expected to be empty, counted from the look."""
-        return emptying(names, self.cluster.pods, self.aside.ends, now_seconds)
+        return self.dump_time.estimate(self.cluster.pods, clock_seconds)
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:

@@ -7,10 +7,9 @@ from typing import Final, TextIO
 
 from cli.look.found import Leader, tell_refused
 from core.config.settings import Config
-from core.edge.decode.aside import Aside
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, PODS, AnyKind
+from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.lease import LeaseStore
@@ -38,16 +37,14 @@ async def read(
     config: Config,
     lease: tuple[str, str] | None,
     progress: TextIO,
-    aside: Aside,
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if one is named.
 
-    *config*: what it is to be judged by. *aside* takes what no cluster has.
+    *config*: what it is to be judged by.
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
     lists: Lists = {kind: Listed() for kind in KINDS}
-    lists[PODS].finished = aside.finished
     async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
         cluster = await listed(client, lists, config)
         leader = await _leader(client, *lease) if lease else None

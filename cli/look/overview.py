@@ -1,7 +1,7 @@
 """All that `ebb status` says, before it is written."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from core.engine.reserve import RESERVE
 from core.engine.step import judge
 from core.engine.survey import Survey
 from core.model.now import Now
-from core.survival.look import Emptying
 
 
 class Published(NamedTuple):
@@ -37,8 +36,6 @@ class Status:
     plan: Plan
     marked: tuple[Standing, ...]
     """Nodes with a mark that are not leaving yet, the oldest mark first, as they are judged."""
-    emptying: Mapping[str, Emptying]
-    """Of these."""
     going: int
     """Nodes that are leaving (core.model.leaving)."""
     being_deleted: int
@@ -107,7 +104,6 @@ def look(found: Found, now_seconds: int) -> Status:
         found=found,
         plan=plan,
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
-        emptying=found.emptying((one.node for one in marked), now_seconds),
         going=sum(one.going for one in every),
         being_deleted=sum(one.being_deleted for one in every),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),

@@ -13,8 +13,8 @@ from cli.look.found import Found, tell_refused
 from controller.names import LEASE
 from core.config.settings import Config
 from core.edge import files
-from core.edge.decode.aside import Aside
 from core.edge.decode.dump import COMMAND, from_dumps
+from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
 
@@ -103,23 +103,21 @@ def read(
     from cli.look import live  # noqa: PLC0415
 
     lease = None if led_from is None else (led_from, LEASE)
-    aside = Aside()
-    cluster, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr, aside))
+    cluster, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
     return Found(
         cluster=cluster,
         config=config,
         where=f"live, {path or 'as a pod of the cluster'}"
         + (f", context {context}" if context else ""),
         leader=leader,
-        aside=aside,
     )
 
 
 def _dumped(paths: Sequence[str], config: Config) -> Found:
     dumps = [(files.named(path), files.read_dump(path)) for path in paths]
     refused: list[str] = []
-    aside = Aside()
-    cluster, kinds = from_dumps(dumps, config.schedulers, refused, aside)
+    time = DumpTime()
+    cluster, kinds = from_dumps(dumps, config.schedulers, refused, time)
     tell_refused(refused, sys.stderr)
     where = ", ".join(name for name, _ in dumps)
     return Found(
@@ -127,7 +125,7 @@ def _dumped(paths: Sequence[str], config: Config) -> Found:
         config=config,
         where=where,
         kinds=kinds,
-        aside=aside,
+        dump_time=time,
     )
 
 

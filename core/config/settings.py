@@ -26,13 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
-from core.config.programs import (
-    EVERY_NODE,
-    PAIR,
-    ControllerConfig,
-    ExtenderConfig,
-    WebhookConfig,
-)
+from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
 from core.fields.formats import (
     QUALIFIED_KEY,
@@ -67,12 +61,6 @@ SCHEDULERS_MAX: Final = 100
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
 )
-
-_MARKS_ONLY: Final = {
-    "required": ["answers"],
-    "properties": {"score": {"enum": EVERY_NODE}, "answers": {"const": "compact"}},
-}
-"""Compact answers, and a score of every node: the default one too, where none is given."""
 
 
 class Mode(StrEnum):
@@ -234,13 +222,7 @@ class Config:
     """How that is done."""
     extender: Annotated[
         ExtenderConfig,
-        Field(
-            json_schema_extra={
-                RESTART: [EXTENDER],
-                "dependentRequired": PAIR,
-                "not": _MARKS_ONLY,
-            }
-        ),
+        Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": PAIR}),
     ] = field(default_factory=ExtenderConfig)
     """What `ebb-extender` reads."""
     webhook: Annotated[

@@ -127,7 +127,6 @@ def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
             pod.owner_kind,
             f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
             _ties(pod),
-            age_ms=max(past.begins_ms - life.begins_ms, 0),
         )
 
 

@@ -186,7 +186,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     k = machine_factor()
     rows = [("K", f"{k:.2f}", "")]
     before = resident_mb()
-    view = View(ExtenderConfig(score="pack"), TAINT_KEY, SystemClock())
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     metrics = Metrics()
     nodes = Feed(view, NODES, view.news, SystemClock(), metrics)
     nodes.replaced([])

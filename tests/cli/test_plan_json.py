@@ -95,7 +95,7 @@ class TestJson:
             "usableUtilization": {"cpu": 0.333333, "memory": 0.238095},
         }
         placements = [{"pod": "shop/c1", "node": A}]
-        gone = {"node": C, "order": 1, "emptyIn": None, "placements": placements}
+        gone = {"node": C, "order": 1, "placements": placements}
         assert plan["removals"] == [gone]
         assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]

@@ -61,7 +61,7 @@ def test_a_replay_tells_compares_and_recommends(
     comment = file.read_text().splitlines()
     assert comment[0].startswith("# Chosen by `ebb replay` from ")
     assert main(["config", "validate", str(file)]) == 0
-    assert read_config(str(file)).extender.score in ("marks", "pack", "lifetime")
+    assert read_config(str(file)).extender.score in ("marks", "pack")
     assert_offline(page.read_text())
 
 
@@ -96,9 +96,9 @@ def test_prices_of_no_node_that_is_played_are_refused(
 @pytest.mark.parametrize(
     ("asked", "count", "thresholds"),
     [
-        (["usual"], 18, {"70%", "80%", "90%"}),
-        (["headroom=0,2", "usual"], 36, {"70%", "80%", "90%"}),
-        (["usual", "thresholds=95%"], 6, {"95%"}),
+        (["usual"], 12, {"70%", "80%", "90%"}),
+        (["headroom=0,2", "usual"], 24, {"70%", "80%", "90%"}),
+        (["usual", "thresholds=95%"], 4, {"95%"}),
         (["headroom=0,2"], 2, set()),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.document import built_in, parse
-from core.config.programs import AnswersMode
 from core.config.schema import restart_needed
 from core.config.settings import (
     Config,
@@ -192,15 +191,11 @@ def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:
     assert parse({**HEAD, **told}, "x").node_labels() == {"type", "spot", "pool", "count"}
 
 
-def test_a_file_sets_the_mode_and_what_the_extender_answers() -> None:
-    extender = {"score": "marks", "answers": "compact"}
-    config = parse({**HEAD, "mode": "enforce", "extender": extender}, "x")
+def test_a_file_sets_the_mode_and_the_score() -> None:
+    config = parse({**HEAD, "mode": "enforce", "extender": {"score": "marks"}}, "x")
     assert config.mode is Mode.ENFORCE
-    assert (config.extender.score, config.extender.answers) == (
-        "marks",
-        AnswersMode.COMPACT,
-    )
-    assert (Config().extender.score, Config().extender.answers) == ("pack", AnswersMode.FULL)
+    assert config.extender.score == "marks"
+    assert Config().extender.score == "pack"
 
 
 @pytest.mark.parametrize(

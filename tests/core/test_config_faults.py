@@ -129,13 +129,6 @@ def test_every_fault_stays_on_its_line() -> None:
         assert fault.encode("utf-8")
 
 
-@pytest.mark.parametrize("score", [{}, {"score": "pack"}])
-def test_compact_answers_say_that_they_need_marks_beside_them(score: dict[str, str]) -> None:
-    (fault,) = faults_of({**HEAD, "extender": {"answers": "compact", **score}})
-    allowed = "full, or score: marks beside it, as score: pack scores every node"
-    assert fault == f"extender.answers: 'compact'; allowed: {allowed}"
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from cli.explain.caveats import STORAGE_KINDS
@@ -19,6 +20,7 @@ from core.edge.decode.kinds import (
     VOLUMES,
     Kind,
 )
+from core.edge.decode.lives import FINISHED_TOO
 from core.edge.kube.listing import Listed
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
@@ -29,6 +31,7 @@ from core.model.schedulers import KNOWN
 from core.model.volumes import Claim, CsiNode, Volume
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
+from tests.support.kube_json import POD, changed
 
 EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     NODES: (Node(name="a", allocatable=Resources()), "a"),
@@ -78,6 +81,21 @@ async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
     inventory.replaced(kind, listed.objects, listed.refused)
     assert list(inventory.of(kind)) == [key]
     inventory.snapshot(KNOWN)()
+
+
+BAD = changed(POD, metadata__name="bad", spec__containers=7)
+"""Has a page decoded item by item."""
+
+
+@pytest.mark.parametrize("beside", [(), (BAD,)])
+def test_a_list_hands_over_its_finished_pods(beside: tuple[bytes, ...]) -> None:
+    done = changed(POD, metadata__name="done", status__phase="Succeeded")
+    found = []
+    listed = Listed(finished=lambda item: found.append(FINISHED_TOO.taken(item)))
+    page = b'{"metadata":{},"items":[%b]}' % b",".join((orjson.dumps(POD), *beside, done))
+    listed.take(PODS, page)
+    assert [one.name for one in found] == ["done"]
+    assert "done" not in {one.name for one in listed.objects}
 
 
 @every_kind

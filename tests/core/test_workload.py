@@ -14,14 +14,6 @@ from core.model.workload import Workload, workload_of
         ("ReplicaSet", "web-6d4cf56db6", "other", "web-6d4cf56db6"),
         ("ReplicaSet", "web-28473920", None, "web-28473920"),
         ("StatefulSet", "db-1", None, "db-1"),
-        ("Job", "backup-28473920", None, "backup"),
-        ("Job", "backup-28473920", "28473920", "backup"),
-        ("Job", "train-x7k2p", None, "train"),
-        ("Job", "train-x7k2", None, "train-x7k2"),
-        ("Job", "train-house", None, "train-house"),
-        ("Job", "28473920", None, "28473920"),
-        ("Workflow", "build-zk9xq", None, "build"),
-        ("", "", None, ""),
     ],
 )
 def test_pods_that_are_made_alike_are_of_one_workload(

@@ -108,7 +108,7 @@ def webhook() -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
-    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.news.alive(kind, 0.0)
     marks = enumerate(Mark)

@@ -233,7 +233,7 @@ def test_the_extenders_port_and_paths() -> None:
 
 def extender_routes() -> set[str]:
     app = make_extender(
-        View(Config().extender, TAINT_KEY, SystemClock()),
+        View(Config().extender, TAINT_KEY),
         SystemClock(),
         ExtenderMetrics(),
         Health(),

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from core.config.settings import Config
 from core.model.errors import InvalidInputError
 from sim import waves, workload
 from sim.history import dumps
-from sim.history.load import played
 from sim.history.past import Life, Past
 from tests.support import recorder
 from tests.support.plan_cli import dump, node, pod
@@ -312,13 +310,3 @@ def _near(was: recorder.Recorder, key: str, life: Life, last_ms: int, *, exact: 
         assert gone_ms <= last_ms
         assert abs(life.ends_ms - 1000 * EPOCH - gone_ms) <= life.slack_ms + 1000
         assert life.slack_ms <= EVERY_MS // 2
-
-
-def test_who_was_there_before_is_as_old_as_it_is(tmp_path: Path) -> None:
-    came = [NODE, STAYS, dated(pod("new", "n"), 3)]
-    past = past_of(tmp_path, (0, [NODE, STAYS]), (10, came))
-    arrivals = played(past, Config()).workload.arrivals
-    assert {one.name: one.age_ms // MINUTE_MS for one in arrivals} == {
-        "shop.stays": 10,
-        "shop.new": 0,
-    }

@@ -14,7 +14,7 @@ from controller.metrics import Metrics
 from controller.reconciler import Reconciler, TickReport
 from controller.view import ClusterView
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
-from core.config.programs import ExtenderConfig
+from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
@@ -29,13 +29,11 @@ from core.model.constraints import Placing, Toleration
 from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
 from core.model.schedulers import KNOWN
-from core.scores import SCORES
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
 from sim import workload
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS, Workload, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
@@ -448,9 +446,8 @@ def day(
     load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
     """Play it; in the last hours nothing fails any more and the last configuration holds."""
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
-    ebb = Ebb(config, view, Direct(view, config), clock)
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
     world = Day(load, how, ebb, config, troubles)
     world.configure(22 * HOUR_MS + 1, last)
     try:
@@ -463,7 +460,7 @@ def day(
 @pytest.mark.parametrize("hard_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
 @settings(max_examples=5, deadline=None, phases=UNSHRUNK)
-@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(list(SCORES)), st.booleans())
+@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
 def test_a_day_ends_well_whatever_breaks(
     how: ScaleDown,
     hard_after: int | None,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.document import parse
+from core.config.programs import SCORE_NAMES
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
 from core.guards.disruption import SAFE_TO_EVICT
@@ -30,7 +31,6 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
-from core.scores import SCORES
 from sim import replay, report, trace, ways
 from sim.autoscaler import ScaleDown
 from sim.cluster import DAEMON_REQUESTS
@@ -487,14 +487,13 @@ class TestWays:
         assert last.config.budgets.headroom == 2
         assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
 
-    def test_another_score_is_played_where_answers_are_compact(self) -> None:
-        document = {**EMPTY, "extender": {"score": "marks", "answers": "compact"}}
+    def test_every_score_is_played_whatever_the_file_says(self) -> None:
+        document = {**EMPTY, "extender": {"score": "marks"}}
         columns = list(ways.columns(document, "x"))
-        points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
+        points = ways.points({"extender.score": SCORE_NAMES}, document, "x")
         for found in (columns, points):
             extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
-            assert {one.score for one in extenders} == {*SCORES}
-            assert {one.score for one in extenders if one.answers == "compact"} == {"marks"}
+            assert {one.score for one in extenders} == {*SCORE_NAMES}
 
     @pytest.mark.parametrize(
         ("asked", "said", "left"),
@@ -548,7 +547,7 @@ class TestWays:
     def test_the_usual_is_swept_beside_the_configuration_of_the_readme(self) -> None:
         readme = (Path(__file__).parents[2] / "README.md").read_text()
         document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
-        assert len(ways.points(ways.USUAL, document, "README.md")) == 18
+        assert len(ways.points(ways.USUAL, document, "README.md")) == 12
 
     @pytest.mark.parametrize(
         ("asked", "values"),
@@ -557,8 +556,7 @@ class TestWays:
             ("headroom=0,2", [0, 2]),
             ("taintKey=own.example/010", ["own.example/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
-            ("extender.score=marks,lifetime", ["marks", "lifetime"]),
-            ("extender.answers=full", ["full"]),
+            ("extender.score=marks,pack", ["marks", "pack"]),
         ],
     )
     def test_a_swept_value_means_what_it_means_in_the_file(
@@ -590,8 +588,8 @@ class TestWays:
             ("controller.interval=1m", "--sweep controller.interval: is not played; --interval"),
             ("controller={interval: 5s}", "--sweep controller: is not played; --interval says"),
             ("webhook.listen=a:1,b:2", "--sweep webhook.listen: it has no setting"),
-            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score and"),
-            ("extender={score: marks}", "--sweep extender: of its settings score and answers"),
+            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score alone"),
+            ("extender={score: marks}", "--sweep extender: of its settings score alone"),
             ("mode=observe,enforce", "--sweep mode: what is played is enforce"),
         ],
     )

@@ -6,7 +6,6 @@ import pytest
 
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS
 from tests.soak.days import Watched, main
@@ -44,9 +43,8 @@ def test_what_is_left_behind_is_told_with_seed_and_second(
 @pytest.mark.parametrize("how", ScaleDown)
 def test_evictions_and_pods_that_wait_are_violations(how: ScaleDown) -> None:
     run = replace(draw(SEED), how=how)
-    clock = VirtualClock()
-    view = View(run.config.extender, run.config.taint_key, clock)
-    ebb = Ebb(run.config, view, Direct(view, run.config), clock)
+    view = View(run.config.extender, run.config.taint_key)
+    ebb = Ebb(run.config, view, Direct(view, run.config))
     world = Watched(run, ebb)
     assert list(world.wrong()) == []
     world.result.evicted += 1

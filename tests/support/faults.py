@@ -94,9 +94,6 @@ class Troubled:
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         return {} if self.faults[Fault.UNSCORED] else self.ebb.scores(pod, names)
 
-    def at(self, now_ms: int) -> None:
-        self.ebb.at(now_ms)
-
     def node_changed(self, node: Node) -> None:
         self.ebb.node_changed(node)
 

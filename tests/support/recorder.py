@@ -44,8 +44,6 @@ class Recorder:
         self.seen: dict[str, list[int]] = {}
         """When each object was looked at."""
 
-    def at(self, now_ms: int) -> None: ...
-
     def node_changed(self, node: Node) -> None:
         self.created.setdefault(node.name, self.now())
         self.nodes[node.name] = node

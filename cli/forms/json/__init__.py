@@ -29,7 +29,7 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
         case Planned():
             found = plan.document(answer)
         case NodeExplained():
-            found = explain.node(answer.answer, answer.standing, answer.emptying)
+            found = explain.node(answer.answer, answer.standing)
         case PodExplained():
             found = explain.pod(answer.answer)
         case Status():

@@ -38,7 +38,6 @@ def document(status: Status) -> dict[str, Any]:
                 "node": one.node,
                 **explain.mark(one),
                 "podsLeft": one.pods_left,
-                "emptyIn": plan_json.empty_in(status.emptying[one.node]),
             }
             for one in status.marked
         ],

@@ -8,7 +8,6 @@ from rich.console import Console
 from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, in_general
-from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
 from cli.look.found import Found
 from cli.look.standing import Standing
@@ -88,7 +87,6 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("tried by", answer.rule or rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
         *_scale_ins(explained.standing),
-        ("empty in", emptying.sentence(explained.emptying)),
         ("reaches", _reaches(answer)),
         *explained.found.origin,
     ]

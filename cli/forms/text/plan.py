@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.explain.caveats import Caveat
-from cli.forms.text import buffers, emptying, reaches
+from cli.forms.text import buffers, reaches
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text
 from core.engine.plan import Kept, Plan, Removal
@@ -42,8 +42,6 @@ def write(answer: Planned, out: Console) -> None:
     if told := _figures(plan):
         say(out, "", told)
     say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
-    if told := emptying.table("node that can go", answer.emptying):
-        say(out, "", told)
     if plan.kept:
         say(out, "", _kept(plan.kept))
     buffers.write(plan.buffers, out)

@@ -5,7 +5,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.explain.reasons import REASONS
-from cli.forms.text import buffers, emptying, reaches
+from cli.forms.text import buffers, reaches
 from cli.forms.text.plan import summary, write_minded
 from cli.look.found import Leader
 from cli.look.overview import Status
@@ -33,9 +33,6 @@ def write(status: Status, out: Console) -> None:
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
             say(out, f"and {more:,} more; -o json has them all")
-        shown = {one.node: status.emptying[one.node] for one in status.marked[:MARKS_SHOWN]}
-        if told := emptying.table("marked node", shown):
-            say(out, "", told)
     if status.reasons:
         say(out, "", _reasons(status))
     buffers.write(status.plan.buffers, out)

@@ -1,10 +1,9 @@
-"""When a pod or a node was there: the times that its object tells, and those of finished pods too.
+"""When a pod or a node was there: the times in its object, those of finished pods too.
 
 Written by: `creationTimestamp` and `deletionTimestamp` by API servers alone; `startTime` and
 `finishedAt` by kubelets, of their own pods.
 """
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -86,7 +85,9 @@ def times(raw: Bytes, where: str) -> Times:
     found = strictly(_DECODER.decode, bytes(raw), where)
     meta, status = found.metadata, found.status or TimesStatus()
     spec = found.spec or TimesSpec()
-    finished = last_end(one.state for one in status.container_statuses or ())
+    states = [one.state for one in status.container_statuses or ()]
+    ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
+    finished = max((one for one in ends if one is not None), default=None)
     beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
     return Times(
@@ -101,20 +102,9 @@ def times(raw: Bytes, where: str) -> Times:
     )
 
 
-def last_end(states: Iterable[ContainerState | None]) -> int | None:
-    """Return when the last of a pod's containers ended; None: none says so."""
-    ends = (unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated)
-    return max((one for one in ends if one is not None), default=None)
-
-
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
     """Read what a pod asks for, also of one that has finished. Raises: InvalidInputError."""
-    return as_it_was(strictly(PODS.decoder.decode, bytes(raw), where), where)
-
-
-def as_it_was(whole: PodObject, where: str = "") -> Pod:
-    """Make what a pod was before it finished. Raises: InvalidInputError."""
-    return FINISHED_TOO.made(whole, where)
+    return FINISHED_TOO.made(strictly(PODS.decoder.decode, bytes(raw), where), where)
 
 
 def _without_status(whole: PodObject) -> Pod:

@@ -1,51 +1,49 @@
 """What holds for every score, and a table of what each gives."""
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config.programs import SCORE_NAMES
 from core.marks.mark import Mark
 from core.model.resources import Resources
-from core.scores import (
-    SCORE_MARKED_SOFT_MAX,
-    SCORE_MAX,
-    SCORES,
-    Score,
-    score_beside,
-    score_full,
-    score_lifetime,
-    score_marked,
-    steps_dearer,
-)
-from core.survival.spans import EMPTY, FAR
+from extender.formulas import SCORE_MAX, score_beside, score_full, score_marked, steps_dearer
+from extender.scores import ANY_POD, SCORES
+from tests.support.builders import node, pod
 
-EVERY = pytest.mark.parametrize("score", SCORES.values(), ids=list(SCORES))
+EVERY = pytest.mark.parametrize("score", SCORES)
 
 
-def at(used: int) -> tuple[Resources, Resources]:
-    """Return requests and allocatable of a node of which so many percent of CPU are requested."""
-    return Resources(used, 0), Resources(100, 100)
+def scored(score: str, used: Resources, whole: Resources) -> int:
+    """Score a node with one pod for pods that cannot be read."""
+    made, there = SCORES[score](), replace(pod("p", "n", 0, 0), requests=used)
+    made.pods_listed({there.key: there})
+    return made.of(replace(node("n"), allocatable=whole), ANY_POD)
+
+
+def test_there_is_a_class_for_each_name_in_the_configuration() -> None:
+    assert tuple(SCORES) == SCORE_NAMES
 
 
 @EVERY
 @given(st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))
 def test_an_unmarked_node_scores_above_every_marked_one(
-    score: Score, count: int, used: int, whole: int
+    score: str, count: int, used: int, whole: int
 ) -> None:
     marked = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
     assert marked == sorted(marked)
     assert marked[0] == 0
     assert score_marked(Mark.HARD, count - 1, count) <= min(marked)
-    found = score.unmarked(Resources(used, used), Resources(whole, whole))
+    found = scored(score, Resources(used, used), Resources(whole, whole))
     assert max(marked) < found <= SCORE_MAX
 
 
 @EVERY
 @given(st.integers(0, 99), st.integers(1, 100))
-def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int) -> None:
-    one, more = (score.unmarked(Resources(u), Resources(whole, whole)) for u in (used, used + 1))
+def test_a_score_never_falls_as_a_node_fills(score: str, used: int, whole: int) -> None:
+    one, more = (scored(score, Resources(u), Resources(whole, whole)) for u in (used, used + 1))
     assert one <= more
 
 
@@ -53,12 +51,12 @@ def test_a_score_never_falls_as_a_node_fills(score: Score, used: int, whole: int
     ("name", "found"),
     [
         ("marks", {0: 10, 50: 10, 100: 10, 150: 10}),
-        ("lifetime", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
         ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
     ],
 )
 def test_what_each_gives(name: str, found: dict[int, int]) -> None:
-    assert {used: SCORES[name].unmarked(*at(used)) for used in found} == found
+    whole = Resources(100, 100)
+    assert {used: scored(name, Resources(used), whole) for used in found} == found
 
 
 @pytest.mark.parametrize(
@@ -109,42 +107,3 @@ def test_what_pack_gives_the_fuller_a_node_is(
 )  # fmt: skip
 def test_three_steps_are_a_doubling(takes: int, least: int, steps: int) -> None:
     assert steps_dearer(takes, least) == steps
-
-
-SPANS = range(EMPTY, FAR + 1)
-IN_TIME = pytest.mark.parametrize(
-    "in_time", [score.in_time for score in SCORES.values() if score.in_time]
-)
-InTime = Callable[[int, int], int]
-
-
-@IN_TIME
-def test_in_time_too_an_unmarked_node_scores_above_every_marked_one(in_time: InTime) -> None:
-    found = {in_time(pod, node) for pod in SPANS[1:] for node in SPANS}
-    assert SCORE_MARKED_SOFT_MAX < min(found) <= max(found) == SCORE_MAX
-
-
-@IN_TIME
-@pytest.mark.parametrize("pod", SPANS[1:])
-def test_no_node_scores_better_for_being_there_longer_than_the_pod_needs(
-    in_time: InTime, pod: int
-) -> None:
-    """Nor for being kept longer by it; and an empty one is the last to be taken."""
-    lasting = [in_time(pod, node) for node in SPANS if node >= pod]
-    assert lasting == sorted(lasting, reverse=True)
-    kept = [in_time(pod, node) for node in SPANS if node < pod]
-    assert kept == sorted(kept)
-    assert max(kept) < min(lasting)
-    assert all(kept[0] < other for other in (*kept[1:], *lasting))
-
-
-@pytest.mark.parametrize(
-    ("pod", "found"),
-    [
-        (1, {0: 2, 1: 10, 2: 9, 4: 7, FAR: 7}),
-        (12, {0: 2, 1: 3, 8: 3, 9: 4, 11: 6, 12: 10, 13: 9, 14: 8, 15: 7, FAR: 7}),
-        (FAR, {0: 2, 1: 3, FAR - 1: 6, FAR: 10}),
-    ],
-)
-def test_what_lifetime_gives_in_time(pod: int, found: dict[int, int]) -> None:
-    assert {node: score_lifetime(pod, node) for node in found} == found

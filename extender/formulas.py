@@ -1,12 +1,11 @@
-"""Scores of the scheduler's extender, 0 to 10; unmarked nodes come above marked ones."""
+"""Formulas of node scores, 0 to 10; unmarked nodes score above marked ones; pure."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from core.marks.mark import Mark
 from core.model.resources import Resources
-from core.survival.spans import EMPTY
 
 SCORE_MAX: Final = 10
 
@@ -62,26 +61,6 @@ def score_full(requests: Requested, allocatable: Resources) -> int:
     return SCORE_UNMARKED_MIN + best
 
 
-LASTING: Final = 4
-"""Steps of nodes that are there as long as the pod anyway; so many others are for those that it
-keeps longer, and the last one is for empty nodes."""
-
-
-def score_lifetime(pod: int, node: int) -> int:
-    """Score an unmarked node for `extender.score: lifetime`: 2 when empty to 10.
-
-    *pod* and *node*: the doubling (core.survival.spans) in which the pod is expected to end, and
-    the last pod of the node without it. Nodes that are there as long as the pod anyway come first,
-    of these the one that is empty soonest; of the others the one that the pod keeps the least
-    longer. Among equal ones the scheduler's MostAllocated takes the fullest.
-    """
-    if node == EMPTY:
-        return SCORE_UNMARKED_MIN
-    if node >= pod:
-        return SCORE_MAX - min(node - pod, LASTING - 1)
-    return SCORE_MAX - LASTING - min(pod - node - 1, LASTING - 1)
-
-
 BESIDE: Final[Mapping[bool | None, tuple[int, int]]] = {None: (4, 1), False: (6, 2), True: (8, 3)}
 """By whether pods are alike (None: there are none): the lowest score, and in how many steps it
 rises as the node fills."""
@@ -108,45 +87,3 @@ def score_beside(full: int, *, alike: bool | None, dearer: int) -> int:
 def steps_dearer(takes: int, least: int) -> int:
     """Return by how many steps more is taken than where it is least; 0 where that is nothing."""
     return bisect_right(DEARER_PERCENT, 100 * takes // least) if least else 0
-
-
-InTime = Callable[[int, int], int]
-
-
-class Beside(Protocol):
-    """A score that depends on what stands on the node, beside the pod."""
-
-    def __call__(self, full: int, *, alike: bool | None, dearer: int) -> int:
-        """Score as `score_beside` does."""
-
-
-class Score(NamedTuple):
-    """How unmarked nodes are scored."""
-
-    name: str
-    """In the configuration."""
-    of: Callable[[Requested, Resources], int] | None = None
-    """Of what is requested on a node and what is allocatable there, above every marked one; None:
-    all nodes get the best, and marked nodes alone need to be known."""
-
-    in_time: InTime | None = None
-    """Of when a pod is expected to end, and the node's last one; where nothing is expected of the
-    pod, and where this is None, the other counts."""
-    beside: Beside | None = None
-    """Of how full a node is, who is there, and what the pod takes of it; where the pod cannot be
-    read, the first counts."""
-
-    def unmarked(self, requests: Requested, allocatable: Resources) -> int:
-        """Score an unmarked node."""
-        return SCORE_MAX if self.of is None else self.of(requests, allocatable)
-
-
-SCORES: Final[Mapping[str, Score]] = {
-    score.name: score
-    for score in (
-        Score("pack", score_full, beside=score_beside),
-        Score("marks"),
-        Score("lifetime", score_full, score_lifetime),
-    )
-}
-"""The first is the default."""
