@@ -26,6 +26,8 @@ from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from webhook import names
 
+pytestmark = pytest.mark.mutate
+
 NAMESPACE = names.NAMESPACE
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 

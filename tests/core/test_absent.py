@@ -12,6 +12,8 @@ from tests.support.fake_api import FakeApi
 from tests.support.following import Bench, following, opened
 from webhook.engine.loop import STALE_SECONDS
 
+pytestmark = pytest.mark.mutate
+
 RESOURCE = BUFFERS.resource
 NEW, OLD = BUFFERS.paths
 ONE = {"metadata": {"name": "b", "namespace": "d"}}

@@ -2,6 +2,8 @@
 
 import weakref
 
+import pytest
+
 from core.config.settings import Config
 from core.engine.memory import Memory
 from core.engine.pieces import let_go
@@ -9,6 +11,8 @@ from core.engine.step import step, trial
 from core.engine.survey import Survey
 from core.model.cluster import Cluster
 from tests.support.builders import UNLIMITED, node, pod
+
+pytestmark = pytest.mark.mutate
 
 CONFIG = Config(budgets=UNLIMITED)
 LARGE = 40

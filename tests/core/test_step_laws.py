@@ -26,6 +26,8 @@ from core.policies.ported.underutilized_count import CountedPools
 from tests.support import counting, mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
 WAITS = {"delay_seconds": 60, "max_seconds": 600}
 """Of nodes whose mark is refused."""
 LOOKS = 12

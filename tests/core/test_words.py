@@ -18,6 +18,8 @@ from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 LABELS = {"team": "shop", "pool": "a"}
 SHOP = Placing(node_selector=(("team", "shop"),))

@@ -46,6 +46,8 @@ from webhook.engine.controller import Controller, TickReport
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
+pytestmark = pytest.mark.law
+
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
 

@@ -25,6 +25,8 @@ from tests.support.builders import UNLIMITED
 from webhook.engine.controller import Controller, TickReport
 from webhook.metrics import Metrics
 
+pytestmark = pytest.mark.mutate
+
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600
 DELAY = 600

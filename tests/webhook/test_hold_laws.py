@@ -16,6 +16,8 @@ from tests.support.standing import Standing
 from webhook.engine.controller import Controller
 from webhook.metrics import Metrics
 
+pytestmark = pytest.mark.law
+
 START = 1_000_000
 TICK_SECONDS = 20
 PERIOD_SECONDS = 600

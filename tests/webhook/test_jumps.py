@@ -9,6 +9,8 @@ from core.edge.clock import SteadyClock
 from tests.support.clock import Machine
 from tests.webhook.test_controller import DELAY, GUARD_SECONDS, World
 
+pytestmark = pytest.mark.mutate
+
 HOUR = 3600
 
 

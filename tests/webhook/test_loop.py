@@ -37,6 +37,8 @@ from webhook.engine.writers import WRITERS_MAX
 from webhook.metrics import Metrics
 from webhook.view.view import ClusterView
 
+pytestmark = pytest.mark.mutate
+
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
     mode=Mode.ENFORCE,

@@ -29,6 +29,8 @@ from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.engine.publisher import ROUND_SECONDS, Publisher
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 RESERVE = Reserve(
     length_seconds=300,

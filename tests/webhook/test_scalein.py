@@ -24,6 +24,8 @@ from webhook.engine.right import RIGHT_SECONDS, Right
 from webhook.engine.scalein import WRITERS_MAX, WRITES_MAX, ScaleIn
 from webhook.metrics import Metrics
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 
 

@@ -22,6 +22,8 @@ from webhook.engine.taint_keys import (
 )
 from webhook.view.view import ClusterView
 
+pytestmark = pytest.mark.mutate
+
 OLD, NEW = "example.com/old", "example.com/new"
 SOFT, HARD = "PreferNoSchedule", "NoSchedule"
 

@@ -45,6 +45,8 @@ from tests.support.strategies import marked
 from webhook.metrics import Metrics
 from webhook.view.view import HURRIED_MAX, ClusterView
 
+pytestmark = pytest.mark.mutate
+
 
 class Ticking(Clock):
     def __init__(self) -> None:

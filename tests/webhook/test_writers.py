@@ -31,6 +31,8 @@ from webhook.engine.writers import (
 )
 from webhook.metrics import Metrics
 
+pytestmark = pytest.mark.mutate
+
 NAMES = [f"n{number:03}" for number in range(100)]
 DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
 
