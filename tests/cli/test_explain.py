@@ -36,6 +36,8 @@ from tests.support.plan_cli import (
     pod,
 )
 
+pytestmark = pytest.mark.mutate
+
 SINCE = 1_700_000_000
 DETAILS = Details(since=SINCE, deadline=SINCE + 60, owner="me", policy="P", reason="r")
 OWNER = {"kind": "ReplicaSet", "name": "web", "controller": True}

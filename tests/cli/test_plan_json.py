@@ -8,6 +8,8 @@ import pytest
 from cli.__main__ import main
 from tests.support.plan_cli import ITEMS, A, B, C, D, dump, plan_of, pod
 
+pytestmark = pytest.mark.mutate
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:

@@ -26,6 +26,8 @@ from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 
+pytestmark = pytest.mark.mutate
+
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 

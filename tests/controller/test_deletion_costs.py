@@ -24,6 +24,8 @@ from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 
 

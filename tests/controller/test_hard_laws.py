@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import is_open, leaving
 from tests.support.standing import Standing
 from tests.support.strategies import clusters
+
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 

@@ -37,6 +37,8 @@ from tests.support.clock import FakeClock
 from tests.support.slow_api import SlowApi
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
     mode=Mode.ENFORCE,

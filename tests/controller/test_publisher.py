@@ -30,6 +30,8 @@ from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 RESERVE = Reserve(
     length_seconds=300,

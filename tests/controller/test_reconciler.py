@@ -25,6 +25,8 @@ from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 
+pytestmark = pytest.mark.mutate
+
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600
 DELAY = 600

@@ -22,6 +22,8 @@ from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
 
+pytestmark = pytest.mark.mutate
+
 OLD, NEW = "example.com/old", "example.com/new"
 SOFT, HARD = "PreferNoSchedule", "NoSchedule"
 

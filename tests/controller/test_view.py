@@ -46,6 +46,8 @@ from core.model.workload import DAEMON_SET
 from tests.support.builders import node
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 
 class Ticking(Clock):
     def __init__(self) -> None:

@@ -31,6 +31,8 @@ from core.writes.write import PRESSING, Write, WriteKind, repair
 from tests.support.admission import Json, merge, node_json
 from tests.support.slow_api import SlowApi
 
+pytestmark = pytest.mark.mutate
+
 NAMES = [f"n{number:03}" for number in range(100)]
 DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
 

@@ -12,6 +12,8 @@ from core.edge.kube.watch import ABSENT_SECONDS, DOUBT_SECONDS, WITHOUT_AFTER_FA
 from tests.support.fake_api import FakeApi
 from tests.support.following import Bench, following, opened
 
+pytestmark = pytest.mark.mutate
+
 RESOURCE = BUFFERS.resource
 NEW, OLD = BUFFERS.paths
 ONE = {"metadata": {"name": "b", "namespace": "d"}}

@@ -168,6 +168,7 @@ def among(domains: set[str]) -> list[int]:
     return [place for place, domain in enumerate(DOMAINS) if domain in domains]
 
 
+@pytest.mark.law
 def test_which_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)

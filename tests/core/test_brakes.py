@@ -31,6 +31,8 @@ from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node,
 from tests.support.restraints import window
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1000
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 A = Pool(name="a", node_selector=(("pool", "a"),), budget=Budget(min_nodes=2))

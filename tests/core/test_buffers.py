@@ -28,6 +28,8 @@ from core.model.schedulers import KNOWN
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.mixed import marked
 
+pytestmark = pytest.mark.mutate
+
 Json = dict[str, Any]
 CONFIG = Config(budgets=UNLIMITED, usability=Config().usability)
 READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}

@@ -21,6 +21,8 @@ from tests.support.reference import Reference
 from tests.support.reference_reserve import held
 from tests.support.strategies import keys
 
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
 SHARES = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 MUTANTS = (
     "buffers are nothing",
@@ -63,6 +65,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
     assert kept > len(seeds) // 10
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_rule_of_the_plain_one_is_noticed(mutant: str) -> None:
     assert any(

@@ -49,6 +49,8 @@ from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, cluster_of
 from tests.support.builders import node, pod, select, thesis_config
 from tests.support.kube_json import NODE, POD, changed, cluster_from_dumps, dump
 
+pytestmark = pytest.mark.mutate
+
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 

@@ -24,6 +24,8 @@ from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
 
+pytestmark = pytest.mark.mutate
+
 OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
 FOREIGN = Taint("theirs", "x", Effect.NO_SCHEDULE)
 OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)

@@ -33,6 +33,8 @@ from core.policies.cluster_threshold import LAST_NODE
 from core.writes.nodes import MARKS_A_PASS_MAX, TIMES_MAX, WATCH_SECONDS, Watch, decide
 from core.writes.write import Write, WriteKind, repair, softened
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 
 CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600)

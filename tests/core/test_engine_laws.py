@@ -37,6 +37,8 @@ from tests.support.strategies import (
     keys,
 )
 
+pytestmark = pytest.mark.law
+
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
     [UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY]
@@ -53,6 +55,7 @@ def configs(draw: st.DrawFn) -> Config:
     )
 
 
+@pytest.mark.mutate
 @settings(max_examples=400, deadline=None)
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
@@ -62,6 +65,7 @@ def test_the_plan_is_the_plain_one(cluster: Cluster, config: Config, pace: Pace 
     assert by_the_engine(plan) == plainly(cluster, plain)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("mutant", "companies"),
     [
@@ -94,6 +98,7 @@ def test_the_comparison_would_notice(mutant: str, companies: tuple[Company, ...]
     find(clusters(4, companies), differs, settings=enough, random=random.Random(1))
 
 
+@pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs(), st.randoms(use_true_random=False))
 def test_the_order_of_arrival_never_matters(
@@ -106,6 +111,7 @@ def test_the_order_of_arrival_never_matters(
     assert step.plan(again, config) == step.plan(cluster, config)
 
 
+# No `mutate`: this law is slow, and the plain plan notices the same mutants.
 @settings(max_examples=300, deadline=None)
 @given(clusters(), configs())
 def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
@@ -151,6 +157,7 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
             assert asked * share.denominator <= share.numerator * whole
 
 
+# No `mutate`: this law is slow, and the plain plan notices the same mutants.
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs())
 def test_requests_are_at_most_usable_and_that_at_most_capacity(
@@ -166,6 +173,7 @@ def test_requests_are_at_most_usable_and_that_at_most_capacity(
             assert used <= usable <= whole
 
 
+@pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs(), st.integers(0, 3))
 def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None:
@@ -174,6 +182,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
     assert all(kept.blockers for kept in some.kept)
 
 
+@pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs())
 def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
@@ -185,6 +194,7 @@ def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config)
         assert {removal.node for removal in plan.removals} <= nominees & {node.name}
 
 
+@pytest.mark.mutate
 @settings(max_examples=100, deadline=None)
 @given(clusters(), configs(), st.data())
 def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(

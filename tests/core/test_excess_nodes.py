@@ -28,6 +28,8 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference_excess import Excess
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_000_000
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
 FREELY = {
@@ -330,6 +332,7 @@ def test_what_is_told_is_what_is_plainly_there() -> None:
         assert told == ([] if worth is None else [worth]), seed
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from core.fit.filters import first_failing_filter
 from core.marks.keys import TAINT_KEY
 from core.marks.taints import without_our_taint
@@ -10,6 +12,8 @@ from core.model.node import Node
 from core.model.resources import Resources
 from tests.support import mixed
 from tests.support.reference_fit import admits
+
+pytestmark = pytest.mark.law
 
 SEEDS = 200
 

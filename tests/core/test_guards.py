@@ -10,6 +10,8 @@ from core.model.node import Node, Taint
 from core.model.reason import Reason
 from tests.support.builders import node
 
+pytestmark = pytest.mark.mutate
+
 PLAIN = node("n")
 ROWS = {
     "virtual-node": replace(PLAIN, virtual=True),

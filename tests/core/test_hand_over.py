@@ -45,6 +45,8 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference_reserve import held_back
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 NO_RESERVE = Reserve(over_seconds=0)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
@@ -175,6 +177,7 @@ def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
         assert ("n" in found.plan.held) is (held or not left_alone)
 
 
+@pytest.mark.law(seeds_max=3000)
 def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
     seen = dict.fromkeys(("empty", "occupied", "left alone"), 0)
     for seed in seeds:
@@ -734,6 +737,7 @@ def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> N
     assert written(config, looked(config, nodes, THERE, now=late)) == ()
 
 
+@pytest.mark.law(seeds_max=3000)
 def test_no_annotation_of_others_is_written_over_or_taken_away(seeds: range) -> None:
     """On mixed clusters, with every word that others may have said, under every scope."""
     told = 0

@@ -48,6 +48,8 @@ from core.model.telling import moment
 from tests.support.builders import GREEN, UNLIMITED, node, pod, select
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 EVERYBODY = PodSelector(None, ())
 DAEMON = replace(pod("d", "n0", 10, 10, daemon=True), owner_kind="DaemonSet", owner_name="logs")
 TOLERANT = Placing(tolerations=(Toleration(key=TAINT_KEY, operator="Exists"),))

@@ -20,6 +20,8 @@ from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1000
 WINDOW = 60
 ASKED = Config(

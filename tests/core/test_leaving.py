@@ -25,6 +25,8 @@ from tests.support.builders import UNLIMITED, node, pod
 from tests.support.kube_json import MISSING
 from tests.support.reference_fit import LEAVING, PASSING
 
+pytestmark = pytest.mark.mutate
+
 STATES = (
     *(key for key in PASSING if key not in LEAVING),
     "startup-taint.cluster-autoscaler.kubernetes.io/anything",

@@ -38,6 +38,8 @@ from core.writes.write import Write, WriteKind, applied, split
 from tests.support.builders import node
 from tests.support.life_cycle import PAGE, page
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, hard_after_seconds=120)
 POD = Pod(namespace="a", name="p", node="n")

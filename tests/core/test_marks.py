@@ -36,6 +36,8 @@ from core.model.node import Node, Taint
 from tests.support.builders import node
 from tests.support.reference_rules import guarded
 
+pytestmark = pytest.mark.mutate
+
 OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
 OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
 DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")

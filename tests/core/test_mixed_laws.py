@@ -27,6 +27,8 @@ from tests.support.reference_rules import is_marked, is_shut
 from tests.support.reference_sums import NONE, asked, plus, within
 from tests.support.strategies import keys
 
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
 SEEDS_MAX = 1000
 """Clusters of which the plans are made once and looked at by all laws."""
 
@@ -66,6 +68,7 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
     assert removed > len(seeds)
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -27,6 +27,8 @@ from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import node, pod, thesis_config
 
+pytestmark = pytest.mark.mutate
+
 HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")

@@ -22,6 +22,8 @@ from core.model.starting import START_SECONDS_MAX
 from core.model.telling import moment
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 HOUR = 3600
 WHOLE = Resources(40_000, 80_000 * 10**6)

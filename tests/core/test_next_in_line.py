@@ -19,6 +19,8 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.reference_next import following
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 FULL = Config(budgets=UNLIMITED)
 """Nodes of the tables are too full for any of them to go."""
@@ -136,6 +138,7 @@ def played(seed: int, mutant: str = "") -> tuple[dict[str, int], dict[str, int]]
     return chosen(found), following(cluster, config, before, kept, mutant)
 
 
+@pytest.mark.law(seeds_max=3000)
 def test_the_next_ones_are_those_of_the_plain_rules(seeds: range) -> None:
     several = 0
     for seed in seeds:
@@ -145,6 +148,7 @@ def test_the_next_ones_are_those_of_the_plain_rules(seeds: range) -> None:
     assert several > len(seeds) // 20
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_comparison_would_notice(mutant: str) -> None:
     assert any(found != plain for found, plain in (played(seed, mutant) for seed in count()))

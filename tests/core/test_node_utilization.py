@@ -26,6 +26,8 @@ from core.policies.ported.node_utilization import KEEPING_POD, UTILIZED
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DELAY = 600

@@ -30,6 +30,8 @@ from core.writes.published import (
     wanted,
 )
 
+pytestmark = pytest.mark.mutate
+
 WHOLE = Resources(100_000, 200 * 2**30, 0, 0)
 HALF = Fraction(1, 2)
 SMALL, LARGE = Resources(500, 2**30, 0, 1), Resources(4000, 2**30, 0, 1)

@@ -2,6 +2,8 @@
 
 from fractions import Fraction
 
+import pytest
+
 from core.config.settings import Config
 from core.engine import step
 from core.engine.plan import Plan, ReachSums
@@ -9,6 +11,8 @@ from core.model.cluster import Cluster
 from core.model.constraints import Placing, Toleration
 from core.model.node import Taint
 from tests.support.builders import UNLIMITED, node, pod
+
+pytestmark = pytest.mark.mutate
 
 CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
 TOLERATES = Placing(tolerations=(Toleration(CONTROL_PLANE.key, "Exists"),))

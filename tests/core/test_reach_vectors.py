@@ -32,6 +32,8 @@ from tests.support.reference import Reference
 from tests.support.reference_fit import ZONE
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 GPU = Taint("gpu", "true", "NoSchedule")
 TOLERATES_GPU = Placing(

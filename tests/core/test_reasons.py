@@ -40,6 +40,8 @@ from core.model.reason import Blocker, Reason
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 ROOT = Path(__file__).parents[2]
 HARD = Taint(TAINT_KEY, "1", "NoSchedule")

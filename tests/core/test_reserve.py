@@ -54,6 +54,8 @@ from core.writes.write import WriteKind
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.mixed import marked
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 HOUR = 3600
 WHOLE = Resources(40_000, 80_000 * 10**6)

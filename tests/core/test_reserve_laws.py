@@ -20,6 +20,8 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
 from tests.support.reference_reserve import UNBOUND, held, lacking
 
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
 LOOKS = 10
 SECONDS = (1, 7, 20, 60, 100, 299, 300, 1000, 3000, 43_200, 86_400 - 300)
 EPOCH = 1_000_000 * 300
@@ -192,6 +194,7 @@ def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
     assert kept > len(seeds) // 20
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> None:
     assert any(
@@ -199,6 +202,7 @@ def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> Non
     )
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant", ["half", "what comes is no room", "for ever", "what nobody holds is room"]
 )

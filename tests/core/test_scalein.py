@@ -32,6 +32,8 @@ from core.writes.costs import (
 from core.writes.write import CostKind, Write, traces
 from tests.support.builders import node, pod
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1_767_225_600
 SECONDS_MAX = 2_524_608_000
 """The year 2050."""

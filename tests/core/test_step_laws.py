@@ -28,6 +28,8 @@ from tests.support import histories, mixed
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.histories import AHEAD, EPOCH, LOOKS, SECONDS, TIMED, WAITS, changed, config
 
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
 
 def found(one: Pass) -> tuple[object, ...]:
     return one.plan, one.pace, one.against_hard, one.memory, one.at

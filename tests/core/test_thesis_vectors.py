@@ -12,6 +12,8 @@ from core.engine.survey import Survey
 from core.model.cluster import Cluster
 from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
 
+pytestmark = pytest.mark.mutate
+
 
 def usability(min_memory_mb: int = 90) -> Usability:
     return Usability(

@@ -16,6 +16,8 @@ from core.model.cluster import Cluster
 from tests.support.builders import UNLIMITED, node, pod, thesis_config
 from tests.support.strategies import clusters, marked, unmarked
 
+pytestmark = pytest.mark.mutate
+
 
 def times(asked_max: int) -> Callable[[], bool]:
     """Return a clock that says yes so often."""

@@ -23,6 +23,8 @@ from tests.support.builders import node, pod
 from tests.support.counting import POOL, counted, counting
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "UnderutilizedCount"}
 A = {POOL: "a"}
 

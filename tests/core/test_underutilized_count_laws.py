@@ -26,6 +26,8 @@ from tests.support.reference_counted import Counted, Plain, Watch
 from tests.support.restraints import BUDGETS
 from tests.support.strategies import clusters, keys, marked, unmarked
 
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
 LIMITS = st.sampled_from([Fraction(1, 8), Fraction(1, 2), Fraction(5, 8), Fraction(3, 4)])
 POOLS = st.dictionaries(
     st.sampled_from(["a", "b", "c", ""]),
@@ -99,6 +101,7 @@ def test_the_order_by_whole_parts_is_that_of_the_shares(
 ENOUGH = settings(max_examples=4000, deadline=None, phases=[Phase.generate])
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -192,6 +195,7 @@ def test_look_after_look_it_is_the_plain_one(seed: int, cluster: Cluster) -> Non
     assert differing_look(random.Random(seed), cluster) is None
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize("mutant", ["no hysteresis", "longer than the delay", "counted once"])
 def test_the_looks_would_notice(mutant: str) -> None:
     cases = st.tuples(st.integers(0, 10**6), clusters(6))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from core.engine import step
 from core.engine.plan import Plan
 from core.guards.pods import ASKS_TOO_MUCH
@@ -11,6 +13,8 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
 from tests.support.builders import node, pod, thesis_config
+
+pytestmark = pytest.mark.mutate
 
 CONFIG = thesis_config()
 BLIND = Node(name="n1", allocatable=Resources(), unreadable="status.allocatable: missing")

@@ -20,6 +20,8 @@ from tests.support.reference_rules import is_marked
 from tests.support.reference_utilization import EVICT, VOLUMES, Remembered, Utilization
 from tests.support.strategies import keys
 
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
 LOOKS = 6
 SECONDS = (1, 10, 50, 100)
 SHARES = (Fraction(3, 10), Fraction(1, 2), Fraction(1, 2), Fraction(4, 5), Fraction(1))
@@ -162,6 +164,7 @@ SELDOM = {
 """Mutants of rules that decide seldom, and from which seed on it is looked for them."""
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant",
     [

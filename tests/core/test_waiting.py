@@ -34,6 +34,8 @@ from core.model.resources import Resources
 from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
 from tests.support.strategies import marked
 
+pytestmark = pytest.mark.mutate
+
 NOW = 1000
 CLAIM = "spec.volumes.persistentVolumeClaim"
 

@@ -19,6 +19,8 @@ from core.model.now import Now
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
 
+pytestmark = pytest.mark.mutate
+
 START = 1_000_000 * 300
 LABELS = {"team": "shop", "pool": "a"}
 SHOP = Placing(node_selector=(("team", "shop"),))

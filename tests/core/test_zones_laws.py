@@ -23,6 +23,8 @@ from tests.support.reference import Reference
 from tests.support.reference_fit import REGION, ZONE
 from tests.support.strategies import keys
 
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
 CLUSTERS = range(500)
 CONFIG = Config(
     thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)),
@@ -85,6 +87,7 @@ def test_the_plan_is_the_plain_one() -> None:
         assert found == plainly(cluster, _reference(cluster).run()), seed
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     "mutant", ["named nodes decide", "named zones decide", "zones of nobody count"]
 )

@@ -44,6 +44,8 @@ from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
 
+pytestmark = pytest.mark.law
+
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
 

@@ -15,6 +15,8 @@ from tests.support.clock import FakeClock
 from webhook.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
 
+pytestmark = pytest.mark.mutate
+
 MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
             for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip
 SOFT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
