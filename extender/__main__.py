@@ -9,7 +9,7 @@ from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
-from core.edge.kube.news import Feed
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
 from extender.app import make_app
@@ -37,7 +37,7 @@ async def _serve(start: program.Start) -> None:
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
-            feed = Feed(view, kind, view.news, clock, metrics)
+            feed = WatchSink(view, kind, view.news, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if pair:
             watches.append(tasks.create_task(pair.follow()))

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
 from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
 from core.model.pod import Pod
 from extender import wire
-from extender.asked import OnNodes
 from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_beside, score_full
-from extender.shapes import Shapes
-from extender.sorts import SORTS, Sorts, sort_of
+from extender.node_requests import OnNodes
+from extender.node_shapes import NodeShapes
+from extender.owner_mix import SORTS, OwnerMixes, owner_class_of
 
 PodClass = int
 """Pods of one class get the same scores."""
@@ -104,8 +104,8 @@ class Pack(Score):
 
     def __init__(self) -> None:
         self._requests = OnNodes()
-        self._sorts = Sorts()
-        self._shapes = Shapes()
+        self._sorts = OwnerMixes()
+        self._shapes = NodeShapes()
 
     def of(self, node: Node | None, pods: PodClass) -> int:
         """Score a node; a pod that cannot be read goes by how full the node is."""
@@ -123,7 +123,7 @@ class Pack(Score):
         new = wire.new(call.pod)
         if new is None:
             return map(fragments_of(ANY_POD).__getitem__, call.names)
-        sort = sort_of(new.pod)
+        sort = owner_class_of(new.pod)
         shapes = self._shapes.of_each(call.names)
         steps = self._shapes.steps(new.requests, shapes)
         if not any(steps.values()):
@@ -133,7 +133,7 @@ class Pack(Score):
 
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
         """Compare the shapes of these nodes."""
-        self._shapes = Shapes()
+        self._shapes = NodeShapes()
         for node in unmarked:
             self._shapes.put(node.name, node.allocatable)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from core.config.programs import ExtenderConfig
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.edge.kube.news import News
+from core.edge.kube.freshness import Freshness
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
 from extender import wire
@@ -42,7 +42,7 @@ class View(Inventory):
         self._fragments = {ANY_POD: self._fresh(ANY_POD)}
         """By class of pods."""
         self._neutral = wire.Fragments(NEUTRAL)
-        self.news = News(tuple(self.watches))
+        self.news = Freshness(tuple(self.watches))
 
     @property
     def watches(self) -> Mapping[AnyKind, str | None]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from core.capacity.usable import NOTHING, Amount
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, Toleration
+from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -20,7 +20,7 @@ NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
 """What kube-scheduler's scores assume of a pod that asks for nothing."""
 DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
 """One agent runs on every node."""
-EVERYWHERE: Final = Placing(tolerations=(Toleration(operator="Exists"),))
+EVERYWHERE: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 """As agents of nodes do, it tolerates every taint."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from core.model.constraints import UNTIED
+from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
 from sim.cluster import State
@@ -168,7 +168,7 @@ class Deployments:
             uid=f"{self._chance.getrandbits(64):016x}",
             requests=one.of.requests,
             placing=one.of.placing,
-            ties=one.of.ties or UNTIED,
+            ties=one.of.ties or NO_DISRUPTION_FACTS,
             owner_kind=REPLICA_SET,
             owner_name=f"{one.of.name}-{one.revision}",
         )

@@ -16,14 +16,14 @@ from controller.view import ClusterView
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, TEMPLATES
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.taints import desired_taints
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN
-from core.writes.published import Act, Change, Found, Standing
+from core.writes.capacity_buffers import Act, Change, Found, Standing
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
@@ -131,7 +131,7 @@ class _Buffers:
 
 
 class Ebb:
-    """The programs beside a simulated cluster; implements sim.world.Compactor."""
+    """The programs beside a simulated cluster; implements sim.simulator.Compactor."""
 
     def __init__(self, config: Config, view: View, peers: Peers) -> None:
         self._peers = peers

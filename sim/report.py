@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from sim.simulator import Result
 from sim.workload import HOUR_MS
-from sim.world import Result
 
 SECOND_MS: Final = 1000
 MILLIS: Final = 1000

@@ -12,13 +12,13 @@ from core.config.settings import Config, Mode, ScaleInOrder
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.bound import least_of
+from sim.bound import lp_lower_bound
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
+from sim.simulator import BY_DEFAULT, Result, Setting, Simulator
 from sim.wire import OverTheWire
 from sim.workload import Workload
-from sim.world import BY_DEFAULT, Result, Setting, World
 
 SHARE: Final = Fraction(85, 100)
 OWN: Final = Config(
@@ -89,7 +89,7 @@ def run(
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
     scenario = replace(scenario, setting=_priced(scenario.setting, workload, given))
     if scenario.ebb is None:
-        return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
+        return Simulator(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
     config = configuration(scenario.ebb, given)
     view = View(config.extender, config.taint_key)
     if not wire:
@@ -103,7 +103,7 @@ def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setti
     price = price_of(given)
     tick_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
-        setting, price_of=price, tick_ms=tick_ms, least=least_of(workload.templates, price)
+        setting, price_of=price, tick_ms=tick_ms, least=lp_lower_bound(workload.templates, price)
     )
 
 
@@ -115,6 +115,6 @@ def _with_ebb(
     progress: Callable[[int], None],
 ) -> Result:
     try:
-        return World(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
+        return Simulator(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
     finally:
         ebb.close()

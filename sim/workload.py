@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from core.model.constraints import ANYWHERE, Placing, Ties
+from core.model.constraints import NO_NODE_CONSTRAINTS, DisruptionFacts, NodeConstraints
 from core.model.node import Node
 from core.model.resources import Resources
 from core.model.workload import JOB
@@ -35,11 +35,11 @@ class Arrival:
     name: str
     requests: Resources
     life_ms: int
-    placing: Placing = ANYWHERE
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS
     owner_kind: str = JOB
     owner_name: str = ""
     """Empty: as the pod."""
-    ties: Ties | None = None
+    ties: DisruptionFacts | None = None
     """None: nothing else binds it to its node."""
 
 
@@ -57,8 +57,8 @@ class Deployment:
     """When its oldest pod that is ready is deleted (ms); another one takes its place."""
     startup_ms: int = 10_000
     """From the moment that a pod is bound until it is ready."""
-    placing: Placing = ANYWHERE
-    ties: Ties | None = None
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    ties: DisruptionFacts | None = None
     """None: nothing else binds its pods to their nodes."""
     ages_ms: tuple[int, ...] = ()
     """How old its first pods are when they come: they were there before the beginning."""

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.fields.formats import duration, not_allowed, text, words
-from core.fields.sections import AT_CONTROLLER_START, refused
+from core.fields.structure import AT_CONTROLLER_START, refused
+from core.fields.value_types import duration, not_allowed, text, words
 
 Address = Annotated[
     str,

@@ -28,17 +28,7 @@ from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
-from core.fields.formats import (
-    QUALIFIED_KEY,
-    SHARE,
-    Selector,
-    duration,
-    number,
-    quantity,
-    text,
-    words,
-)
-from core.fields.sections import (
+from core.fields.structure import (
     BESIDE,
     CONTROLLER,
     EXTENDER,
@@ -48,7 +38,17 @@ from core.fields.sections import (
     Listed,
     name_of,
 )
-from core.marks.keys import TAINT_KEY
+from core.fields.value_types import (
+    QUALIFIED_KEY,
+    SHARE,
+    Selector,
+    duration,
+    number,
+    quantity,
+    text,
+    words,
+)
+from core.marks.wellknown import TAINT_KEY
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
 from core.model.schedulers import KNOWN

@@ -13,16 +13,16 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from core.model.constraints import (
-    ALONE,
-    ANYWHERE,
-    Company,
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     PodSelector,
     Requirement,
     SpreadConstraint,
-    plain,
+    without_volumes,
 )
 from core.model.pod import Pod
 
@@ -44,14 +44,14 @@ VALUES_A_REQUIREMENT: Final = 16
 
 Entry = (
     PodAffinityTerm
-    | tuple[SpreadConstraint, Placing | None]
+    | tuple[SpreadConstraint, NodeConstraints | None]
     | tuple[tuple[PodAffinityTerm, ...], str]
 )
 """A term, a spread constraint with the placing whose nodes it counts, or affinity by topology."""
-Kind = tuple[Company, Placing | None]
+Kind = tuple[PodConstraints, NodeConstraints | None]
 """Pods that ask the same of others."""
 Ports = tuple[HostPort, ...]
-Kind_ = TypeVar("Kind_", Kind, Placing, Ports)
+Kind_ = TypeVar("Kind_", Kind, NodeConstraints, Ports)
 
 
 def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -96,16 +96,18 @@ def _beyond_of_nodes(pods: Sequence[Pod]) -> Iterable[int]:
     templates = {id(pod.placing): pod.placing for pod in pods}
     if sum(map(_asked_of_nodes, templates.values())) <= NODE_REQUIREMENTS_MAX:
         return
-    asking: dict[str, tuple[dict[Placing, list[int]], dict[Placing, list[int]]]] = {}
+    asking: dict[
+        str, tuple[dict[NodeConstraints, list[int]], dict[NodeConstraints, list[int]]]
+    ] = {}
     """By namespace: of pods that move, and of those that go with a node: each asks for its own."""
-    same: dict[int, Placing] = {}
+    same: dict[int, NodeConstraints] = {}
     for number, pod in enumerate(pods):
         # Of what a pod asks that goes with its node the tolerations alone are known.
         if not (pod.stays_with_node and pod.node):
             template = same.get(id(pod.placing))
             if template is None:
                 # What volumes ask is not their pod's word.
-                template = same[id(pod.placing)] = plain(pod.placing)
+                template = same[id(pod.placing)] = without_volumes(pod.placing)
             mine = asking.setdefault(pod.namespace, ({}, {}))[pod.stays_with_node]
             mine.setdefault(template, []).append(number)
     for both in asking.values():
@@ -118,7 +120,7 @@ def _beyond_of_nodes(pods: Sequence[Pod]) -> Iterable[int]:
                 left -= weight
 
 
-def _asked_of_nodes(placing: Placing) -> int:
+def _asked_of_nodes(placing: NodeConstraints) -> int:
     terms = placing.affinity or ()
     found = _weight_of(one for term in terms for one in (*term.labels, *term.fields))
     tolerated = len(placing.tolerations) // VALUES_A_REQUIREMENT
@@ -158,7 +160,7 @@ def _beyond_of_pods(pods: Sequence[Pod]) -> Iterable[int]:
     asking: dict[str, dict[tuple[int, int], list[int]]] = {}
     for number, pod in enumerate(pods):
         company = pod.company
-        if company is not ALONE and (company.apart or company.near or company.spread):
+        if company is not NO_POD_CONSTRAINTS and (company.apart or company.near or company.spread):
             # Objects before values: pods of one template share them, and hashing values is dear.
             objects = id(company), id(pod.placing) if company.spread else 0
             asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
@@ -249,7 +251,7 @@ def _weight(entries: Mapping[Entry, int]) -> int:
     return sum(entries.values())
 
 
-def _entries(company: Company, placing: Placing | None) -> dict[Entry, int]:
+def _entries(company: PodConstraints, placing: NodeConstraints | None) -> dict[Entry, int]:
     """Return what is counted for a company, and of how many requirements it is."""
     found: dict[Entry, int] = {term: _requirements(term.selector) for term in company.apart}
     near = sum(_requirements(term.selector) for term in company.near)
@@ -266,12 +268,12 @@ def _weight_of(requirements: Iterable[Requirement]) -> int:
     return sum(1 + len(one.values) // VALUES_A_REQUIREMENT for one in requirements)
 
 
-def _foreign(company: Company, namespace: str) -> Company:
+def _foreign(company: PodConstraints, namespace: str) -> PodConstraints:
     """Return what of a company is about pods of other namespaces."""
     own = (namespace,)
     apart = tuple(term for term in company.apart if term.selector.namespaces != own)
     at_home = all(term.selector.namespaces == own for term in company.near)
-    return Company(near=() if at_home else company.near, apart=apart)
+    return PodConstraints(near=() if at_home else company.near, apart=apart)
 
 
 def _asks_too_much_of_nodes(pod: Pod) -> Pod:
@@ -280,7 +282,9 @@ def _asks_too_much_of_nodes(pod: Pod) -> Pod:
         f"nodes in more ways than are evaluated for namespace {pod.namespace} "
         f"({NODE_REQUIREMENTS_MAX} requirements)"
     )
-    return replace(pod, placing=ANYWHERE, company=_not_of_pods(pod.company), too_much=told)
+    return replace(
+        pod, placing=NO_NODE_CONSTRAINTS, company=_not_of_pods(pod.company), too_much=told
+    )
 
 
 def _names_too_many_claims(pod: Pod) -> Pod:
@@ -307,7 +311,7 @@ def _asks_too_much_of_pods(pod: Pod) -> Pod:
     return replace(pod, company=_not_of_pods(pod.company), too_much=told)
 
 
-def _not_of_pods(company: Company) -> Company:
-    if company is ALONE:
+def _not_of_pods(company: PodConstraints) -> PodConstraints:
+    if company is NO_POD_CONSTRAINTS:
         return company
     return replace(company, near=(), apart=(), spread=())

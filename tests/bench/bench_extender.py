@@ -18,8 +18,8 @@ from aiohttp import web
 from core.config.programs import ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES, PODS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app
 from extender.formulas import score_marked

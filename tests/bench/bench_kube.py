@@ -22,9 +22,9 @@ from core.config.programs import ExtenderConfig
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
-from core.edge.kube.news import Feed
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.watch import _Follower, follow
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from extender.metrics import Metrics
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
@@ -146,7 +146,7 @@ def peak_mb() -> float:
     return int(found.split()[1]) * 1024 / 1e6
 
 
-class Synced(Feed):
+class Synced(WatchSink):
     """A feed of pods, which also says when the list is in."""
 
     def __init__(self, view: View, metrics: Metrics) -> None:
@@ -188,7 +188,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
     before = resident_mb()
     view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     metrics = Metrics()
-    nodes = Feed(view, NODES, view.news, SystemClock(), metrics)
+    nodes = WatchSink(view, NODES, view.news, SystemClock(), metrics)
     nodes.replaced([])
     feed = Synced(view, metrics)
     settings = package.Configuration(host=f"http://127.0.0.1:{port}")
@@ -201,7 +201,7 @@ async def measure(port: int) -> list[tuple[str, str, str]]:
             ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
-        cases: dict[str, tuple[Kind[Any, Any], Feed, list[bytes]]] = {
+        cases: dict[str, tuple[Kind[Any, Any], WatchSink, list[bytes]]] = {
             "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
             "one node event": (
                 NODES,

@@ -20,8 +20,8 @@ from core.config.settings import ScaleInOrder
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
 from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.simulator import Result
 from sim.workload import Workload
-from sim.world import Result
 
 AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
 COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)

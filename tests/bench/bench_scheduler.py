@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL
 from extender import wire
 from extender.formulas import SCORE_MAX, score_marked
 from tests.bench import serving

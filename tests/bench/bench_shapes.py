@@ -17,19 +17,19 @@ from typing import Final
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import Config, PolicySettings, Price
 from core.config.thresholds import Thresholds
-from core.engine.memory import Memory
-from core.engine.step import step
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import reconcile
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark
 from core.model.allowance import within_allowance
 from core.model.cluster import Cluster
 from core.model.constraints import (
-    ANYWHERE,
     HOST_LABEL,
-    Company,
+    NO_NODE_CONSTRAINTS,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     PodSelector,
     Requirement,
     SelectorTerm,
@@ -63,7 +63,9 @@ def a_node(number: int, **labels: str) -> Node:
     return node(name, 16_000, 64_000, labels=own)
 
 
-def a_pod(number: int, place: int, *, cpu: int = 400, placing: Placing = ANYWHERE) -> Pod:
+def a_pod(
+    number: int, place: int, *, cpu: int = 400, placing: NodeConstraints = NO_NODE_CONSTRAINTS
+) -> Pod:
     """Return a pod on the node of that number."""
     return pod(f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, placing=placing)
 
@@ -76,7 +78,7 @@ def plain(size: int) -> Shape:
     return Cluster.of(map(a_node, range(size)), many(size)), Config()
 
 
-def one_on_each_node(size: int, company: Company) -> Shape:
+def one_on_each_node(size: int, company: PodConstraints) -> Shape:
     """Return a cluster with a Deployment of one pod a node."""
     made = [a_pod(number, PODS) for number in range(size)]
     own = [replace(one, company=company, labels={"app": "own"}) for one in made]
@@ -84,18 +86,22 @@ def one_on_each_node(size: int, company: Company) -> Shape:
 
 
 def apart(size: int) -> Shape:
-    return one_on_each_node(size, Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),)))
+    return one_on_each_node(
+        size, PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    )
 
 
 def spread(size: int) -> Shape:
     rule = SpreadConstraint(select("own"), HOST_LABEL, 1)
-    return one_on_each_node(size, Company(spread=(rule,)))
+    return one_on_each_node(size, PodConstraints(spread=(rule,)))
 
 
 def ports(size: int) -> Shape:
     """Return a cluster whose pods have one of a thousand host ports each."""
     found = [
-        replace(one, company=Company(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),)))
+        replace(
+            one, company=PodConstraints(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),))
+        )
         for turn, one in enumerate(many(size))
     ]
     return Cluster.of(map(a_node, range(size)), found), Config()
@@ -109,7 +115,7 @@ def tenants(size: int) -> Shape:
         taint = Taint("dedicated", tenant, Effect.NO_SCHEDULE)
         nodes.append(replace(a_node(number, tenant=tenant), taints=(taint,)))
         tolerated = (Toleration("dedicated", "Equal", tenant, "NoSchedule"),)
-        placing = Placing(node_selector=(("tenant", tenant),), tolerations=tolerated)
+        placing = NodeConstraints(node_selector=(("tenant", tenant),), tolerations=tolerated)
         made = (a_pod(number, place, placing=placing) for place in range(PODS))
         pods += [replace(one, namespace=tenant) for one in made]
     return Cluster.of(nodes, pods), Config()
@@ -120,7 +126,7 @@ def prices(size: int) -> Shape:
     nodes, pods = [], []
     for number in range(size):
         life = "own" if number % 2 else "spot"
-        placing = Placing(node_selector=(("life", life),))
+        placing = NodeConstraints(node_selector=(("life", life),))
         nodes.append(a_node(number, life=life))
         cpu = 1500 if number % 2 else 400
         pods += [a_pod(number, place, cpu=cpu + place, placing=placing) for place in range(PODS)]
@@ -135,10 +141,10 @@ def prices(size: int) -> Shape:
 def counted(size: int) -> Shape:
     """Return a pool under UnderutilizedCount; on half of its nodes is a pod that is kept apart."""
     nodes = [a_node(number, pool="p", half="ab"[number % 2]) for number in range(size)]
-    company = Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    company = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
     own = [
         replace(
-            a_pod(number, PODS, placing=Placing(node_selector=(("half", "a"),))),
+            a_pod(number, PODS, placing=NodeConstraints(node_selector=(("half", "a"),))),
             company=company,
             labels={"app": "own"},
         )
@@ -161,7 +167,7 @@ def pools(size: int) -> Shape:
     for first in range(POOLS):
         names = sorted(f"p{(first + turn) % POOLS}" for turn in range(POOLS // 2))
         asked = SelectorTerm((Requirement("pool", "In", tuple(names)),))
-        pods.append(a_pod(first, PODS, placing=Placing(affinity=(asked,))))
+        pods.append(a_pod(first, PODS, placing=NodeConstraints(affinity=(asked,))))
     own = tuple(
         Pool(
             name=f"p{number}",
@@ -179,7 +185,7 @@ def sets(size: int) -> Shape:
     pods = many(size)
     for number in range(size):
         away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))
-        placing = Placing(affinity=(SelectorTerm((away,)),))
+        placing = NodeConstraints(affinity=(SelectorTerm((away,)),))
         pods.append(replace(a_pod(number, PODS, placing=placing), namespace="tenant"))
     return Cluster.of(map(a_node, range(size)), pods), Config()
 
@@ -212,7 +218,7 @@ def terms(size: int) -> Shape:
     pods = [
         replace(
             waiting(number),
-            company=Company(apart=tuple(known[one] for one in some(chance))),
+            company=PodConstraints(apart=tuple(known[one] for one in some(chance))),
             labels={f"l{one}": "x" for one in some(chance)},
         )
         for number in range(4 * size)
@@ -250,7 +256,7 @@ def seconds(shape: Shape) -> float:
     for _ in range(TURNS):
         gc.collect()
         start = time.process_time()
-        step(*shape, Memory(), 1000)
+        reconcile(*shape, LeaderState(), 1000)
         best = min(best, time.process_time() - start)
     return best
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from core.edge import http, tls
 from core.edge.serving import trusting
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.support.clock import FakeClock

@@ -10,7 +10,9 @@ import pytest
 from core.edge.decode.kinds import BUFFERS
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
-from core.marks.keys import (
+from core.marks.mark import Details, encode_details
+from core.marks.taints import KEYS_ANNOTATION
+from core.marks.wellknown import (
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -20,8 +22,6 @@ from core.marks.keys import (
     MARK_LABEL,
     TAINT_KEY,
 )
-from core.marks.mark import Details, encode_details
-from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object

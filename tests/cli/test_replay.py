@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.answers import Figure, WayPlayed
+from cli.answers import Figure, VariantResult
 from cli.forms.text.replay import tables
-from cli.replaying import swept
+from cli.replay import swept
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
 from sim.report import Row
-from sim.ways import EMPTY
+from sim.variants import EMPTY
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
 
@@ -225,10 +225,10 @@ def test_what_cannot_be_replayed_is_one_line(
 LABELS = ("cost", "pods that waited for a mark", "longest wait of a pod, minutes")
 
 
-def played(name: str) -> WayPlayed:
+def played(name: str) -> VariantResult:
     rows = [Row(label, lambda _: None, 1) for label in LABELS]
     figures = [Figure(row, Fraction(7), Fraction(5), Fraction(9)) for row in rows]
-    return WayPlayed(name=name, settings=(), figures=figures, best=False, moments=())
+    return VariantResult(name=name, settings=(), figures=figures, best=False, moments=())
 
 
 @pytest.mark.parametrize("spread", [False, True])

@@ -15,8 +15,8 @@ from controller.taint_keys import (
 from controller.view import ClusterView
 from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import ConflictError, UnavailableError
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock

@@ -20,13 +20,13 @@ from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.logs import SELDOM_SECONDS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
 from extender import wire
-from extender.app import Turns, make_app
+from extender.app import PerPeerLimiter, make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
@@ -391,7 +391,7 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
 
 @in_virtual_time
 async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
-    clock, turns = virtual_clock(), Turns(virtual_clock())
+    clock, turns = virtual_clock(), PerPeerLimiter(virtual_clock())
     began: dict[str, float] = {}
 
     async def call(name: str, peer: str) -> None:
@@ -409,7 +409,7 @@ async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
 
 @in_virtual_time
 async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
-    turns = Turns(virtual_clock())
+    turns = PerPeerLimiter(virtual_clock())
 
     async def call() -> None:
         async with turns.of("one peer"):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
 from core.edge.decode.kinds import NODES, PODS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
 from core.model.resources import Resources
 from extender import wire
-from extender.asked import NOTHING, OnNodes
+from extender.node_requests import NOTHING, OnNodes
 from extender.view import View
 from tests.support.builders import node
 from tests.support.builders import pod as any_pod

@@ -9,8 +9,8 @@ import pytest
 from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics

@@ -57,7 +57,7 @@ class Port:
         await self._stack.aclose()
 
     async def listen(self, limits: Limits) -> None:
-        app = http.make_app(http.Health(), FakeClock(), Metrics())
+        app = http.base_app(http.Health(), FakeClock(), Metrics())
 
         async def length(request: web.Request) -> web.Response:
             body = await http.read_body(request, BODY_BYTES_MAX)

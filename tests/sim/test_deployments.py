@@ -13,8 +13,8 @@ from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
+from sim.simulator import BY_DEFAULT, Compactor, Simulator
 from sim.workload import HOUR_MS, Deployment, Workload, amount
-from sim.world import BY_DEFAULT, Compactor, World
 
 SHAPE = amount(4000, 8192, 0, 110)
 SMALL = amount(500, 64, 0)
@@ -31,7 +31,7 @@ def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> W
     )
 
 
-class Counted(World):
+class Counted(Simulator):
     """A world that notes how many of its pods there are, and ready, after each change."""
 
     def __init__(
@@ -130,7 +130,7 @@ def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, Direct(view, config))
     day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
-    world = World(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
+    world = Simulator(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
     world.run()
     ebb.close()
     marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]

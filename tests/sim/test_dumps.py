@@ -11,7 +11,7 @@ import pytest
 from core.model.errors import InvalidInputError
 from sim import waves, workload
 from sim.history import dumps
-from sim.history.past import Life, Past
+from sim.history.cluster_history import ClusterHistory, PodLifetime
 from tests.support import recorder
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import EPOCH, record
@@ -75,7 +75,7 @@ def ms(minutes: float) -> int:
     return round(1000 * (EPOCH + 60 * minutes))
 
 
-def past_of(tmp_path: Path, *looks: tuple[int, list[Json]]) -> Past:
+def past_of(tmp_path: Path, *looks: tuple[int, list[Json]]) -> ClusterHistory:
     for minutes, items in looks:
         (tmp_path / f"{at(minutes)}.json").write_bytes(dump(*items))
     return dumps.read(str(tmp_path), [])
@@ -296,7 +296,9 @@ def test_dumps_of_a_cluster_give_back_its_pods_lives(tmp_path: Path, *, created:
         _near(was, key, life, last_ms, exact=created)
 
 
-def _near(was: recorder.Recorder, key: str, life: Life, last_ms: int, *, exact: bool) -> None:
+def _near(
+    was: recorder.Recorder, key: str, life: PodLifetime, last_ms: int, *, exact: bool
+) -> None:
     begun_ms, gone_ms = was.created[key], was.ended.get(key, last_ms + 1)
     begins_ms = life.begins_ms - 1000 * EPOCH
     if not exact and begun_ms <= EVERY_MS:

@@ -13,8 +13,8 @@ from core.model.resources import Resources
 from sim import report, scenario, workload
 from sim.autoscaler import ScaleDown
 from sim.scenario import MANAGED, SCENARIOS, WHOLE
+from sim.simulator import Simulator
 from sim.workload import HOUR_MS, Arrival, Workload, amount
-from sim.world import World
 from tests.support.configurations import HEAD
 
 DAY = workload.embedded(seed=3, days=1)
@@ -68,7 +68,7 @@ def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> Non
     assert min(one.nodes for one in found.samples) < len(SHORT.nodes)
 
 
-class Watched(World):
+class Watched(Simulator):
     """A world that recounts everything after each pass."""
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from core.model.resources import Resources
 from sim import waves, workload
 from sim.statistics import WAVE_PERCENT
-from sim.waves import STABILIZATION_MS, SYNC_MS, followed, level
+from sim.waves import STABILIZATION_MS, SYNC_MS, hpa_replicas, level
 from sim.workload import DAY_MS, HOUR_MS, PODS_AT_ONCE, amount
 
 END_MS = HOUR_MS
@@ -21,7 +21,7 @@ def steps(*levels: tuple[int, int]) -> list[tuple[int, int]]:
     def load(at_ms: int) -> Fraction:
         return Fraction([high for since, high in levels if since <= at_ms][-1], 100)
 
-    return list(followed(load, END_MS))
+    return list(hpa_replicas(load, END_MS))
 
 
 @pytest.mark.parametrize(

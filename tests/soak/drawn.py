@@ -11,8 +11,8 @@ from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
-from core.marks.keys import KARPENTER_LABEL
-from core.model.constraints import ANYWHERE, Placing, Toleration
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.constraints import NO_NODE_CONSTRAINTS, NodeConstraints, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.resources import Resources
 from sim import workload
@@ -33,11 +33,11 @@ POOL: Final = "example.org/pool"
 TAINTED: Final = Taint("dedicated", "batch", Effect.NO_SCHEDULE)
 TOLERATING: Final = (Toleration("dedicated", "Equal", "batch", "NoSchedule"),)
 PLACINGS: Final = (
-    (ANYWHERE, 60),
-    (Placing(tolerations=TOLERATING), 10),
-    (Placing(node_selector=((POOL, "batch"),), tolerations=TOLERATING), 15),
-    (Placing(node_selector=((POOL, "general"),)), 5),
-    *((Placing(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
+    (NO_NODE_CONSTRAINTS, 60),
+    (NodeConstraints(tolerations=TOLERATING), 10),
+    (NodeConstraints(node_selector=((POOL, "batch"),), tolerations=TOLERATING), 15),
+    (NodeConstraints(node_selector=((POOL, "general"),)), 5),
+    *((NodeConstraints(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
 )
 """What pods ask of their nodes, and how many of a hundred do."""
 BLOCK_MS: Final = 3 * HOUR_MS

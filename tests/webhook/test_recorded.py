@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from core.edge import http
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from tests.support.admission import apply_json_patch, patch_of
 from tests.support.clock import FakeClock
 from webhook.app import MUTATE_PATH, make_app

@@ -14,7 +14,7 @@ from cli.answers import (
     Settings,
 )
 from cli.forms.json import explain, plan, replay, status
-from cli.look.overview import Status
+from cli.input.overview import Status
 from core.config.schema import schema
 
 

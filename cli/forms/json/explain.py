@@ -6,13 +6,13 @@ from typing import Any
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, in_general
 from cli.forms.json.plan import DIGITS
-from cli.look.standing import Standing
+from cli.input.node_status import NodeStatus
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
 
 
-def node(answer: NodeAnswer, standing: Standing) -> dict[str, Any]:
+def node(answer: NodeAnswer, standing: NodeStatus) -> dict[str, Any]:
     """Return what there is to say about a node in the form that orjson writes."""
     return {
         "apiVersion": API_VERSION,
@@ -51,7 +51,7 @@ def verdict(answer: NodeAnswer) -> dict[str, Any]:
     return {"goes": answer.order is not None, "order": answer.order}
 
 
-def mark(standing: Standing) -> dict[str, Any]:
+def mark(standing: NodeStatus) -> dict[str, Any]:
     """Return what of Ebb's own stands on the node."""
     details = standing.details
     return {

@@ -4,8 +4,8 @@ from typing import Any
 
 from cli.forms.json import explain
 from cli.forms.json import plan as plan_json
-from cli.look.found import Leader
-from cli.look.overview import Status
+from cli.input.cluster_input import Leader
+from cli.input.overview import Status
 from cli.terminal import printable
 from core.config.settings import API_VERSION
 

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from core.edge.decode.depth import legible
 from core.edge.decode.dump_time import DumpTime
 from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
+from core.edge.decode.json_depth import legible
 from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
 from core.edge.decode.objects import HEAD_DECODER, AnyObject
 from core.model.cluster import Cluster

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from core.edge.decode.fields import Bytes
-from core.edge.decode.lives import times
+from core.edge.decode.pod_times import times
 from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 
