@@ -78,6 +78,7 @@ fix: setup ## format, repair what the linter can, write the generated pages of d
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m tests.support.life_cycle
 	$(BIN)/python -m tests.support.metrics_page
+	$(BIN)/python -m tests.support.packages_page
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

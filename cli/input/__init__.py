@@ -1,1 +1,1 @@
-"""Which cluster a command looks at, and what of Ebb's own stands there."""
+"""Read the cluster that a command is about: from the API server or from a dump."""

@@ -104,8 +104,10 @@ class LeaderState:
     def following(self, words: ReachKeys) -> "LeaderState":
         """Return the memory under the keys that the reaches have now."""
         keys = renamed(self.words, words)
-        renamed = {name: one.renamed(keys) for name, one in self._states().items()} if keys else {}
-        return replace(self, words=words, **renamed)
+        states = self._states() if keys else {}
+        return replace(
+            self, words=words, **{name: one.renamed(keys) for name, one in states.items()}
+        )
 
     def unchanged(self, now: Now) -> "LeaderState":
         """Return the memory after the same cluster was seen again, without a reconciliation."""

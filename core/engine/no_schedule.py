@@ -121,7 +121,7 @@ def reasons_against(
 ) -> dict[str, tuple[Blocker, ...]]:
     """Return what speaks against a hard mark now, for every marked node.
 
-    *stuck* are pods that wait, and why a hard mark may be what keeps them (core.engine.unschedulable);
+    *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable);
     *new*: nodes that get a mark in this pass, so that they count as marked for the others.
     """
     marks, used = survey.marks, survey.census.used

@@ -71,11 +71,11 @@ def reconcile(
     in_time: InTime = unlimited_time,
     last: PassResult | None = None,
 ) -> PassResult:
-    """Judge the cluster as it stands at *now_seconds* (unix), given what has been seen before.
+    """Return the plan for the cluster at *now_seconds* (unix), and what the leader remembers.
 
-    A node goes once it has been a candidate for longer than the delay (thesis 4.5: `>`), or as
-    the policy has it; one that is empty, at once. Where the *last* pass says all that this one
-    would, its answer is given once more.
+    A node is removed once it has been a candidate for longer than the delay (thesis 4.5: `>`), or
+    as its policy says; an empty node at once. If nothing has changed since the *last* pass, that
+    pass is answered again.
     """
     now = Now(now_seconds)
     if last is not None and last.holds(cluster, config, memory, now_seconds):
@@ -91,19 +91,17 @@ def reconcile(
     seen = observe(memory, survey, now)
     held = rate_limits(seen, survey, now)
     found, seen = _judged(survey, seen, held, now, in_time)
-    placed = unschedulable.pending_since(
-        seen.placed, cluster, {one.pod for one in found.pending}, now
-    )
+    waiting = {one.pod for one in found.pending}
+    placed = unschedulable.pending_since(seen.placed, cluster, waiting, now)
     kept, short, back = _reserve(seen, survey, now)
     found = replace(found, reserve=kept, held=protected_unmarked(survey, kept, held))
     goes = frozenset(one.node for one in found.removals)
     against = against_hard(survey, placed, now, kept, goes) if config.hardens else {}
-    first = memory.first is None
-    before = RecentReasons.of_new_leader(survey.marks, now) if first else seen.against_hard
-    lately = before.observe(against, now)
+    begins = RecentReasons.of_new_leader(survey.marks, now) if memory.first is None else None
+    lately = (begins or seen.against_hard).observe(against, now)
     following = scale_in_targets.choose_targets(seen.next_in_line, survey, found.kept)
     seen = replace(seen, placed=placed, against_hard=lately, back=back, next_in_line=following)
-    seen = seen.keeping(found.held, [one.node for one in found.reserve], now)
+    seen = seen.keeping(found.held, [one.node for one in kept], now)
     return PassResult(
         survey=survey,
         memory=seen,

@@ -1,7 +1,7 @@
 """What holds values in the file: sections, lists, mappings of names; what ties fields together.
 
-The formats of the values themselves are in core.fields.value_types. Here: annotations that pydantic
-reads by, and that say in JSON Schema what they take.
+The annotations here tell pydantic how to read, and JSON Schema what is allowed. Formats of values:
+core.fields.value_types.
 """
 
 from collections.abc import Callable, Iterable

@@ -161,7 +161,7 @@ class DisruptionFacts:
     local_volumes: tuple[str, ...] = ()
     """Names of volumes whose data is gone with the node: hostPath, emptyDir on disk."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Those annotations that say whether it may be disturbed (core.guards.drainability), by key."""
+    """Annotations on whether the pod may be disrupted (core.guards.drainability), by key."""
     started_seconds: int | None = None
     """Unix time, of pods with notes, which may count from it; None: not known, or not asked."""
     overdue_seconds: int | None = None

@@ -245,7 +245,7 @@ def test_mutated_calls(extender: Front) -> None:
     @given(st.sampled_from(CALLS), EDITS, st.booleans())
     def run(call: Json, edits: Any, plain: bool) -> None:
         body = written(edited(call, edits), plain=plain)
-        seen[check_scored(body, *extender.node_requests(body))] += 1
+        seen[check_scored(body, *extender.asked(body))] += 1
 
     run()
     seen.check("refused", "scored")
@@ -258,7 +258,7 @@ def test_calls_with_mutated_bytes(extender: Front) -> None:
     @given(st.sampled_from(CALLS), BYTES)
     def run(call: Json, changes: Any) -> None:
         body = written(call, plain=True, changes=changes)
-        seen[check_scored(body, *extender.node_requests(body))] += 1
+        seen[check_scored(body, *extender.asked(body))] += 1
 
     run()
     seen.check("refused", "scored")
@@ -293,9 +293,7 @@ def test_what_nests_and_is_not_read_changes_no_answer(webhook: Front, path: str)
 @pytest.mark.parametrize("path", ["Pod/metadata/managedFields", "Nodes/items/0/metadata/later"])
 def test_what_nests_in_a_call_changes_no_answer(extender: Front, path: str) -> None:
     call = next(one for one in CALLS if one.get("Nodes"))
-    assert extender.node_requests(nested(call, path)) == extender.node_requests(
-        written(call, plain=True)
-    )
+    assert extender.asked(nested(call, path)) == extender.asked(written(call, plain=True))
 
 
 HUGE = {
@@ -313,7 +311,7 @@ HUGE = {
 @pytest.mark.parametrize("case", HUGE)
 def test_huge_calls_are_refused(extender: Front, case: str) -> None:
     assert len(HUGE[case]) <= wire.BODY_BYTES_MAX
-    check_refusal(*extender.node_requests(HUGE[case]))
+    check_refusal(*extender.asked(HUGE[case]))
 
 
 @pytest.mark.parametrize(

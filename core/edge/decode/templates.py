@@ -1,7 +1,7 @@
 """What all pods of a template share: decoded once for equal bytes, then one object for all.
 
-Keys of the caches (core.edge.decode.byte_lru) are the bytes as they were sent; their values are put
-into canonical order, so that templates which differ in the order of their entries alone are equal
+The keys of the caches (core.edge.decode.byte_lru) are bytes as they were sent. Values are in
+canonical order, so that templates which differ in the order of their entries alone are equal
 too.
 """
 

@@ -13,7 +13,7 @@ from core.config.budgets import Backoff
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain import look as looks
+from core.drain import planner
 from core.drain.budgets import Allowances
 from core.drain.context import DrainInput
 from core.drain.planner import DrainDecision, plan_drain
@@ -426,7 +426,7 @@ def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
     ],
 )
 def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
-    assert plan_drain(replace(scene(a_pod("a")), config=config), DrainState()) == looks.NOTHING
+    assert plan_drain(replace(scene(a_pod("a")), config=config), DrainState()) == planner.NOTHING
 
 
 @pytest.mark.parametrize(

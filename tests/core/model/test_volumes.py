@@ -41,6 +41,8 @@ IN_A = VolumeTopology(affinity=(SelectorTerm((Requirement("zone", "In", ("a",)),
 B_WITH_X = SelectorTerm((Requirement("zone", "In", ("b", "c")), Requirement("x", "Exists")))
 LIMITS = {name: CsiNode(name=name, limits={"ebs": 2}) for name in ("n1", "n2", "n3")}
 
+NOT_IN_A = Requirement("zone", "NotIn", ("a",))
+
 
 def using(name: str, on: str | None, *claims: str, **changes: object) -> Pod:
     made = pod(name, on, 100, 100, unsupported=(CLAIMS_FIELD,))
@@ -210,7 +212,7 @@ class TestReach:
             (IN_A, [0, 2]),
             (VolumeTopology(affinity=()), []),
             (VolumeTopology(affinity=(SelectorTerm(),)), []),
-            (VolumeTopology(affinity=(SelectorTerm((Requirement("zone", "NotIn", ("a",)),)),)), [1]),
+            (VolumeTopology(affinity=(SelectorTerm((NOT_IN_A,)),)), [1]),
             (VolumeTopology(
                 affinity=(*(IN_A.affinity or ()), SelectorTerm((Requirement("x", "Exists"),)))),
              [0, 1, 2]),
