@@ -15,12 +15,13 @@ POD_UNREADABLE: Final = Reason(
 )
 ASKS_TOO_MUCH: Final = Reason(
     "asks-too-much",
-    "A pod asks for more terms, constraints or labels than Ebb evaluates for one pod, or for "
-    "the pods of one namespace together; so it counts as not movable, and what it asks of "
-    "other pods is not evaluated.",
-    "let the pod's owner ask for less (the message says of what); or move the pod yourself: "
-    "kubectl -n {namespace} delete pod {name}",
-    "the pod has finished, runs elsewhere, or asks for less",
+    "A pod has more constraints, labels or volumes than Ebb evaluates for one pod, or the pods of "
+    "its namespace together have more than the namespace's evaluation budget covers; so the pod "
+    "counts as not movable, and its constraints on other pods are ignored.",
+    "see which limit the message names; remove node selectors, affinity terms, host ports, volume "
+    "claims or labels from the pod's owner, or give more pods of the namespace equal constraints; "
+    "or move the pod yourself: kubectl -n {namespace} delete pod {name}",
+    "the pod has finished, runs elsewhere, or stays within the limit",
 )
 POD_RESOURCE_CLAIMS: Final = Reason(
     "pod-resource-claims",

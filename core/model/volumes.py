@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.model.allowance import within_allowance, within_claims
+from core.model.allowance import within_budget
 from core.model.buffers import Buffer, PodTemplate, looked_up
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import (
@@ -93,12 +93,12 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
-    Devices that no node offers are nothing that they can be judged by. What they ask of other
-    pods, and the claims that they name, stay within the allowance of their namespace.
+    Devices that no node offers are nothing that they can be judged by. Pods that the evaluation
+    budget of their namespace does not cover ask too much.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
-    pods = within_claims(pods)
+    pods = within_budget(pods)
     lookup = _Lookup(
         claims={one.key: one for one in claims},
         volumes={one.name: one for one in volumes},
@@ -115,7 +115,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     there = offered(nodes)
     judged = [without_claimed(pod, there) if pod.requests.extended else pod for pod in found]
     return replace(
-        Cluster.of(nodes, within_allowance(judged), budgets),
+        Cluster.of(nodes, judged, budgets),
         attach_limits=limits,
         buffers=looked_up(buffers, templates, pods),
     )

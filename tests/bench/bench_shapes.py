@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import Config, PolicySettings, Price
@@ -21,11 +21,24 @@ from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark
-from core.model.allowance import within_allowance
+from core.model.allowance import (
+    BUDGET,
+    CLAIM_COST,
+    COUNTED_POD_COST,
+    FOREIGN_COST,
+    HOST_PORT_COST,
+    NODE_REQUIREMENT_COST,
+    NODE_TEMPLATE_COST,
+    POD_REQUIREMENT_COST,
+    within_budget,
+)
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_LABEL,
     NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    ClaimUse,
+    DisruptionFacts,
     HostPort,
     NodeConstraints,
     PodAffinityTerm,
@@ -38,6 +51,7 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.volumes import CLAIMS_FIELD, build_cluster
 from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod, select
@@ -223,7 +237,7 @@ def terms(size: int) -> Shape:
         )
         for number in range(4 * size)
     ]
-    found = within_allowance([*many(size), *pods])
+    found = within_budget([*many(size), *pods])
     return Cluster.of(map(a_node, range(size)), found), Config()
 
 
@@ -240,13 +254,85 @@ def ending(size: int) -> Shape:
     return Cluster.of(nodes, pods), Config()
 
 
+def tenants_pod(number: int, size: int, **changes: Any) -> Pod:
+    """Return a small pod of the tenant who spends the evaluation budget."""
+    made = a_pod(number % size, PODS + number // size, cpu=10)
+    return replace(made, namespace="tenant", **changes)
+
+
+def beside(size: int, spending: Iterable[Pod]) -> Shape:
+    """Return a plain cluster with the pods of a tenant who spends the whole budget."""
+    made = build_cluster([*map(a_node, range(size))], [*many(size), *spending])
+    assert not any(one.too_much for one in made.pods)
+    return made, Config()
+
+
+def spent_nodes(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant admits other nodes, by one requirement."""
+    chance, pods = random.Random(1), []
+    for number in range(BUDGET // (NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST) - 1):
+        names = sorted(f"node-{one:05}" for one in chance.sample(range(size), 15))
+        away = SelectorTerm((Requirement(HOST_LABEL, "NotIn", tuple(names)),))
+        pods.append(tenants_pod(number, size, placing=NodeConstraints(affinity=(away,))))
+    return beside(size, pods)
+
+
+def spent_ports(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant takes 64 host ports of its own."""
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (64 * HOST_PORT_COST)):
+        address = f"10.0.{number // 256}.{number % 256}"
+        taken = tuple(HostPort(7000 + one, "TCP", address) for one in range(64))
+        pods.append(tenants_pod(number, size, company=PodConstraints(host_ports=taken)))
+    return beside(size, pods)
+
+
+def spent_terms(size: int, namespaces: tuple[str, ...] | None = ("tenant",)) -> Shape:
+    """Return a cluster where each pod of a tenant has 32 terms of its own, about one pod each."""
+    foreign = namespaces != ("tenant",)
+    cost = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0) + COUNTED_POD_COST
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (32 * cost)):
+        wanted = (Requirement("own", "In", (f"{32 * number + one}",)) for one in range(32))
+        found = (PodSelector(namespaces, (one,)) for one in wanted)
+        company = PodConstraints(apart=tuple(PodAffinityTerm(one, HOST_LABEL) for one in found))
+        pods.append(tenants_pod(number, size, company=company, labels={"own": f"{number}"}))
+    return beside(size, pods)
+
+
+def spent_foreign(size: int) -> Shape:
+    """Return the same with terms about the pods of all namespaces."""
+    return spent_terms(size, None)
+
+
+def spent_counted(size: int) -> Shape:
+    """Return a cluster where terms of a tenant's pods are about nearly all of its 5,000 pods."""
+    terms = (BUDGET - NODE_TEMPLATE_COST) // (POD_REQUIREMENT_COST + 5000 * COUNTED_POD_COST)
+    pods = []
+    for number in range(5000):
+        others = PodSelector(("tenant",), (Requirement("app", "NotIn", (f"{number}",)),))
+        term = PodAffinityTerm(others, HOST_LABEL)
+        company = PodConstraints(apart=(term,)) if number < terms else NO_POD_CONSTRAINTS
+        pods.append(tenants_pod(number, size, company=company, labels={"app": f"{number}"}))
+    return beside(size, pods)
+
+
+def spent_claims(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant names 256 claims that do not exist."""
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (256 * CLAIM_COST)):
+        ties = DisruptionFacts(claims=tuple(ClaimUse(f"c-{number}-{one}") for one in range(256)))
+        pods.append(tenants_pod(number, size, ties=ties, unsupported=(CLAIMS_FIELD,)))
+    return beside(size, pods)
+
+
 def some(chance: random.Random) -> list[int]:
     return sorted(chance.sample(range(TERMS), 12))
 
 
 SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
     plain, apart, spread, ports, tenants, prices, counted, pools, sets, sizes, terms,
-    ending,
+    ending, spent_nodes, spent_ports, spent_terms, spent_foreign, spent_counted, spent_claims,
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """What one pod may ask, and the pods of one namespace together; beyond it they do not move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -20,15 +20,17 @@ from core.engine import reconcile
 from core.guards.drainability import SAFE_TO_EVICT
 from core.guards.unplaceable import pod_blockers
 from core.model.allowance import (
-    CLAIMS_MAX,
-    COUNTED_MAX,
-    FOREIGN_MAX,
-    NODE_REQUIREMENTS_MAX,
-    PORTS_MAX,
-    REQUIREMENTS_MAX,
-    VALUES_A_REQUIREMENT,
-    within_allowance,
-    within_claims,
+    BUDGET,
+    CLAIM_COST,
+    COUNTED_POD_COST,
+    FOREIGN_COST,
+    HOST_PORT_COST,
+    NODE_REQUIREMENT_COST,
+    NODE_TEMPLATE_COST,
+    POD_REQUIREMENT_COST,
+    REQUIREMENTS_PER_COUNTED_POD,
+    VALUES_PER_REQUIREMENT,
+    within_budget,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -342,90 +344,117 @@ def test_whose_a_pod_is_is_cut_and_equal_owners_stay_equal(part: str) -> None:
     assert len({*texts, longest}) == 4
 
 
-class TestAllowance:
-    def test_each_namespace_has_its_own(self) -> None:
-        greedy = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(REQUIREMENTS_MAX + 9)]
-        tame = [_apart(f"p{n}", "tame", _own("tame", n)) for n in range(50)]
-        found = within_allowance([*greedy, *tame])
-        beyond = [one.name for one in found if one.too_much]
-        assert beyond == [f"p{n:04}" for n in range(REQUIREMENTS_MAX, REQUIREMENTS_MAX + 9)]
-        assert all(one.company == NO_POD_CONSTRAINTS for one in found if one.too_much)
-        assert found[-50:] == tame
+SMALL: Final = 2**15
+"""A budget that few pods spend."""
+ANY_NODE: Final = NODE_TEMPLATE_COST
+"""Units of the template of pods that have no constraints on nodes."""
+TERMS: Final = (SMALL - ANY_NODE) // POD_REQUIREMENT_COST
+"""Terms of one requirement each, about no pod, that the budget covers."""
 
-    def test_who_is_beyond_does_not_depend_on_the_order(self) -> None:
-        pods = [_apart(f"p{n:04}", "evil", _own("evil", n)) for n in range(REQUIREMENTS_MAX + 9)]
-        found = within_allowance(pods)
-        assert within_allowance(pods[::-1]) == found[::-1]
+
+def _beyond(pods: Sequence[Pod], budget: int = SMALL) -> list[str]:
+    """Return the names of the pods that the budget does not cover, in any order of the pods."""
+    found = within_budget(pods, budget)
+    assert within_budget(pods[::-1], budget) == found[::-1]
+    assert [one.key for one in found] == [one.key for one in pods]
+    assert all(one == pod for one, pod in zip(found, pods, strict=True) if not one.too_much)
+    return [one.name for one in found if one.too_much]
+
+
+class TestTermsAboutPods:
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        greedy = [_apart(f"p{n:05}", "evil", _own("evil", n)) for n in range(TERMS + 9)]
+        tame = [_apart(f"q{n}", "tame", _own("tame", n)) for n in range(50)]
+        assert _beyond([*greedy, *tame]) == [f"p{n:05}" for n in range(TERMS, TERMS + 9)]
+        assert within_budget([*greedy, *tame], SMALL)[TERMS].company == NO_POD_CONSTRAINTS
 
     def test_what_most_pods_ask_is_evaluated_first(self) -> None:
-        pods = [_apart(f"a{n:04}", "d", _own("d", n)) for n in range(REQUIREMENTS_MAX)]
-        many = [_apart(f"z{n}", "d", _own("d", REQUIREMENTS_MAX)) for n in range(2)]
-        found = within_allowance([*pods, *many])
-        assert [one.name for one in found if one.too_much] == [f"a{REQUIREMENTS_MAX - 1:04}"]
+        pods = [_apart(f"a{n:05}", "d", _own("d", n)) for n in range(TERMS)]
+        many = [_apart(f"z{n}", "d", _own("d", TERMS)) for n in range(2)]
+        assert _beyond([*pods, *many]) == [f"a{TERMS - 1:05}"]
 
     @pytest.mark.parametrize("namespaces", [None, ("d", "other"), ("other",)])
-    def test_terms_about_others_are_fewer(self, namespaces: tuple[str, ...] | None) -> None:
+    def test_terms_about_other_namespaces_cost_more(
+        self, namespaces: tuple[str, ...] | None
+    ) -> None:
+        most = (SMALL - ANY_NODE) // (POD_REQUIREMENT_COST + FOREIGN_COST)
+        nobody = Requirement("app", "In", ("nobody",))
         pods = [
-            _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, ()), f"k{n}"))
-            for n in range(FOREIGN_MAX + 1)
+            _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, (nobody,)), f"k{n}"))
+            for n in range(most + 1)
         ]
-        found = within_allowance(pods)
-        assert [bool(one.too_much) for one in found] == [False] * FOREIGN_MAX + [True]
+        assert _beyond(pods) == [f"p{most:04}"]
 
     @pytest.mark.parametrize(
         ("namespaces", "others"), [(("d",), 0), (("d",), 5000), (None, 5000), (("d", "o"), 5000)]
     )
-    def test_terms_about_many_pods_are_fewer(
+    def test_terms_cost_as_many_units_as_they_count_pods(
         self, namespaces: tuple[str, ...] | None, others: int
     ) -> None:
         """A term that passes over one pod is about all others, in each namespace that it names."""
-        own, most = (600, 600) if namespaces == ("d",) else (FOREIGN_MAX, FOREIGN_MAX + others)
-        beyond = COUNTED_MAX // most
+        own, counted, each = 1000, 1000, POD_REQUIREMENT_COST
+        if namespaces != ("d",):
+            counted, each = own + others, POD_REQUIREMENT_COST + FOREIGN_COST
+        beyond = (SMALL - ANY_NODE) // (each + counted * COUNTED_POD_COST)
         pods = []
         for number in range(own):
             but = Requirement("app", "NotIn", (f"a{number}",))
             term = PodAffinityTerm(PodSelector(namespaces, (but,)), "zone")
             pods.append(_apart(f"p{number:04}", "d", term))
         pods += [pod(f"o{number}", "n1", 1, 1, namespace="o") for number in range(others)]
-        found = within_allowance(pods)
-        assert [one.name for one in found if one.too_much] == [
-            one.name for one in pods[beyond:own]
-        ]
+        assert _beyond(pods) == [one.name for one in pods[beyond:own]]
         assert 0 < beyond < own
 
     @pytest.mark.parametrize(
-        "company",
+        ("company", "requirements"),
         [
-            lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)),
-            lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"), _own("d", 1))),
-            lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 1),)),
+            (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)), 1),
+            (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"), _own("d", 1))), 2),
+            (lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 1),)), 1),
         ],
         ids=["near", "near two", "spread"],
     )
-    def test_so_are_other_terms(self, company: Callable[[PodSelector], PodConstraints]) -> None:
+    def test_so_do_other_terms(
+        self, company: Callable[[PodSelector], PodConstraints], requirements: int
+    ) -> None:
         pods = []
-        for number in range(600):
+        for number in range(1000):
             but = Requirement("app", "NotIn", (f"b{number}",))
             asked = company(PodSelector(("d",), (but,)))
             pods.append(pod(f"p{number:04}", "n1", 1, 1, company=asked, labels={"app": "a1"}))
-        beyond = [one.name for one in within_allowance(pods) if one.too_much]
-        assert beyond == [one.name for one in pods[COUNTED_MAX // 600 :]]
+        cost = requirements * POD_REQUIREMENT_COST + 1000 * COUNTED_POD_COST
+        beyond = (SMALL - ANY_NODE) // cost
+        assert _beyond(pods) == [one.name for one in pods[beyond:]]
+        assert 0 < beyond < 1000
+
+    def test_counted_pods_cost_more_where_a_term_has_many_requirements(self) -> None:
+        """Terms of 80 requirements about 20,000 pods made a pass three times as long."""
+        many = 5 * REQUIREMENTS_PER_COUNTED_POD
+        pods = []
+        for number in range(1000):
+            absent = (Requirement(f"k{n}", "DoesNotExist") for n in range(many - 1))
+            but = Requirement("app", "NotIn", (f"a{number}",))
+            term = PodAffinityTerm(PodSelector(("d",), (*absent, but)), "zone")
+            pods.append(_apart(f"p{number:04}", "d", term))
+        cost = many * POD_REQUIREMENT_COST + 6 * 1000 * COUNTED_POD_COST
+        beyond = (SMALL - ANY_NODE) // cost
+        assert _beyond(pods) == [one.name for one in pods[beyond:]]
+        assert 0 < beyond < 1000
 
     @pytest.mark.parametrize("few", [2, 3])
-    def test_terms_about_few_of_many_pods_are_not(self, few: int) -> None:
+    def test_terms_about_few_of_many_pods_do_not(self, few: int) -> None:
         """As those that labels tell apart are, whatever else all of them have in common."""
         pods = []
-        for number in range(few * REQUIREMENTS_MAX // 2):
+        for number in range(few * 400):
             asked = (("app", f"a{number // few}"), ("team", "t"))
             which = tuple(Requirement(key, "In", (value,)) for key, value in asked)
             term = PodAffinityTerm(PodSelector(("d",), which), "zone")
             pods.append(replace(_apart(f"p{number:04}", "d", term), labels=dict(asked)))
-        found = within_allowance(pods)
-        assert [one.name for one in found if one.too_much] == []
+        assert _beyond(pods) == []
 
-    def test_equal_terms_count_once(self) -> None:
-        pods = [_apart(f"p{n}", "d", replace(_own("d", 1))) for n in range(2 * REQUIREMENTS_MAX)]
-        assert within_allowance(pods) == pods
+    def test_equal_terms_cost_once(self) -> None:
+        pods = [_apart(f"p{n:05}", "d", replace(_own("d", 1))) for n in range(2 * TERMS)]
+        assert _beyond(pods) == []
 
 
 def _placed(name: str, namespace: str, placing: NodeConstraints) -> Pod:
@@ -437,87 +466,92 @@ def _asking(number: int, requirements: int) -> NodeConstraints:
     return NodeConstraints(affinity=(SelectorTerm(asked[1:]), SelectorTerm((), asked[:1])))
 
 
-class TestAllowanceOfNodes:
+def _most(units: int) -> int:
+    """Return how many requirements one template has for these units."""
+    return (units - NODE_TEMPLATE_COST) // NODE_REQUIREMENT_COST
+
+
+class TestTemplatesOfNodes:
     EACH = 64
-    KINDS = NODE_REQUIREMENTS_MAX // EACH
+    KINDS = SMALL // (NODE_TEMPLATE_COST + EACH * NODE_REQUIREMENT_COST)
 
     def _greedy(self) -> list[Pod]:
-        return [_placed(f"p{n:03}", "evil", _asking(n, self.EACH)) for n in range(self.KINDS + 2)]
+        return [_placed(f"p{n:04}", "evil", _asking(n, self.EACH)) for n in range(self.KINDS + 2)]
 
-    def test_each_namespace_has_its_own(self) -> None:
-        tame = [_placed(f"p{n}", "tame", _asking(n, 3)) for n in range(500)]
-        found = within_allowance([*self._greedy(), *tame])
-        beyond = [one for one in found if one.too_much]
-        assert [one.name for one in beyond] == [f"p{n:03}" for n in (self.KINDS, self.KINDS + 1)]
-        assert {one.placing for one in beyond} == {NO_NODE_CONSTRAINTS}
-        assert "namespace evil" in beyond[0].too_much
-        assert found[-500:] == tame
-
-    def test_who_is_beyond_does_not_depend_on_the_order(self) -> None:
-        pods = self._greedy()
-        found = within_allowance(pods)
-        assert within_allowance(pods[::-1]) == found[::-1]
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        tame = [_placed(f"q{n}", "tame", _asking(n, 3)) for n in range(200)]
+        pods = [*self._greedy(), *tame]
+        assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
+        assert within_budget(pods, SMALL)[self.KINDS].placing == NO_NODE_CONSTRAINTS
 
     def test_what_most_pods_ask_is_evaluated_first(self) -> None:
         many = [_placed(f"z{n}", "evil", _asking(-1, self.EACH)) for n in range(2)]
-        found = within_allowance([*self._greedy(), *many])
-        beyond = [one.name for one in found if one.too_much]
-        assert beyond == [f"p{n:03}" for n in range(self.KINDS - 1, self.KINDS + 2)]
+        beyond = [f"p{n:04}" for n in range(self.KINDS - 1, self.KINDS + 2)]
+        assert _beyond([*self._greedy(), *many]) == beyond
 
     def test_a_smaller_one_may_fit_behind_a_larger_one_that_does_not(self) -> None:
-        pods = [_placed("a", "d", _asking(0, NODE_REQUIREMENTS_MAX - 1))]
+        left = NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST
+        pods = [_placed("a", "d", _asking(0, _most(SMALL - left)))]
         pods += [_placed("b", "d", _asking(1, 2)), _placed("c", "d", _asking(2, 1))]
-        assert [bool(one.too_much) for one in within_allowance(pods)] == [False, True, False]
+        assert _beyond(pods) == ["b"]
 
     @pytest.mark.parametrize(
         "more",
         [
             NodeConstraints(node_selector=(("a", "b"), ("c", "d"))),
             NodeConstraints(node_selector=(("a", "b"),), system=(("c", "d"),)),
-            NodeConstraints(tolerations=(Toleration("a"),) * (2 * VALUES_A_REQUIREMENT)),
+            NodeConstraints(tolerations=(Toleration("a"),) * (2 * VALUES_PER_REQUIREMENT)),
             NodeConstraints(
-                affinity=(SelectorTerm((Requirement("a", "In", ("v",) * VALUES_A_REQUIREMENT),)),)
+                affinity=(
+                    SelectorTerm((Requirement("a", "In", ("v",) * VALUES_PER_REQUIREMENT),)),
+                )
             ),
         ],
     )
-    def test_what_else_counts(self, more: NodeConstraints) -> None:
-        first = [_placed(f"a{n}", "d", _asking(0, NODE_REQUIREMENTS_MAX - 2)) for n in range(2)]
+    def test_what_else_is_a_requirement(self, more: NodeConstraints) -> None:
+        """*more* costs the same as two requirements, so that no template is left for z."""
+        left = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
+        first = [_placed(f"a{n}", "d", _asking(0, _most(SMALL - left))) for n in range(2)]
         last = _placed("z", "d", NodeConstraints(node_selector=(("z", ""),)))
-        pods = [*first, _placed("b", "d", more), last]
-        assert [one.name for one in within_allowance(pods) if one.too_much] == ["z"]
+        assert _beyond([*first, _placed("b", "d", more), last]) == ["z"]
+        two = _placed("b", "d", NodeConstraints(node_selector=(("b", ""), ("c", ""), ("d", ""))))
+        assert _beyond([*first, two, last]) == ["b"]
 
-    def test_volumes_and_what_goes_with_its_node_count_for_nothing(self) -> None:
+    def test_volumes_and_what_goes_with_its_node_cost_nothing(self) -> None:
         wide = NodeConstraints(node_selector=tuple((f"k{n}", "") for n in range(100)))
         pods = [
             _placed(f"p{n}", "d", replace(wide, volumes=(VolumeTopology(zones=((f"z{n}", ()),)),)))
-            for n in range(100)
+            for n in range(400)
         ]
         pods += [
             replace(one, daemon=True, node="n1")
-            for one in (_placed(f"d{n}", "d", _asking(n, 100)) for n in range(100))
+            for one in (_placed(f"d{n}", "d", _asking(n, 100)) for n in range(400))
         ]
-        assert within_allowance(pods) == pods
+        assert _beyond(pods) == []
 
     def test_a_new_daemonset_takes_nothing_of_what_others_in_its_namespace_have(self) -> None:
         """Its pods are made all at once, and each asks for its own node."""
+        kinds = SMALL // NODE_TEMPLATE_COST
         pods = [
-            replace(_placed(f"a{n}", "d", _asking(n, 2)), daemon=True, node=None)
-            for n in range(NODE_REQUIREMENTS_MAX)
+            replace(_placed(f"a{n:04}", "d", _asking(n, 2)), daemon=True, node=None)
+            for n in range(kinds)
         ]
-        found = within_allowance([*pods, _placed("z", "d", _asking(-1, 10))])
-        assert not found[-1].too_much
-        assert sum(bool(one.too_much) for one in found) > NODE_REQUIREMENTS_MAX // 2 - 10
+        found = _beyond([*pods, _placed("z", "d", _asking(-1, 10))])
+        assert "z" not in found
+        cost = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
+        assert len(found) == kinds - (SMALL - cost - 8 * NODE_REQUIREMENT_COST) // cost
 
     def test_ports_stay_and_what_is_asked_of_pods_goes(self) -> None:
         company = PodConstraints(host_ports=(HostPort(80),), apart=(_own("d", 1),))
-        one = replace(_placed("p", "d", _asking(0, NODE_REQUIREMENTS_MAX + 1)), company=company)
-        found = within_allowance([one])
-        assert found[0].too_much
-        assert found[0].company == PodConstraints(host_ports=(HostPort(80),))
+        one = replace(_placed("p", "d", _asking(0, _most(SMALL) + 1)), company=company)
+        (found,) = within_budget([one], SMALL)
+        assert found.too_much
+        assert found.company == PodConstraints(host_ports=(HostPort(80),))
 
 
-class TestAllowanceOfPorts:
+class TestHostPorts:
     EACH = 64
+    KINDS = (SMALL - ANY_NODE - POD_REQUIREMENT_COST) // (EACH * HOST_PORT_COST)
 
     def _taking(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
         ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(self.EACH))
@@ -526,33 +560,28 @@ class TestAllowanceOfPorts:
         return replace(one, **changes)
 
     def _greedy(self, many: int = 2) -> list[Pod]:
-        kinds = PORTS_MAX // self.EACH + many
-        return [self._taking(f"p{n:03}", "evil", n) for n in range(kinds)]
+        return [self._taking(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
 
-    def test_each_namespace_has_its_own(self) -> None:
-        tame = [self._taking(f"p{n}", "tame", n) for n in range(9)]
-        found = within_allowance([*self._greedy(), *tame])
-        beyond = [one for one in found if one.too_much]
-        assert [one.name for one in beyond] == ["p064", "p065"]
-        assert "namespace evil" in beyond[0].too_much
-        assert not beyond[0].company.apart
-        assert beyond[0].company.host_ports, "they are taken all the same"
-        assert found[-9:] == tame
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        pods = [*self._greedy(), *(self._taking(f"q{n}", "tame", n) for n in range(9))]
+        assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
+        beyond = within_budget(pods, SMALL)[self.KINDS]
+        assert not beyond.company.apart
+        assert beyond.company.host_ports, "they are taken all the same"
 
     def test_what_most_pods_take_is_evaluated_first(self) -> None:
-        many = [self._taking(f"z{n}", "evil", 200) for n in range(2)]
-        found = within_allowance([*self._greedy(0), *many])
-        assert [one.name for one in found if one.too_much] == ["p063"]
-        assert within_allowance([*many, *self._greedy(0)])[:2] == found[-2:]
+        many = [self._taking(f"z{n}", "evil", self.KINDS) for n in range(2)]
+        assert _beyond([*self._greedy(0), *many]) == [f"p{self.KINDS - 1:04}"]
 
-    def test_equal_ones_and_those_that_go_with_their_node_count_for_nothing(self) -> None:
-        pods = [self._taking(f"p{n}", "d", 1) for n in range(3 * PORTS_MAX // self.EACH)]
+    def test_equal_ones_and_those_that_go_with_their_node_cost_nothing(self) -> None:
+        pods = [self._taking(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
         pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
-        assert within_allowance(pods) == pods
+        assert _beyond(pods) == []
 
 
-class TestAllowanceOfClaims:
+class TestVolumeClaims:
     EACH = 256
+    PODS = (SMALL - ANY_NODE) // (EACH * CLAIM_COST)
 
     def _naming(self, name: str, namespace: str, many: int) -> Pod:
         ties = DisruptionFacts(
@@ -561,29 +590,174 @@ class TestAllowanceOfClaims:
         one = pod(name, "n1", 1, 1, namespace=namespace, unsupported=(CLAIMS_FIELD,))
         return replace(one, ties=ties)
 
-    def _greedy(self) -> list[Pod]:
-        return [
-            self._naming(f"p{n:03}", "evil", self.EACH) for n in range(CLAIMS_MAX // self.EACH)
-        ]
+    def _greedy(self, many: int = 1) -> list[Pod]:
+        return [self._naming(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
 
-    def test_each_namespace_has_its_own_and_who_names_few_comes_first(self) -> None:
-        few = [self._naming("few", "evil", 1), self._naming("tame", "tame", self.EACH)]
-        for pods in ([*self._greedy(), *few], [*few, *self._greedy()[::-1]]):
-            beyond = [one for one in within_claims(pods) if one.too_much]
-            assert [one.name for one in beyond] == ["p063"]
-            assert "namespace evil" in beyond[0].too_much
-            assert beyond[0].ties == DisruptionFacts(overdue_seconds=7)
-        assert within_claims(self._greedy()) == self._greedy()
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        pods = [*self._greedy(), self._naming("tame", "tame", self.EACH)]
+        assert _beyond(pods) == [f"p{self.PODS:04}"]
+        assert within_budget(pods, SMALL)[self.PODS].ties == DisruptionFacts(overdue_seconds=7)
+        assert _beyond(self._greedy(0)) == []
+
+    def test_pods_with_few_claims_come_first(self) -> None:
+        few = [self._naming(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
+        assert _beyond([*self._greedy(-9), *few]) == []
+        assert _beyond([*self._greedy(-8), *few]) == [f"p{self.PODS - 9:04}"]
 
     def test_who_is_beyond_does_not_move_and_attaches_nothing(self) -> None:
-        pods = [*self._greedy(), self._naming("few", "evil", 1)]
+        most = (BUDGET - ANY_NODE) // (self.EACH * CLAIM_COST)
+        last = f"p{most:04}"
+        pods = self._greedy(most + 1 - self.PODS)
         found = {one.name: one for one in build_cluster([node("n1")], pods).pods}
         told = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
-        assert "asks-too-much" in told["p063"]
-        assert told["p062"][0] == "pod-volumes"
-        assert (len(found["p062"].company.disks), found["p063"].company) == (
+        assert "asks-too-much" in told[last]
+        assert told["p0000"] == ["pod-volumes"] * self.EACH
+        assert (len(found["p0000"].company.disks), found[last].company) == (
             self.EACH,
             NO_POD_CONSTRAINTS,
+        )
+
+    def test_claims_of_a_pod_with_other_constraints_beyond_the_budget_still_count(self) -> None:
+        one = replace(self._naming("p", "d", 3), placing=_asking(0, _most(BUDGET) + 1))
+        (found,) = build_cluster([node("n1")], [one]).pods
+        assert found.too_much
+        assert len(found.company.disks) == 3
+
+
+class TestOneBudget:
+    def test_it_covers_what_six_limits_once_allowed_all_at_once(self) -> None:
+        """The limits that one budget replaced; node templates of four requirements and more."""
+        pods = [_placed(f"n{n}", "d", _asking(n, 4)) for n in range(4096 // 4 - 1)]
+        for number in range(64):
+            ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(64))
+            pods.append(pod(f"h{number}", "n1", 1, 1, company=PodConstraints(host_ports=ports)))
+            ties = DisruptionFacts(claims=tuple(ClaimUse(f"c{number}-{n}") for n in range(256)))
+            pods.append(replace(pod(f"c{number}", "n1", 1, 1), ties=ties))
+            nobody = PodSelector(None, (Requirement("app", "In", (f"x{number}",)),))
+            pods.append(_apart(f"f{number}", "d", PodAffinityTerm(nobody, "zone")))
+        pods += [_apart(f"o{n}", "d", _own("d", n)) for n in range(1024 - 64 - 64)]
+        size = 4096
+        pods += [pod(f"q{n}", "n1", 1, 1) for n in range(size - len(pods) - 64)]
+        for number in range(64):
+            other = Requirement("app", "NotIn", (f"y{number}",))
+            term = PodAffinityTerm(PodSelector(("d",), (other,)), "zone")
+            pods.append(_apart(f"t{number}", "d", term))
+        assert len(pods) * 64 == 2**18
+        assert _beyond(pods, BUDGET) == []
+
+    def test_one_kind_leaves_less_for_another(self) -> None:
+        half = [_apart(f"p{n:05}", "d", _own("d", n)) for n in range(TERMS // 2)]
+        ports = [
+            pod(
+                f"q{n:03}",
+                "n1",
+                1,
+                1,
+                company=PodConstraints(host_ports=(HostPort(9, ip=f"{n}"),) * 64),
+            )
+            for n in range(60)
+        ]
+        assert _beyond(half) == _beyond(ports) == []
+        left = SMALL - ANY_NODE - len(half) * POD_REQUIREMENT_COST
+        most = left // (64 * HOST_PORT_COST)
+        assert _beyond([*half, *ports]) == [f"q{n:03}" for n in range(most, 60)]
+
+    def test_the_message_names_the_namespace_and_the_limit(self) -> None:
+        (found,) = within_budget([_placed("p", "shop", _asking(0, _most(BUDGET) + 1))])
+        (blocker,) = pod_blockers(found)
+        assert blocker.message == (
+            "asks for more than Ebb evaluates for namespace shop: the constraints and volume "
+            "claims of its pods exceed the evaluation budget of 524,288 units; remove some, or "
+            "give more pods equal constraints"
+        )
+
+
+class TestPodsThatStayWithTheirNode:
+    def _static(self, name: str, on: str, namespace: str, first: int, terms: int) -> Pod:
+        """Return a mirror pod whose terms are about pods of namespace d."""
+        asked = tuple(_own("d", first + n) for n in range(terms))
+        return replace(
+            _apart(name, namespace, *asked), node=on, mirror=True, placing=NO_NODE_CONSTRAINTS
+        )
+
+    def _attack(self, many: int, namespace: str = "d") -> list[Pod]:
+        return [self._static(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
+
+    def test_a_kubelet_spends_nothing_of_a_namespace(self) -> None:
+        """A kubelet makes mirror pods in any namespace, bound to its own node."""
+        tame = [_apart(f"p{n:05}", "d", _own("d", -n)) for n in range(TERMS)]
+        assert _beyond([*self._attack(12), *tame]) == []
+
+    def test_a_kubelet_exceeds_the_budget_for_its_own_node_alone(self) -> None:
+        for namespace in ("d", "other"):
+            attack = self._attack(20, namespace)
+            pods = [
+                *attack,
+                *(self._static(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
+                *(replace(_apart(f"d{n}", "d", _own("d", 1)), daemon=True) for n in range(9)),
+                *(_apart(f"p{n}", "d", _own("d", -n)) for n in range(9)),
+            ]
+            beyond = _beyond(pods)
+            assert beyond
+            assert set(beyond) <= {one.name for one in attack}
+            found = next(one for one in within_budget(pods, SMALL) if one.too_much)
+            assert found.company == NO_POD_CONSTRAINTS
+            assert "with node evil, they exceed the evaluation budget" in found.too_much
+
+    def test_many_kubelets_together_exceed_one_budget(self) -> None:
+        pods = [
+            self._static(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
+            for on in range(8)
+            for n in range(4)
+        ]
+        pods += [self._static("s", "tame", "kube-system", -1, 8)]
+        spent = 8 * (POD_REQUIREMENT_COST + FOREIGN_COST)
+        most = (SMALL - spent) // (64 * POD_REQUIREMENT_COST)
+        beyond = _beyond(pods)
+        assert len(pods) - 1 - len(beyond) == most
+        assert "s" not in beyond
+
+    def test_verdicts_of_other_nodes_stay_as_they_are(self) -> None:
+        """The attack made all pods of the namespace ask too much, so all their nodes stayed."""
+        zone = {"zone": "a"}
+        nodes = [node(name, labels=zone) for name in ("evil", "n1", "n2", "n3", "n4")]
+        tame = [
+            replace(_apart(f"p{n}", "d", PodAffinityTerm(select(f"t{n}"), "host")), node=f"n{n}")
+            for n in range(1, 5)
+        ]
+
+        def verdicts(attack: Sequence[Pod]) -> tuple[list[str], set[str]]:
+            found = reconcile.plan(build_cluster(nodes, [*tame, *attack]), thesis_config())
+            codes = {one.code for kept in found.kept for one in kept.blockers}
+            return [one.node for one in found.removals], codes
+
+        removed, codes = verdicts([])
+        assert removed == ["evil", "n1", "n2", "n3"]
+        for many in (20, 300):
+            assert verdicts(self._attack(many)) == (removed, codes)
+
+    def test_a_tenant_gets_no_other_budget_by_calling_its_pods_daemons(self) -> None:
+        """The annotation `daemonset-pod` of the autoscaler is the tenant's own word."""
+        daemons = [
+            replace(_apart(f"a{n:05}", "d", _own("d", n)), node=f"n{n}", daemon=True)
+            for n in range(TERMS + 9)
+        ]
+        free = ANY_NODE // POD_REQUIREMENT_COST  # a bound pod needs no template of nodes
+        assert _beyond(daemons) == [f"a{n:05}" for n in range(TERMS + free, TERMS + 9)]
+        tame = [_apart(f"p{n}", "d", _own("d", -n)) for n in range(1, 10)]
+        last = TERMS - len(tame)
+        assert _beyond([*daemons, *tame]) == [f"a{n:05}" for n in range(last, TERMS + 9)]
+
+    def test_a_bound_daemon_beyond_the_budget_keeps_its_tolerations(self) -> None:
+        """They say whether the pods of its DaemonSet could come back after a hard mark."""
+        placing = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
+        terms = tuple(_own("d", n) for n in range(TERMS + 4))
+        one = replace(_apart("a", "d", *terms), daemon=True, placing=placing)
+        (found,) = within_budget([one], SMALL)
+        assert (bool(found.too_much), found.company, found.placing) == (
+            True,
+            NO_POD_CONSTRAINTS,
+            placing,
         )
 
 
