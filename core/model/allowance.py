@@ -1,8 +1,8 @@
 """Limit how much time of every pass the pods of one namespace can take.
 
 Node selectors, host ports, terms about other pods and volume claims cost time in every pass, and
-anybody who may create pods writes them. `core.edge.decode.pod_limits` limits one pod. The evaluation
-budget limits all pods of a namespace together, so that no tenant can slow down the controller.
+anybody who may create pods writes them. `core.edge.decode.pod_limits` limits one pod. The budget
+limits all pods of a namespace together, so that no tenant can slow down the controller.
 """
 
 from collections import Counter
