@@ -20,7 +20,7 @@ from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.publisher import Publisher
 from controller.reconciler import OnPods, Reconciler
-from controller.taint_keys import TaintKeys
+from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
@@ -94,9 +94,7 @@ class _Controller:
             self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
-        self._taint_keys = TaintKeys(
-            leases, objects.nodes(client), self._view, steady, config.taint_key
-        )
+        self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_off.set_function(steady.off_seconds)
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
@@ -125,12 +123,12 @@ class _Controller:
             self._config.controller.metrics_listen,
             setting="controller.metricsListen",
         )
+        await self._taint_key.check()
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._events.run()),
                 tasks.create_task(self._keep_config()),
-                tasks.create_task(self._taint_keys.keep()),
             ]
             for kind in KINDS:
                 feed = WatchSink(self._view, kind, self._view.news, self._clock, self._metrics)
@@ -148,10 +146,10 @@ class _Controller:
             await plain.stop()
 
     async def _lead(self) -> None:
-        await self._taint_keys.begin()
+        await self._taint_key.record()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
-            tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
+            tasks.create_task(self._taint_key.keep())
             tasks.create_task(self._publisher.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:

@@ -102,7 +102,7 @@ class _Webhook:
             tell=partial(self._events.tell_of, about),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
-        await certificates.keep(lambda: True)
+        await certificates.keep()
 
 
 if __name__ == "__main__":
