@@ -10,6 +10,8 @@ from typing import NamedTuple
 from cli.input import live
 from cli.terminal import printable
 from controller.names import LEASE
+from controller.stores.capacity_buffers import PublishedStore
+from controller.stores.lease import LeaseStore
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
@@ -18,9 +20,7 @@ from core.edge.decode.objects import PodObject
 from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
-from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
-from core.edge.kube.stores.published import PublishedStore
 from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from controller import names
-from controller.access_review import AccessReview
+from controller.access_review import PATCH_PODS, AccessReview, is_allowed
 from controller.config_reload import ConfigReload
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
@@ -20,6 +20,9 @@ from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.publisher import Publisher
 from controller.reconciler import OnPods, Reconciler
+from controller.stores.capacity_buffers import PublishedStore
+from controller.stores.evictions import EvictionStore
+from controller.stores.lease import LeaseStore
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.edge import http, program
@@ -30,10 +33,6 @@ from core.edge.kube.freshness import WatchSink
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events, objects
 from core.edge.kube.stores.events import Events, EventType
-from core.edge.kube.stores.evictions import EvictionStore
-from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.published import PublishedStore
-from core.edge.kube.stores.rights import PATCH_PODS, is_allowed
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 

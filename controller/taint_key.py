@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from controller.election import Leases
+from controller.stores.lease import Lease
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.lease import Lease
 from core.edge.logs import fields
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 

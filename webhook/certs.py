@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 from core.edge import serving as wire
 from core.edge import tls
 from core.edge.clock import Clock
-from core.edge.kube.stores.trust import Registered, Registration, Secret, SecretStore
 from core.edge.logs import fields
 from core.edge.serving import Serving
 from core.model.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
 from webhook.authority import KEYS, OLD_SECONDS, Trust, adopt, advance, begin
+from webhook.ca_store import Registered, Registration, Secret, SecretStore
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
 """On the Secret: any value asks for a new CA. It is removed when `next` has been made."""

@@ -114,7 +114,7 @@ def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
         folder = plane.folder / "installed"
         overlay(folder, *COMPONENTS)
         settings = {**SETTINGS, **run.settings}
-        how = {**settings, **BUILDING, "webhook": {"interval": "1s"}}
+        how = {**settings, **BUILDING, "controller": {"interval": "1s"}}
         webhook = stack.enter_context(installed(plane, str(folder), **how))
         extender = start_extender(plane, score=run.score).wait_ready()
         stack.callback(extender.stop)

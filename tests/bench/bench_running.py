@@ -1,8 +1,9 @@
-"""The webhook as it runs: `python -m tests.bench.bench_running [SECONDS [NODES]]`, five minutes.
+"""The programs as they run: `python -m tests.bench.bench_running [SECONDS [NODES]]`, five minutes.
 
-The program itself, elected and judging every 10 s, against an API server of another process with
-5,000 nodes and 150,000 pods: without news, with 50 pod events a second, and with reviews beside
-those. What a thread other than the loop's runs is a pass; that tells which reviews fell into one.
+The controller, elected and judging every 10 s, against an API server of another process with
+5,000 nodes and 150,000 pods: without news, with 50 pod events a second, and with reviews by the
+webhook beside those. What a thread of the controller other than the loop's runs is a pass; that
+tells which reviews fell into one.
 A server that does nothing is asked by turns with it: what both have to wait for is the machine.
 The API server, which has a machine of its own elsewhere, gets the cores that nobody else wants.
 """
@@ -147,7 +148,7 @@ def serve(channel: Channel, nodes: int) -> None:
     os.nice(NICEST)
 
     async def run() -> None:
-        logging.disable()  # it ends after the webhook, whose watches break off
+        logging.disable()  # it ends after the controller, whose watches break off
         async with Cluster(nodes) as api:
             rate, changes = 0, api.changes()
             channel.send(api.url)
@@ -279,34 +280,39 @@ def phase(name: str, events: int, watched: Watched, seconds: float) -> Phase:
 
 
 @contextlib.contextmanager
-def webhook(folder: Path, url: str, pair: tls.Pair) -> Iterator[tuple[Watched, int]]:
-    """Run the program until it leads and has judged. Yields: it, and its admission port."""
+def programs(folder: Path, url: str, pair: tls.Pair) -> Iterator[tuple[Watched, "Server"]]:
+    """Run both programs until one leads and has judged. Yields: the controller and the webhook."""
     (folder / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     (folder / "cert.pem").write_bytes(pair.certificate)
     (folder / "key.pem").write_bytes(pair.key)
     port, plain = free_port(), free_port()
-    settings: dict[str, Any] = {
-        "listen": f"{serving.LOOPBACK}:{port}",
-        "metricsListen": f"{serving.LOOPBACK}:{plain}",
-        "certFile": str(folder / "cert.pem"),
-        "keyFile": str(folder / "key.pem"),
-    }
-    config = {
+    config: dict[str, Any] = {
         "apiVersion": "kube-ebb.io/v1alpha1",
         "kind": "EbbConfiguration",
         "mode": "enforce",
         "reserve": {"length": f"{SEEN_SECONDS}s"},
-        "webhook": settings,
+        "controller": {"metricsListen": f"{serving.LOOPBACK}:{plain}"},
+        "webhook": {
+            "listen": f"{serving.LOOPBACK}:{port}",
+            "metricsListen": f"{serving.LOOPBACK}:0",
+            "certFile": str(folder / "cert.pem"),
+            "keyFile": str(folder / "key.pem"),
+        },
     }
     (folder / "config.yaml").write_bytes(orjson.dumps(config))
-    command = [sys.executable, "-m", "webhook", "--config", str(folder / "config.yaml")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--kubeconfig", str(folder / "kubeconfig")], stderr=log, stdout=log
-        )
+    with started(folder, "controller") as controller, started(folder, "webhook") as webhook:
+        until_judged(controller, plain, folder / "controller.log")
+        yield Watched(controller.pid), Server(port, webhook.pid)
+
+
+@contextlib.contextmanager
+def started(folder: Path, program: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program with the files of the folder."""
+    files = ("--config", str(folder / "config.yaml"), "--kubeconfig", str(folder / "kubeconfig"))
+    with (folder / f"{program}.log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", program, *files], stderr=log, stdout=log)
     try:
-        until_judged(process, plain, folder / "log")
-        yield Watched(process.pid), port
+        yield process
     finally:
         process.terminate()
         process.wait()
@@ -382,7 +388,7 @@ def main() -> None:
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            webhook(Path(folder), channel.recv(), pair) as (watched, port),
+            programs(Path(folder), channel.recv(), pair) as (watched, webhook),
         ):
             sampler = Thread(target=watched.follow, args=(stop,), daemon=True)
             sampler.start()
@@ -392,7 +398,7 @@ def main() -> None:
             phases.append(phase("with events", EVENTS_A_SECOND, watched, seconds))
             memory = watched.mib("VmRSS"), watched.mib("VmHWM")
             with nothing(Path(folder), pair) as idle:
-                servers = {WEBHOOK: Server(port, watched.pid), NOTHING: idle}
+                servers = {WEBHOOK: webhook, NOTHING: idle}
                 asked = reviews(watched, servers, pair, seconds)
             stop.set()
             sampler.join()
@@ -417,7 +423,7 @@ def report(nodes: int, k: float, phases: Sequence[Phase], memory: tuple[float, f
         ]
         for one in phases
     ]
-    title = f"the running webhook, {nodes:,} nodes, {nodes * PODS_PER_NODE:,} pods, K = {k:.2f}"
+    title = f"the running controller, {nodes:,} nodes, {nodes * PODS_PER_NODE:,} pods, K = {k:.2f}"
     show(f"{title}; {memory[0]:,.0f} MiB, at most {memory[1]:,.0f}", columns, rows)
 
 

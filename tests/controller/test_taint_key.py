@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from controller.stores.lease import Lease
 from controller.taint_key import KEEP_SECONDS, KEY_ANNOTATION, TaintKey
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.lease import Lease
 from core.model.errors import InvalidInputError, UnavailableError
 from tests.support.clock import in_virtual_time
 from tests.support.leases import Door, Store

@@ -12,7 +12,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from core.edge import serving, tls
-from core.edge.kube.stores.trust import REGISTRATIONS, Registration, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
@@ -29,6 +28,7 @@ from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.authority import OLD_SECONDS, Trust
+from webhook.ca_store import REGISTRATIONS, Registration, SecretStore
 from webhook.certs import REPLACED
 
 DAY = 24 * 3600

@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from core.edge.clock import Clock
-from core.edge.kube.stores.trust import Registered, Registration, Secret, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
+from webhook.ca_store import Registered, Registration, Secret, SecretStore
 from webhook.certs import Certificates, Stores
 
 START = int(time.time()) - 3600
