@@ -10,7 +10,7 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check e2e e2e-tools chaos days hostile laws mutate fix bench lock clean
+.PHONY: help setup demo lint check check-full e2e e2e-tools chaos days hostile laws mutate fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,14 +31,20 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## a day of a small cluster in virtual time: a table, and a picture in ebb-demo.png
 	$(BIN)/ebb demo
 
-# A tracer makes laws three times as long, and tables alone are to say what is covered.
-check: setup ## format, lint, types, import contracts, tests, coverage: what CI runs
+lint: setup ## format, lint, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(TESTS) --cov --ignore-glob '*laws.py'
-	$(TESTS) $(wildcard tests/*/test_*laws.py)
+
+check: lint ## lint, tests, and laws on 200 random clusters: what to run before each commit
+	$(TESTS) -m "not e2e and not mutant" --seeds 200
+
+# The coverage tracer makes laws three times as slow, and only the other tests should count as
+# coverage.
+check-full: lint ## lint, tests with coverage, laws on 1,000 random clusters and their mutants: what CI runs
+	$(TESTS) -m "not e2e and not law and not mutant" --cov
+	$(TESTS) -m "law or mutant"
 
 e2e-tools: setup ## build the control plane's programs and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
@@ -53,14 +59,9 @@ chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter
 days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)
 
-# One process a line: some laws keep all their clusters. A seed of the later ones is a history of
-# looks, or is compared with several mutants.
-laws: setup ## the laws over 20,000 random mixed clusters, or 3,000 histories of them, for an hour; `make check` looks at 1,000
-	$(BIN)/python -m pytest tests/core/test_mixed_laws.py --seeds 20000
-	$(BIN)/python -m pytest tests/core/test_underutilized_count_laws.py tests/core/test_beside.py --seeds 20000
-	$(BIN)/python -m pytest tests/core/test_hand_over.py tests/core/test_buffers_laws.py \
-	  tests/core/test_next_in_line.py --seeds 3000
-	$(BIN)/python -m pytest tests/core/test_reserve_laws.py tests/core/test_utilization_laws.py --seeds 3000
+# The laws of a file share their random clusters, so each file stays in one process.
+laws: setup ## the laws on 20,000 random clusters, or 3,000 histories of clusters; most of an hour
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m law --seeds 20000
 
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
@@ -77,12 +78,12 @@ fix: setup ## format, repair what the linter can, write the generated pages of d
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m tests.support.life_cycle
 	$(BIN)/python -m tests.support.metrics_page
+	$(BIN)/python -m tests.support.packages_page
 
 bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
-	$(BIN)/python -m tests.bench.bench_survival
 	$(BIN)/python -m tests.bench.bench_webhook
 	$(BIN)/python -m tests.bench.bench_running
 	$(BIN)/python -m tests.bench.bench_kube

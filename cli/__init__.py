@@ -1,1 +1,1 @@
-"""The command `ebb`: thin commands over the core and the simulation."""
+"""`ebb`: commands read a cluster, compute an answer and print it through one output module."""

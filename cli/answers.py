@@ -1,18 +1,17 @@
 """What commands answer: values, each of which every form of output can write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.explain.caveats import Caveat
 from cli.explain.explainer import NodeAnswer, PodAnswer
-from cli.look.found import Found
-from cli.look.overview import Status
-from cli.look.standing import Standing
+from cli.input.cluster_input import ClusterInput
+from cli.input.node_status import NodeStatus
+from cli.input.overview import Status
 from core.config.settings import Config
 from core.engine.plan import Plan
-from core.survival.look import Emptying
 
 if TYPE_CHECKING:  # the simulation takes long
     from sim.report import Row
@@ -42,8 +41,6 @@ class Planned:
     minded: Sequence[Caveat]
     money: Money | None
     """None: no prices are configured."""
-    emptying: Mapping[str, Emptying]
-    """Of the nodes that can go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +48,8 @@ class NodeExplained:
     """The answer of `ebb explain node`."""
 
     answer: NodeAnswer
-    standing: Standing
-    emptying: Emptying
-    found: Found
+    standing: NodeStatus
+    found: ClusterInput
     now_seconds: int
 
 
@@ -62,7 +58,7 @@ class PodExplained:
     """The answer of `ebb explain pod`."""
 
     answer: PodAnswer
-    found: Found
+    found: ClusterInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayPlayed:
+class VariantResult:
     """What came of one way to shrink."""
 
     name: str
@@ -150,7 +146,7 @@ class Replayed:
     """What was played: how long, how much, how often."""
     notes: Sequence[str]
     """What is not in it, or not quite as it was."""
-    ways: Sequence[WayPlayed]
+    ways: Sequence[VariantResult]
     seeds: Sequence[int]
     really: Sequence[Figure]
     """What the nodes were as they stood; empty: a trace that says nothing of it."""
@@ -158,12 +154,12 @@ class Replayed:
     """None: under none of them all pods were left in peace."""
 
     @property
-    def modes(self) -> Sequence[WayPlayed]:
+    def modes(self) -> Sequence[VariantResult]:
         """Return the modes and rules."""
         return [way for way in self.ways if not way.settings]
 
     @property
-    def points(self) -> Sequence[WayPlayed]:
+    def points(self) -> Sequence[VariantResult]:
         """Return the points of the sweep."""
         return [way for way in self.ways if way.settings]
 

@@ -48,12 +48,12 @@ def option(
     )
 
 
-def put(answer: Answer, form: str) -> None:
+def print_answer(answer: Answer, form: str) -> None:
     """Write an answer to standard output, in the form of that name."""
     sys.stdout.write(_module(form).text(answer))
 
 
-def save(answer: Answer, form: str, path: str) -> None:
+def write_answer(answer: Answer, form: str, path: str) -> None:
     """Write an answer into a file. Raises: InvalidInputError."""
     files.write_text(path, _module(form).text(answer))
 

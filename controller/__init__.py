@@ -1,1 +1,1 @@
-"""The controller: watches the cluster, elects a leader, reconciles and writes."""
+"""`ebb-controller`: watch the cluster, reconcile while leading, write, evict and publish."""

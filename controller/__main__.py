@@ -26,14 +26,14 @@ from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import Client
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.news import Feed
 from core.edge.kube.stores import events, objects
 from core.edge.kube.stores.events import Events, EventType
 from core.edge.kube.stores.evictions import EvictionStore
 from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.published import PublishedStore
-from core.edge.kube.stores.rights import PATCH_PODS, may
+from core.edge.kube.stores.rights import PATCH_PODS, is_allowed
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 
@@ -105,7 +105,7 @@ class _Controller:
         self._metrics.leading.set_function(self._metrics.leads)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
-        right = AccessReview(partial(may, self._client, PATCH_PODS), clock, "patch pods")
+        right = AccessReview(partial(is_allowed, self._client, PATCH_PODS), clock, "patch pods")
         return DeletionCosts(objects.pods(self._client), self._metrics, right)
 
     def _evictor(self, clock: Clock) -> Evictor:
@@ -121,7 +121,7 @@ class _Controller:
     async def run(self) -> None:
         """Run until SIGTERM; then fail readiness, stop leading and release the Lease."""
         plain = http.Server(
-            http.make_app(self._health, self._clock, self._metrics),
+            http.base_app(self._health, self._clock, self._metrics),
             self._config.controller.metrics_listen,
             setting="controller.metricsListen",
         )
@@ -133,7 +133,7 @@ class _Controller:
                 tasks.create_task(self._taint_keys.keep()),
             ]
             for kind in KINDS:
-                feed = Feed(self._view, kind, self._view.news, self._clock, self._metrics)
+                feed = WatchSink(self._view, kind, self._view.news, self._clock, self._metrics)
                 running.append(tasks.create_task(follow(self._client, kind, feed)))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(

@@ -14,10 +14,10 @@ from core.edge import files
 from core.edge.clock import Clock
 from core.edge.kube.stores.events import EventType
 from core.edge.logs import fields
-from core.engine import step
+from core.engine import reconcile
 from core.engine.plan import Plan
 from core.model.errors import ConfigError
-from core.model.telling import many
+from core.model.humanize import plural
 
 ACCEPTED: Final = "ConfigurationChanged"
 REFUSED: Final = "ConfigurationRefused"
@@ -73,14 +73,16 @@ class ConfigReload:
         plan = await self._tried(found)
         self._reconciler.config = found
         self._view.urgent.set()
-        could = many(len(plan.removals), "node")
+        could = plural(len(plan.removals), "node")
         return f"mode {found.mode.value}; {could} could go in the long run"
 
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
         snapshot, now = self._view.snapshot(config.schedulers), self._clock.unix_seconds()
         try:
-            return await asyncio.to_thread(lambda: step.plan(snapshot(), config, now_seconds=now))
+            return await asyncio.to_thread(
+                lambda: reconcile.plan(snapshot(), config, now_seconds=now)
+            )
         except Exception as fault:
             log.exception("a plan with the changed configuration failed")
             problem = f"no plan can be made with it: {type(fault).__name__}"

@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.writers import with_each
+from controller.writers import for_each
 from core.config.settings import Mode, ScaleInOrder
 from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
 from core.edge.logs import fields
@@ -84,7 +84,7 @@ class DeletionCosts:
             failed += fault is not None
             ended = failures.end(fault) or ended
 
-        await with_each(batch, WRITERS_MAX, carry_out)
+        await for_each(batch, WRITERS_MAX, carry_out)
         return failed
 
     async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:

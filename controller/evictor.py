@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.writers import Tell, with_each
+from controller.writers import Tell, for_each
 from core.config.settings import Config
-from core.drain.ground import Scene
-from core.drain.look import NOTHING, Drain, look, standing
-from core.drain.memory import REFUSED_SECONDS_MAX, Eviction, Memory
+from core.drain.context import DrainInput
+from core.drain.planner import NOTHING, DrainDecision, plan_drain, standing
+from core.drain.state import REFUSED_SECONDS_MAX, DrainState, Eviction
 from core.edge.clock import Clock
 from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
 from core.edge.logs import fields
@@ -33,11 +33,11 @@ FORBIDDEN_NOTE: Final = (
 log = logging.getLogger("ebb.evictor")
 
 
-class Looked(NamedTuple):
+class PlannedDrain(NamedTuple):
     """A look, and what it rests on."""
 
-    before: Memory
-    drain: Drain
+    before: DrainState
+    drain: DrainDecision
     node: Node | None
     """The one at work."""
 
@@ -67,30 +67,30 @@ class Evictor:
 
     def begin(self) -> None:
         """Lead anew: others may have evicted meanwhile."""
-        self._memory, self._busy = Memory(), False
+        self._memory, self._busy = DrainState(), False
 
     def begin_drain(self) -> None:
         """Begin the drain anew that is at work: pods may have come to its node meanwhile."""
         self._memory = self._memory.released(self._memory.failed)
 
-    def look(self, scene: Scene) -> Looked:
+    def look(self, scene: DrainInput) -> PlannedDrain:
         """Decide, in any thread."""
         before, drain, held = self._memory, NOTHING, self._right.held
         if held:
-            drain = look(scene, before)
+            drain = plan_drain(scene, before)
         elif held is None:  # what the leader before it has evicted must not come back meanwhile
             drain = standing(scene, before)
         name = drain.memory.node
-        return Looked(
+        return PlannedDrain(
             before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
         )
 
     async def carry_out(
-        self, looked: Looked, config: Config, why_not: Callable[[], str | None], tell: Tell
+        self, looked: PlannedDrain, config: Config, why_not: Callable[[], str | None], tell: Tell
     ) -> None:
         """Evict what was decided on what is remembered now, until *why_not* says to look again."""
         if not config.evicts:
-            self._memory = Memory()
+            self._memory = DrainState()
             self._right.forget()
             return
         await self._ask_for_the_right()
@@ -105,7 +105,7 @@ class Evictor:
                 await self._evict(one, node, tell)
 
         try:
-            await with_each(drain.evict, CALLS_MAX, evict)
+            await for_each(drain.evict, CALLS_MAX, evict)
         finally:
             self._busy = False
 
@@ -134,7 +134,7 @@ class Evictor:
         until = self._clock.unix_seconds() + pause
         self._memory = self._memory.refusing(one.pod, answer.why, until=until)
 
-    def _tell_failed(self, looked: Looked) -> None:
+    def _tell_failed(self, looked: PlannedDrain) -> None:
         """Tell whose drain has failed; the release of the node says it in an Event."""
         for name, why in looked.drain.memory.failed.items():
             if name not in looked.before.failed:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.metrics import Metrics
-from controller.reconciler import Reconciler, TickReport
+from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
-from controller.writers import Sight
+from controller.writers import LiveView
 from core.edge.clock import Clock
 from core.edge.decode.kinds import NODES
 from core.edge.heap import growing
 from core.edge.logs import fields
-from core.engine.waiting import WAIT_SECONDS
+from core.engine.unschedulable import WAIT_SECONDS
 
 STALE_SECONDS: Final = 180
 """Nothing is decided on a view without news for longer; bookmarks come about once a minute."""
@@ -50,7 +50,7 @@ class Loop:
         """*leading*: false at once when the process wakes after its lead has ended."""
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
-        self._writing: set[asyncio.Task[TickReport]] = set()
+        self._writing: set[asyncio.Task[PassReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """How long the next pass waits at least."""
         self._blind_since: float | None = None
@@ -141,10 +141,10 @@ class Loop:
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
-        sight = Sight(halted, self._view.nodes.get, self._view.occupied)
+        sight = LiveView(halted, self._view.nodes.get, self._view.occupied)
         await self._written(asyncio.create_task(self._reconciler.carry_out(found, sight)))
 
-    async def _written(self, writing: asyncio.Task[TickReport]) -> None:
+    async def _written(self, writing: asyncio.Task[PassReport]) -> None:
         """Wait until all is written, or the next pass cannot wait for that.
 
         A batch ends by itself when its plan is old, but for calls that hang.
@@ -167,7 +167,7 @@ class Loop:
         else:
             writing.add_done_callback(self._overtaken)
 
-    def _overtaken(self, writing: asyncio.Task[TickReport]) -> None:
+    def _overtaken(self, writing: asyncio.Task[PassReport]) -> None:
         """Take the end of what a later pass did not wait for; it has not seen all of that."""
         self._writing.discard(writing)
         if writing.cancelled():

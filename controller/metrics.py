@@ -9,20 +9,20 @@ from prometheus_client import Histogram
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
 from core.edge.kube.stores.evictions import Outcome
-from core.edge.metrics import Samples, Together, Told
+from core.edge.metrics import MetricCollector, ReportedGauge, Samples
 from core.engine.plan import ReachSums, tightest
-from core.engine.step import Pass
+from core.engine.reconcile import PassResult
 from core.model.resources import Resources
 from core.policies.all import POLICIES
 from core.writes.write import CostKind, WriteKind
 
 
-def _kept(found: Pass) -> Samples:
+def _kept(found: PassResult) -> Samples:
     codes = ({one.code for one in kept.blockers} for kept in found.plan.kept)
     return {**Count((code,) for node in codes for code in node)}
 
 
-def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[Pass], Samples]:
+def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[PassResult], Samples]:
     return lambda found: {
         (one.name, resource): value
         for one in tightest(found.plan.reaches)
@@ -35,7 +35,7 @@ def _shares(one: ReachSums) -> Iterable[float]:
     return (used / whole if whole else 0 for used, whole in parts)
 
 
-def _reserved(found: Pass) -> Samples:
+def _reserved(found: PassResult) -> Samples:
     """Return what all reserved nodes offer: cores, bytes."""
     names = {held.node for held in found.plan.reserve}
     nodes = (node for node in found.survey.cluster.nodes if node.name in names)
@@ -43,13 +43,13 @@ def _reserved(found: Pass) -> Samples:
     return {("cpu",): offered.cpu_millis / 1000, ("memory",): offered.memory_bytes}
 
 
-def _new_nodes(found: Pass) -> Samples:
+def _new_nodes(found: PassResult) -> Samples:
     seconds = found.memory.new_nodes.seconds
     reaches = (one for one in tightest(found.plan.reaches) if one.key in seconds)
     return {(one.name,): seconds[one.key] for one in reaches}
 
 
-def _buffered(found: Pass) -> Samples:
+def _buffered(found: PassResult) -> Samples:
     buffers = found.plan.buffers
     return {
         ("asked",): sum(one.asked for one in buffers),
@@ -58,10 +58,10 @@ def _buffered(found: Pass) -> Samples:
     }
 
 
-def _published(namespace: str) -> Callable[[Pass], Samples]:
+def _published(namespace: str) -> Callable[[PassResult], Samples]:
     """Return what tells of Ebb's buffers: others may bear its label, in other namespaces."""
 
-    def told(found: Pass) -> Samples:
+    def told(found: PassResult) -> Samples:
         ours = [one for one in found.survey.cluster.buffers if one.namespace == namespace]
         return {
             ("asked",): sum(one.published or 0 for one in ours),
@@ -71,69 +71,69 @@ def _published(namespace: str) -> Callable[[Pass], Samples]:
     return told
 
 
-def _figures(gauge: str) -> Callable[[Pass], Samples]:
+def _figures(gauge: str) -> Callable[[PassResult], Samples]:
     """Return the values of a policy's gauge; none while another policy is in use."""
     return lambda found: {
         one.labels: float(one.value) for one in found.plan.figures if one.gauge == gauge
     }
 
 
-OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
-    Told(
+OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
+    ReportedGauge(
         "ebb_engine_marked_nodes",
         "Nodes that carry a mark.",
         (),
         lambda found: {(): len(found.survey.marks)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_removable_nodes",
         "Nodes that the last plan would let go.",
         (),
         lambda found: {(): len(found.plan.removals)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_kept_nodes",
         "Nodes that stay, by reason; a node with several reasons counts in each.",
         ("reason",),
         _kept,
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_reserved_nodes",
         "Empty nodes that are not handed over: room is kept there for pods to be expected.",
         (),
         lambda found: {(): len(found.plan.reserve)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_held_nodes",
         "Nodes without a mark that no autoscaler is to take, as Ebb has not handed them over.",
         (),
         lambda found: {(): len(found.plan.held)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_next_in_line_nodes",
         "Nodes without a mark that scale-ins are to empty next, where `scaleInOrder` is in force.",
         (),
         lambda found: {(): len(found.memory.next_in_line)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_reserved_allocatable",
         "What the nodes of `ebb_engine_reserved_nodes` offer together: cores, bytes.",
         ("resource",),  # cpu | memory
         _reserved,
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_new_node_seconds",
         "How long pods of a reach have waited for nodes that came, as the reserve counts it.",
         ("reach",),
         _new_nodes,
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_buffer_pods",
         "Pods of others' CapacityBuffers: asked for, allowed of these, and kept room for.",
         ("state",),  # asked | allowed | kept
         _buffered,
     ),
-    Told(
+    ReportedGauge(
         "ebb_engine_buffers_ignored",
         "CapacityBuffers of others that count for nothing, as `ebb status` says why.",
         (),
@@ -141,26 +141,26 @@ OF_A_PASS: Final[tuple[Told[Pass], ...]] = (
     ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
-    Told(
+    ReportedGauge(
         "ebb_reach_nodes",
         "Nodes of a reach that take pods.",
         ("reach",),
         lambda found: {(one.name,): one.before.nodes for one in tightest(found.plan.reaches)},
     ),
-    Told(
+    ReportedGauge(
         "ebb_reach_requests_ratio",
         "Requests over usable capacity of a reach.",
         ("reach", "resource"),  # cpu | memory
         _by_resource(_shares),
     ),
-    Told(
+    ReportedGauge(
         "ebb_reach_threshold_ratio",
         "Above this requests over usable capacity let no unmarked node of the reach go.",
         ("reach", "resource"),
         _by_resource(lambda one: map(float, one.enter)),
     ),
     *(
-        Told(one.name, one.what, one.labels, _figures(one.name))
+        ReportedGauge(one.name, one.what, one.labels, _figures(one.name))
         for policy in POLICIES.values()
         for one in policy.gauges
     ),
@@ -176,14 +176,16 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         super().__init__()
         self.leads: Callable[[], bool] = lambda: True
         """Whether this replica does; what a leader has seen is told no longer than it leads."""
-        published = Told(
+        published = ReportedGauge(
             "ebb_published_pods",
             "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
             ("state",),  # asked | accepted
             _published(namespace),
         )
         holds = lambda: self.leads()  # noqa: E731, PLW0108 it is said later who says it
-        self.of_a_pass: Together[Pass] = Together(*OF_A_PASS, published, holds=holds)
+        self.of_a_pass: MetricCollector[PassResult] = MetricCollector(
+            *OF_A_PASS, published, holds=holds
+        )
         self.registry.register(self.of_a_pass)
         self.leading = self._gauge("ebb_leader", "1 while this replica runs the engine.")
         self.clock_off = self._gauge(

@@ -14,12 +14,12 @@ from controller.periodic import run_on_change
 from core.config.settings import Config
 from core.edge.kube.client import ApiError
 from core.edge.logs import fields
-from core.engine.memory import Memory
-from core.engine.step import Pass
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import PassResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
-from core.writes.published import Alike, Change, Found, Wanted, changes, wanted
+from core.writes.capacity_buffers import Alike, Change, Found, Wanted, changes, wanted
 
 ROUND_SECONDS: Final = 10.0
 
@@ -36,7 +36,7 @@ class Store(Protocol):
         """Write. Raises: ConflictError, UnavailableError."""
 
 
-class Told(Protocol):
+class PassSource(Protocol):
     """What the engine has found out."""
 
     config: Config
@@ -44,14 +44,14 @@ class Told(Protocol):
     """Set when there is another pass."""
 
     @property
-    def last(self) -> Pass | None:
+    def last(self) -> PassResult | None:
         """The last pass of this lead; None: there was none."""
 
 
 class _Seen(NamedTuple):
     """What a turn goes by of a pass; the rest is let go meanwhile, piece by piece."""
 
-    memory: Memory
+    memory: LeaderState
     machines: Resources
     short: frozenset[str]
     at: int
@@ -60,7 +60,7 @@ class _Seen(NamedTuple):
 class Publisher:
     """Writes while this replica leads, and remembers what the leader before has told."""
 
-    def __init__(self, store: Store, told: Told) -> None:
+    def __init__(self, store: Store, told: PassSource) -> None:
         self._store, self._told = store, told
         self._gone = self._absent = False
         self._since: int | None = None
@@ -132,7 +132,7 @@ class Publisher:
             raise UnavailableError("; ".join(refused.values()))
 
 
-def _seen(last: Pass | None) -> _Seen | None:
+def _seen(last: PassResult | None) -> _Seen | None:
     if last is None:
         return None
     return _Seen(last.memory, last.survey.machines, last.short, last.at)

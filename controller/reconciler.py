@@ -7,41 +7,41 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from controller.deletion_costs import DeletionCosts
-from controller.evictor import Evictor, Looked
+from controller.evictor import Evictor, PlannedDrain
 from controller.metrics import Metrics
-from controller.writers import BLIND, Sight, Tell, Writers, opens
+from controller.writers import BLIND, LiveView, Tell, Writers, makes_schedulable
 from core.config.settings import Config
-from core.drain.ground import Scene
-from core.drain.look import NOTHING
+from core.drain.context import DrainInput
+from core.drain.planner import NOTHING
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
-from core.engine.memory import Memory
-from core.engine.step import Pass, step
-from core.engine.work import always
+from core.engine.leader_state import LeaderState
+from core.engine.planner import unlimited_time
+from core.engine.reconcile import PassResult, reconcile
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
-from core.writes.nodes import Watch, decide
+from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, softened, split
 
 log = logging.getLogger("ebb.reconciler")
 
 
 @dataclass(frozen=True, slots=True)
-class TickReport:
+class PassReport:
     """What one pass found and did."""
 
     config: Config
     """By which it was decided: it may be another one by the time that this is carried out."""
-    found: Pass
+    found: PassResult
     writes: tuple[Write[Node], ...]
     """In observe mode marks are among them that are only told."""
     failed: int
     costs: tuple[Write[Pod], ...] = ()
-    looked: Looked | None = None
+    looked: PlannedDrain | None = None
     """What is to be evicted; None: nobody evicts."""
 
 
@@ -76,7 +76,7 @@ class Reconciler:
 
     def begin(self) -> None:
         """Lead anew: what was seen before, others may have changed meanwhile."""
-        self._last: Pass | None = None
+        self._last: PassResult | None = None
         self._refusing: set[str] = set()
         """Nodes whose mark could not be written, or a hard one not be taken away."""
         if self._evictor:
@@ -85,33 +85,35 @@ class Reconciler:
         """Pods wait for which there was a place, and hard marks may be what keeps them."""
 
     @property
-    def last(self) -> Pass | None:
+    def last(self) -> PassResult | None:
         """Return the last pass of this lead; None: there was none."""
         return self._last
 
-    async def tick(self, cluster: Cluster, now_seconds: int) -> TickReport:
+    async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
         """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
         return await self.carry_out(self.judge(cluster, now_seconds))
 
     def judge(
-        self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = always
-    ) -> TickReport:
+        self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = unlimited_time
+    ) -> PassReport:
         """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
         config = self.config
         refusing, self._refusing = self._refusing, set()
         last = self._last
-        memory = (last.memory if last else Memory()).refusing(
+        memory = (last.memory if last else LeaderState()).refusing(
             frozenset(refusing),
             Now(now_seconds),
             delay_seconds=config.delay_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
         )
-        self._last = found = step(cluster, config, memory, now_seconds, in_time=in_time, last=last)
+        self._last = found = reconcile(
+            cluster, config, memory, now_seconds, in_time=in_time, last=last
+        )
         hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
         self.doubts = hard and bool(found.memory.placed)
         looked = self._looked(cluster, config, found)
         drain = looked.drain if looked else NOTHING
-        watch = Watch(
+        watch = LeaderObservations(
             found.watched_seconds,
             found.against_hard,
             drain.hard,
@@ -126,7 +128,7 @@ class Reconciler:
         if not found.skipped:
             self._metrics.of_a_pass.tell(found)
         costs = self._costs(cluster, config, found.memory.next_in_line)
-        return TickReport(config, found, writes, 0, costs, looked)
+        return PassReport(config, found, writes, 0, costs, looked)
 
     def _costs(
         self, cluster: Cluster, config: Config, next_in_line: Mapping[str, int]
@@ -139,12 +141,12 @@ class Reconciler:
             return ()
         return decide_costs(cluster, config.taint_key, next_in_line, enabled=enabled)
 
-    def _looked(self, cluster: Cluster, config: Config, found: Pass) -> Looked | None:
+    def _looked(self, cluster: Cluster, config: Config, found: PassResult) -> PlannedDrain | None:
         """Decide what to evict."""
         if self._evictor is None:
             return None
         return self._evictor.look(
-            Scene(
+            DrainInput(
                 cluster=cluster,
                 plan=found.plan,
                 config=config,
@@ -155,7 +157,7 @@ class Reconciler:
             )
         )
 
-    async def carry_out(self, report: TickReport, sight: Sight = BLIND) -> TickReport:
+    async def carry_out(self, report: PassReport, sight: LiveView = BLIND) -> PassReport:
         """Write; what fails or is dropped is decided anew by the next pass.
 
         In mode observe no node is marked: all other writes take away what another mode has left.
@@ -167,7 +169,9 @@ class Reconciler:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
         closed = report.found.survey.closed
         batch = await self._writers.carry_out(wanted, report.config.taint_key, sight, closed)
-        refused = (one for one in batch.refused if one.kind is WriteKind.MARK or opens(one))
+        refused = (
+            one for one in batch.refused if one.kind is WriteKind.MARK or makes_schedulable(one)
+        )
         self._refusing.update(write.key for write in refused)
         failed = len(batch.failed)
         if self._deletion_costs:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.edge.kube.news import News
-from core.engine.waiting import cannot_wait, waits
+from core.edge.kube.freshness import Freshness
+from core.engine.unschedulable import cannot_wait, is_unschedulable
 from core.guards.emptiness import holds, holds_karpenters_alone
-from core.marks.mark import handed_over
+from core.marks.mark import is_released_to_autoscaler
 from core.model.cluster import Cluster
-from core.model.leaving import being_deleted
 from core.model.node import Node
+from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
 
@@ -29,7 +29,7 @@ class ClusterView(Inventory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.news = News()
+        self.news = Freshness()
         self.urgent = asyncio.Event()
         """Set when something has changed that cannot wait for the engine's interval."""
         self.turned = asyncio.Event()
@@ -76,7 +76,7 @@ class ClusterView(Inventory):
         if kind is PODS:
             self._note_other(before, after)
             self._note_place(after, _occupied_by(before), _occupied_by(after))
-            if after and waits(after) and not (before and waits(before)):
+            if after and is_unschedulable(after) and not (before and is_unschedulable(before)):
                 self._note_turned(key)
         elif kind is NODES and after and not (before and _may_be_taken(before)):
             self._hurry_once(after.name, after.name)
@@ -140,7 +140,7 @@ def _cannot_wait(cluster: Cluster, turned: Container[str], taint_key: str) -> bo
 
     *turned*: by namespace/name those that have turned unschedulable.
     """
-    pods = [pod for pod in cluster.pods if waits(pod) and pod.key in turned]
+    pods = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.key in turned]
     return cannot_wait(cluster, pods, taint_key)
 
 
@@ -159,4 +159,4 @@ def _may_be_taken(node: Node) -> bool:
 
     Nothing is written on one that it is deleting, so that no pass changes anything there.
     """
-    return handed_over(node) and not being_deleted(node)
+    return is_released_to_autoscaler(node) and not being_deleted(node)

@@ -55,7 +55,7 @@ Tell = Callable[[Node, str, str], None]
 log = logging.getLogger("ebb.writers")
 
 
-class Sight(NamedTuple):
+class LiveView(NamedTuple):
     """What is seen while writes go on."""
 
     halted: Callable[[], str | None]
@@ -67,15 +67,15 @@ class Sight(NamedTuple):
     last."""
 
 
-BLIND: Final = Sight(lambda: None, lambda _: None, lambda _: False)
+BLIND: Final = LiveView(lambda: None, lambda _: None, lambda _: False)
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class WriteBatch:
     """The writes of one pass while they are carried out."""
 
     taint_key: str
-    sight: Sight
+    sight: LiveView
     closed: Container[str]
     """Nodes that the plan has a place on for nobody."""
     overtaking: bool
@@ -107,13 +107,13 @@ class Batch:
         return "a pod has come to the node" if occupied else None
 
 
-def opens(write: Write[Node]) -> bool:
+def makes_schedulable(write: Write[Node]) -> bool:
     """Say whether pods come onto the node by this write alone."""
     opening = write.kind in (WriteKind.RELEASE, WriteKind.SOFTEN)
     return opening and mark_of(write.before.labels) is Mark.HARD
 
 
-async def with_each(
+async def for_each(
     items: Sequence[Item], most: int, work: Callable[[Item], Awaitable[None]]
 ) -> None:
     """Do the work with each in turn, with at most so many at once."""
@@ -133,7 +133,7 @@ class Writers:
 
     def __init__(self, nodes: Objects[Node], metrics: Metrics, tell: Tell) -> None:
         self._nodes, self._metrics, self._tell = nodes, metrics, tell
-        self._batch: Batch | None = None
+        self._batch: WriteBatch | None = None
         self._in_flight: set[str] = set()
         self._refused: set[str] = set()
         """Nodes whose last write was refused; they come last, so that they hold nobody up."""
@@ -143,22 +143,22 @@ class Writers:
         self,
         writes: Sequence[Write[Node]],
         taint_key: str,
-        sight: Sight,
+        sight: LiveView,
         closed: Container[str] = (),
-    ) -> Batch:
+    ) -> WriteBatch:
         """Write a batch; return what became of it. *closed*: see Batch.
 
         If an earlier one is still writing, this one was decided without knowing what comes of
         that: only what is pressing is written.
         """
-        batch = Batch(taint_key, sight, closed, overtaking=bool(self._in_flight))
+        batch = WriteBatch(taint_key, sight, closed, overtaking=bool(self._in_flight))
         self._batch = batch
         self._refused &= {write.key for write in writes}
         pressing = [write for write in writes if write.kind in PRESSING]
         others = [write for write in writes if write.kind not in PRESSING]
         work = partial(self._work, batch)
-        await with_each(pressing, PRESSING_WRITERS_MAX, work)
-        await with_each(sorted(others, key=self._late), WRITERS_MAX, work)
+        await for_each(pressing, PRESSING_WRITERS_MAX, work)
+        await for_each(sorted(others, key=self._late), WRITERS_MAX, work)
         if batch.dropped:
             log.info("dropped", extra=fields(writes=batch.dropped, reason=batch.why))
         return batch
@@ -173,12 +173,12 @@ class Writers:
             return 1
         return 2 if write.key in self._refused else 0
 
-    async def _work(self, batch: Batch, write: Write[Node]) -> None:
+    async def _work(self, batch: WriteBatch, write: Write[Node]) -> None:
         async with self._slots:
             if self._goes_on(batch, write):
                 await self._carry_out(batch, write)
 
-    def _goes_on(self, batch: Batch, write: Write[Node]) -> bool:
+    def _goes_on(self, batch: WriteBatch, write: Write[Node]) -> bool:
         """Say whether the write is to be begun, or finished; one that is not is counted."""
         why = None
         if batch is not self._batch:
@@ -189,11 +189,11 @@ class Writers:
             self._drop(batch, why)
         return why is None
 
-    def _drop(self, batch: Batch, why: str) -> None:
+    def _drop(self, batch: WriteBatch, why: str) -> None:
         batch.why, batch.dropped = why, batch.dropped + 1
         self._metrics.writes.labels("dropped").inc()
 
-    async def _carry_out(self, batch: Batch, write: Write[Node]) -> None:
+    async def _carry_out(self, batch: WriteBatch, write: Write[Node]) -> None:
         if write.key in self._in_flight:
             self._drop(batch, "an earlier pass is still writing it")
             return
@@ -211,7 +211,7 @@ class Writers:
         finally:
             self._in_flight.discard(write.key)
 
-    def _failed(self, batch: Batch, write: Write[Node], *, refused: bool) -> None:
+    def _failed(self, batch: WriteBatch, write: Write[Node], *, refused: bool) -> None:
         batch.failed.append(write)
         batch.broken = batch.broken or not self._goes_without(batch, write)
         if refused:
@@ -219,7 +219,7 @@ class Writers:
             self._refused.add(write.key)
         self._metrics.writes.labels("failed").inc()
 
-    def _goes_without(self, batch: Batch, write: Write[Node]) -> bool:
+    def _goes_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
         """Say whether the rest of the plan is as good without a write that failed.
 
         One that presses and was refused before, by a policy of the cluster or because its kubelet
@@ -227,9 +227,9 @@ class Writers:
         have a place for pods on a node that it opens.
         """
         again = write.kind in PRESSING and write.key in self._refused
-        return again and (write.key in batch.closed or not opens(write))
+        return again and (write.key in batch.closed or not makes_schedulable(write))
 
-    async def _write_as_seen(self, batch: Batch, write: Write[Node]) -> None:
+    async def _write_as_seen(self, batch: WriteBatch, write: Write[Node]) -> None:
         """Write if the Node still is as it was when this was decided; else the next pass will.
 
         Then write the taints that the answer lacks if no webhook was there.

@@ -1,1 +1,1 @@
-"""What the programs share: the words, the sums, the packing, the engine, the marks."""
+"""The pure core that all programs share, and the only place for input and output, `edge`."""

@@ -1,1 +1,1 @@
-"""The scheduler extender: scores nodes so that new pods stay away from marked ones."""
+"""`ebb-extender`: answer the prioritize calls of kube-scheduler with scores."""

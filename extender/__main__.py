@@ -4,19 +4,16 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from core.config.programs import EVERY_NODE, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http, program
-from core.edge.clock import Clock, SteadyClock, SystemClock
-from core.edge.decode.kinds import NODES, PODS, AnyKind
+from core.edge.clock import Clock, SystemClock
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
-from core.edge.kube.news import Feed
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
-from core.marks.keys import MARK_LABEL
 from extender.app import make_app
 from extender.metrics import Metrics
-from extender.times import REPREDICT_SECONDS
 from extender.view import View
 
 
@@ -28,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, config.taint_key, SteadyClock(clock))
+    view = View(config.extender, config.taint_key)
     asked = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_asked=asked)
     pair = _pair(config.extender, clock)
@@ -38,31 +35,18 @@ async def _serve(start: program.Start) -> None:
     listen = config.extender.listen
     server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
-        # With `marks` the marked nodes suffice: memory stays flat in a large cluster.
-        wanted: dict[AnyKind, str | None]
-        every_node = config.extender.score in EVERY_NODE
-        wanted = {NODES: None, PODS: None} if every_node else {NODES: MARK_LABEL}
         watches: list[asyncio.Task[None]] = []
-        for kind, selector in wanted.items():
-            feed = Feed(view, kind, view.news, clock, metrics)
+        for kind, selector in view.watches.items():
+            feed = WatchSink(view, kind, view.news, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
         if pair:
             watches.append(tasks.create_task(pair.follow()))
-        watches.append(tasks.create_task(_predicting(view)))
         await server.start()
         await http.until_signal()
         await http.drain(health)
         for watch in watches:
             watch.cancel()
         await server.stop()
-
-
-async def _predicting(view: View) -> None:
-    """Work out from time to time what is expected; calls are answered meanwhile."""
-    while True:
-        await asyncio.sleep(REPREDICT_SECONDS)
-        for _ in view.repredict():
-            await asyncio.sleep(0)
 
 
 def _pair(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:

@@ -9,13 +9,13 @@ from aiohttp import web
 
 from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
-from core.edge.http import make_app as make_bones
+from core.edge.http import base_app as make_bones
 from extender import wire
 from extender.metrics import Metrics
 from extender.view import View
 
 
-class Turns:
+class PerPeerLimiter:
     """One call of a peer at a time, and as long a pause after it as it took.
 
     All calls are answered by one event loop: so no peer has more than half of its time, and who
@@ -54,7 +54,7 @@ def make_app(
     """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
     app = make_bones(health, clock, metrics)
-    turns = Turns(clock)
+    turns = PerPeerLimiter(clock)
 
     async def answered(request: web.Request) -> tuple[bytes, bool]:
         if certificate_asked and not request.get_extra_info("peercert"):

@@ -1,88 +1,57 @@
-"""What the extender knows of the cluster: marks, and with `pack` what is requested on each node.
+"""What the extender knows of the cluster: the marks of nodes, and what its score needs to know.
 
-The view is fed by watches (or a simulation) and asked by handlers of one event loop; it holds
-answers ready as bytes, so that asking costs a dictionary access a node. Where pods are told apart,
-the first call about one of a kind makes the answers of that kind, for all nodes.
+Watches (or a simulation) feed the view, and the handlers of one event loop ask it. It keeps the
+fragments of answers ready as bytes, so that an answer costs one dictionary access per node. Where
+a score tells pods apart, the first call about a class of pods makes the fragments of all nodes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from core.config.programs import AnswersMode, ExtenderConfig
-from core.edge.clock import Clock
+from core.config.programs import ExtenderConfig
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.edge.kube.news import News
+from core.edge.kube.freshness import Freshness
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
-from core.model.resources import Resources
-from core.scores import SCORE_MAX, SCORES, score_marked
 from extender import wire
-from extender.asked import NOTHING, OnNodes
-from extender.shapes import Shapes
-from extender.sorts import Sorts
-from extender.times import NODES_A_STEP, Times
+from extender.formulas import score_marked
+from extender.scores import ANY_POD, SCORES, PodClass
 
 Marked = tuple[Mark, tuple[int, int]]
 """A mark, and where it stands in the order in which marks are judged."""
+FIRST: Final = (0, 0)
+"""Order of a mark of which nothing more can be read."""
 
 NEUTRAL: Final = 5
 """What every node gets while the view cannot be trusted: equal scores change nothing."""
-COMPACT_OFFSET: Final = SCORE_MAX
-"""Compact answers say the same relative to 0: a score less this much."""
 
 
 class View(Inventory):
-    """Nodes, requests and scores; see the module."""
+    """Nodes, marks and scores; see the module."""
 
-    def __init__(
-        self,
-        config: ExtenderConfig,
-        taint_key: str,
-        clock: Clock,
-    ) -> None:
-        """*clock*: by it pods are as old as they are."""
+    def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
-        self._how = SCORES[config.score]
-        self._compact = config.answers is AnswersMode.COMPACT
+        self._score = SCORES[config.score]()
         self._stale_after = config.stale_after_seconds
         self._taint_key = taint_key
-        self._requests = OnNodes()
         self._marks: dict[str, Marked] = {}
         """By node."""
         self._mark_scores: dict[str, int] = {}
         """Of marked nodes, as they stand in the fragments."""
-        self._unknown = self._how.unmarked(NOTHING, Resources())
-        # Where marked nodes alone are watched, one that cannot be read is one of them.
-        self._unread: Marked | None = None if self._how.of else (Mark.SOFT, (0, 0))
-        self._fragments = self._fresh(self._unknown)
-        """For pods that are not told apart."""
-        self._of_kind: dict[int, wire.Fragments] = {}
-        """For the others, by their kind: in which doubling they are to end, or what they are and
-        how much more they take of a node than of others."""
+        self._fragments = {ANY_POD: self._fresh(ANY_POD)}
+        """By class of pods."""
         self._neutral = wire.Fragments(NEUTRAL)
-        self._short = wire.EMPTY
-        self._times = Times(clock, self._how.in_time) if self._how.in_time else None
-        self._sorts = Sorts(self._full, self._how.beside) if self._how.beside else None
-        self._by_pod = self._times or self._sorts
-        """Tells pods apart; None: all get the same answer."""
-        self._shapes = Shapes()
-        """Of nodes that carry no mark."""
-        self.news = News((NODES, PODS) if self._how.of else (NODES,))
+        self.news = Freshness(tuple(self.watches))
 
-    def _fresh(self, unknown: int) -> wire.Fragments:
-        """Return no fragments yet; where all nodes are known, other names are not kept.
+    @property
+    def watches(self) -> Mapping[AnyKind, str | None]:
+        """Return the kinds to watch, each with a label selector; None: all objects."""
+        return self._score.watches
 
-        Anybody may ask for any, about a pod of each kind.
-        """
-        return wire.Fragments(unknown, 0 if self._how.of else wire.FRAGMENTS_MAX)
-
-    def _full(self, name: str) -> int:
-        """Return a node's score by how full it is; it has pods, so it may be heard of later."""
-        node = self.nodes.get(name)
-        if node is None:
-            return self._unknown
-        return self._how.unmarked(self._requests.of(name), node.allocatable)
+    def _fresh(self, pods: PodClass) -> wire.Fragments:
+        """Return fragments for a class of pods that hold no node yet."""
+        return wire.Fragments(self._score.of(None, pods), self._score.names_max)
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view cannot be trusted at *now* (monotonic seconds), or None."""
@@ -96,119 +65,77 @@ class View(Inventory):
         Raises: InvalidInputError.
         """
         known = self.why_neutral(now) is None
-        if self._compact:
-            return (self._short if known else wire.EMPTY), known
         call = wire.call(body)
-        found = self._for(call) if known else map(self._neutral.__getitem__, call.names)
+        if known:
+            found = self._score.answer(call, self._fragments_of)
+        else:
+            found = map(self._neutral.__getitem__, call.names)
         return wire.answer(found), known
 
-    def _for(self, call: wire.Call) -> Iterable[bytes]:
-        """Return the fragments of a call's nodes, for its pod."""
-        new = wire.new(call.pod) if self._by_pod else None
-        kind = self._by_pod.of_pod(new) if self._by_pod and new else None
-        if new is None or kind is None:
-            return map(self._fragments.__getitem__, call.names)
-        usual, sorts = self._for_kind(kind), self._sorts
-        shapes = self._shapes.of_each(call.names) if sorts else ()
-        steps = self._shapes.steps(new.requests, shapes)
-        if sorts is None or not any(steps.values()):
-            return map(usual.__getitem__, call.names)
-        of = {one: self._for_kind(sorts.dearer(kind, many)) for one, many in steps.items()}
-        return [of[one][name] for one, name in zip(shapes, call.names, strict=True)]
-
-    def _for_kind(self, kind: int) -> wire.Fragments:
-        """Return the fragments for pods of a kind; they are kept."""
-        if self._by_pod is None:
-            return self._fragments
-        found = self._of_kind.get(kind)
+    def _fragments_of(self, pods: PodClass) -> wire.Fragments:
+        """Return the fragments for a class of pods; they are kept."""
+        found = self._fragments.get(pods)
         if found is None:
-            found = self._of_kind[kind] = self._fresh(self._by_pod.score(kind, None))
-            for name in self.nodes:
-                found[name] = self._fragment(name, kind)
+            marked = self._fragments[ANY_POD]
+            found = self._fragments[pods] = self._fresh(pods)
+            for name, node in self.nodes.items():
+                if name in self._marks:
+                    found[name] = marked[name]
+                else:
+                    found[name] = wire.fragment(name, self._score.of(node, pods))
         return found
-
-    def repredict(self) -> Iterator[None]:
-        """Work out anew what is expected; the caller may do something else at each yield."""
-        if self._times:
-            yield from self._times.learn(tuple(self.pods.values()))
-            for number, name in enumerate(tuple(self.nodes)):
-                self._times.again(name)
-                self._score((name,))
-                if number % NODES_A_STEP == 0:
-                    yield
 
     def relisted(self, kind: AnyKind) -> None:
         """Work out all scores anew."""
         if kind is NODES:
             before, self._marks, self._mark_scores = self._marks, {}, {}
-            self._shapes = Shapes()
             for node in self.nodes.values():
                 self._note_mark(node, before.get(node.name))
-                self._note_shape(node)
-            self._fragments = self._fresh(self._unknown)
-            self._of_kind = {}
+            unmarked = (node for node in self.nodes.values() if node.name not in self._marks)
+            self._score.nodes_listed(unmarked)
+            self._fragments = {ANY_POD: self._fresh(ANY_POD)}
             self._score_marks()
         elif kind is PODS:
-            self._requests.listed(self.pods)
-            if self._by_pod:
-                self._by_pod.listed(self.pods)
-        self._score(self.nodes)
+            self._score.pods_listed(self.pods)
+        self._score_again(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Work out anew the scores of the nodes that one change concerns."""
         if kind is PODS:
-            if self._by_pod:
-                self._by_pod.became(before, after)
-            for pod, sign in ((before, -1), (after, 1)):
-                if pod is not None:
-                    self._requests.add(pod, sign)
-                    self._score((pod.node,))
+            self._score.pod_became(before, after)
+            self._score_again({pod.node for pod in (before, after) if pod is not None})
         elif kind is NODES:
             self._node_became(key, after)
 
     def _node_became(self, name: str, node: Node | None) -> None:
         before = self._marks.pop(name, None)
         if node is None:
-            self._shapes.forget(name)
-            for fragments in (self._fragments, *self._of_kind.values()):
+            for fragments in self._fragments.values():
                 fragments.pop(name, None)
         else:
             self._note_mark(node, before)
-            self._note_shape(node)
-            self._score((name,))
+        self._score.node_became(name, None if name in self._marks else node)
+        self._score_again((name,))
         if self._marks.get(name) != before:
             self._score_marks()
 
     def _note_mark(self, node: Node, before: Marked | None) -> None:
         mark = mark_of(node.labels)
         found = (mark, mark_order(node, self._taint_key)) if mark is not None else None
-        if node.unreadable and not node.labels:  # what stands for it does not say
-            found = before or self._unread
+        if node.unreadable and not node.labels:  # the stand-in for it does not say
+            unread = self._score.unread_mark
+            found = before or (None if unread is None else (unread, FIRST))
         if found is not None:
             self._marks[node.name] = found
 
-    def _note_shape(self, node: Node) -> None:
-        if self._sorts and node.name not in self._marks:
-            self._shapes.put(node.name, node.allocatable)
-        else:
-            self._shapes.forget(node.name)
-
-    def _score(self, names: Iterable[str | None]) -> None:
+    def _score_again(self, names: Iterable[str | None]) -> None:
         """Make the fragments of unmarked nodes anew."""
         for name in names:
             node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
                 continue
-            score = self._how.unmarked(self._requests.of(node.name), node.allocatable)
-            self._fragments[node.name] = wire.fragment(node.name, score)
-            for kind, fragments in self._of_kind.items():
-                fragments[node.name] = self._fragment(node.name, kind)
-
-    def _fragment(self, name: str, kind: int) -> bytes:
-        """Return the fragment of a node for a pod of a kind."""
-        if name in self._marks or self._by_pod is None:
-            return self._fragments[name]
-        return wire.fragment(name, self._by_pod.score(kind, name))
+            for pods, fragments in self._fragments.items():
+                fragments[node.name] = wire.fragment(node.name, self._score.of(node, pods))
 
     def _score_marks(self) -> None:
         """Make the fragments of marked nodes anew whose rank among each other gives another score.
@@ -222,9 +149,6 @@ class View(Inventory):
         }
         for name, score in scores.items():
             if self._mark_scores.get(name) != score:
-                for fragments in (self._fragments, *self._of_kind.values()):
+                for fragments in self._fragments.values():
                     fragments[name] = wire.fragment(name, score)
         self._mark_scores = scores
-        if self._compact:
-            short = (wire.fragment(name, score - COMPACT_OFFSET) for name, score in scores.items())
-            self._short = b"[%b]" % b",".join(short)

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS, NAME_MAX
+from core.edge.decode.json_depth import decoded
 from core.edge.decode.kinds import PODS
 from core.edge.decode.pod import head
 from core.edge.decode.requests import requests_of

@@ -16,11 +16,11 @@ from typing import Final, Protocol
 
 from core.capacity.usable import Amount
 from core.fit.filters import first_failing_filter
-from core.guards.disruption import CUSTOM_CONTROLLER, ordinary
+from core.guards.drainability import CUSTOM_CONTROLLER, ordinary
 from core.marks.mark import guard_key
 from core.model.cost import gpus
-from core.model.leaving import going
 from core.model.node import Effect, Node, Taint
+from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.ported.node_utilization import Settings, keeps
@@ -299,7 +299,7 @@ class Autoscaler:
             place.node
             for place in self._places()
             if (place.node.name in unneeded) is not _is_candidate(place.node)
-            and not going(place.node)
+            and not is_terminating(place.node)
         ]
         for node in wrong[:SOFT_TAINTS_A_SCAN_MAX]:
             taints = _without(node, CANDIDATE)
@@ -310,7 +310,11 @@ class Autoscaler:
 
     def _is_eligible(self, place: Place) -> bool:
         node = place.node
-        if node.annotations.get(guard_key(node)) == "true" or going(node) or not node.ready:
+        if (
+            node.annotations.get(guard_key(node)) == "true"
+            or is_terminating(node)
+            or not node.ready
+        ):
             return False
         if self._since.recheck.get(node.name, 0) > self._now():
             return False  # even if it has emptied since
@@ -353,10 +357,14 @@ class Autoscaler:
 
     def _here(self) -> list[Place]:
         """Return the nodes that take pods."""
-        return [place for place in self._places() if place.node.ready and not going(place.node)]
+        return [
+            place
+            for place in self._places()
+            if place.node.ready and not is_terminating(place.node)
+        ]
 
     def _is_deleting(self) -> bool:
-        return any(going(place.node) for place in self._places())
+        return any(is_terminating(place.node) for place in self._places())
 
     def _places(self) -> list[Place]:
         return list(self._world.state.places.values())

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from core.fit.filters import first_failing_filter
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -31,7 +31,7 @@ GRAIN: Final = 10**9
 NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
 Least = Callable[[Iterable[Pod]], Fraction]
 """Returns what the nodes for these pods cost an hour at the least."""
-_Kind = tuple[Resources, Placing]
+_Kind = tuple[Resources, NodeConstraints]
 """All that tells pods apart here."""
 _Option = tuple[int, Mapping[str, Fraction]]
 """A group's place, and what a pod takes of a node of it, by resource."""
@@ -84,7 +84,9 @@ def _solver() -> "Highs":
     return found
 
 
-def least_of(templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None) -> Least:
+def lp_lower_bound(
+    templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
+) -> Least:
     """Return the bound for clusters of such nodes, as many as one likes of each.
 
     *divide*: who proposes how prices are divided; None: the solver.

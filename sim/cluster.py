@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from core.capacity.usable import NOTHING, Amount
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, Toleration
+from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -20,7 +20,7 @@ NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
 """What kube-scheduler's scores assume of a pod that asks for nothing."""
 DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
 """One agent runs on every node."""
-EVERYWHERE: Final = Placing(tolerations=(Toleration(operator="Exists"),))
+EVERYWHERE: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 """As agents of nodes do, it tolerates every taint."""
 
 
@@ -98,12 +98,10 @@ class State:
         place.node = node
         place.found.clear()
 
-    def arrive(self, pod: Pod, now_ms: int, age_ms: int = 0) -> Pod:
-        """Take in a pod that waits for a node, and is that old; return it as it is now."""
-        created = replace(pod, created_seconds=(now_ms - age_ms) // 1000)
-        self.pods[pod.key] = created
+    def arrive(self, pod: Pod, now_ms: int) -> None:
+        """Add a Pending pod."""
+        self.pods[pod.key] = pod
         self.pending[pod.key] = now_ms
-        return created
 
     def refuse(self, key: str) -> Pod:
         """Note that the scheduler found no node for a waiting pod; return it as it is now."""
@@ -140,7 +138,9 @@ class State:
 
     def evict(self, key: str, now_ms: int) -> Pod:
         """Take a bound pod off its node; it waits again. Return it as it is now."""
-        return self.arrive(replace(self.finish(key), node=None), now_ms)
+        waiting = replace(self.finish(key), node=None)
+        self.arrive(waiting, now_ms)
+        return waiting
 
     def snapshot(self) -> Cluster:
         """Return the cluster as the engine sees it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from core.model.constraints import UNTIED
+from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
 from sim.cluster import State
@@ -31,8 +31,8 @@ class World(Protocol):
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
         """Do something later."""
 
-    def create(self, pod: Pod, age_ms: int) -> None:
-        """Take in a pod that is that old and runs until it is deleted."""
+    def create(self, pod: Pod) -> None:
+        """Create a pod that runs until it is deleted."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete pods, bound or waiting."""
@@ -168,13 +168,13 @@ class Deployments:
             uid=f"{self._chance.getrandbits(64):016x}",
             requests=one.of.requests,
             placing=one.of.placing,
-            ties=one.of.ties or UNTIED,
+            ties=one.of.ties or NO_DISRUPTION_FACTS,
             owner_kind=REPLICA_SET,
             owner_name=f"{one.of.name}-{one.revision}",
         )
         one.pods[pod.key] = one.revision, Replica(pod, self._world.now_ms() - age_ms)
         self._owner[pod.key] = one
-        self._world.create(pod, age_ms)
+        self._world.create(pod)
 
     def _delete(self, one: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [each.pod.key for each in replicas]

@@ -16,19 +16,17 @@ from controller.view import ClusterView
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, TEMPLATES
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.marks.taints import desired_taints
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN
-from core.writes.published import Act, Change, Found, Standing
+from core.writes.capacity_buffers import Act, Change, Found, Standing
 from core.writes.write import Write, applied
 from extender import wire
-from extender.times import REPREDICT_SECONDS
 from extender.view import View
-from sim.clock import VirtualClock
 from sim.cluster import State
 from sim.wire import written
 
@@ -133,14 +131,12 @@ class _Buffers:
 
 
 class Ebb:
-    """The programs beside a simulated cluster; implements sim.world.Compactor."""
+    """The programs beside a simulated cluster; implements sim.simulator.Compactor."""
 
-    def __init__(self, config: Config, view: View, peers: Peers, clock: VirtualClock) -> None:
-        """*clock*: the view's; it is told how time passes."""
-        self._view, self._peers, self._clock = view, peers, clock
+    def __init__(self, config: Config, view: View, peers: Peers) -> None:
+        self._peers = peers
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
-        self._predicted_ms = 0
         self.held: Cluster | None = None
         """What the engine sees in place of what stands, as long as its watches bring no news."""
         self._state = State()
@@ -172,10 +168,6 @@ class Ebb:
             config, self, owner="simulation", metrics=metrics, on_pods=OnPods(deletion_costs)
         )
         self._publisher = Publisher(self._buffers, self._reconciler)
-
-    def at(self, now_ms: int) -> None:
-        """Hear what time it is."""
-        self._clock.now_ms = now_ms
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Answer a prioritize call."""
@@ -216,10 +208,6 @@ class Ebb:
         """Run one pass of the engine."""
         self._news.urgent.clear()
         self._state, self._store = state, write
-        if now_ms - self._predicted_ms >= 1000 * REPREDICT_SECONDS:
-            self._predicted_ms = now_ms
-            for _ in self._view.repredict():
-                pass
         cluster = self.held or state.snapshot()
         self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())

@@ -13,8 +13,8 @@ from core.config.settings import Config
 from core.model.errors import UnavailableError
 from sim import scenario
 from sim.scenario import SCENARIOS, Scenario
+from sim.simulator import Result
 from sim.workload import Workload
-from sim.world import Result
 
 SIDE_BY_SIDE: Final = 2
 """Runs at a time; each has one thread that works, so two cores are busy."""

@@ -9,17 +9,15 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sim.processes import Run, Tell, run_each
-from sim.report import BY_MARK, CALIBRATION, COST, EVICTED, PENDING, ROWS, Row
+from sim.report import BY_MARK, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
-from sim.ways import Way
+from sim.simulator import Result, Sample
+from sim.variants import Variant
 from sim.workload import Deployment, Workload
-from sim.world import Result, Sample
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
 """What a person would do instead of Ebb."""
 
-TOLD: Final = (*ROWS, *CALIBRATION)
-"""The figures of a way."""
 Load = Callable[[int], Workload]
 """Makes what is played with a seed."""
 
@@ -41,7 +39,7 @@ class Spread(NamedTuple):
 class Outcome:
     """What came of a way, over all seeds."""
 
-    way: Way
+    way: Variant
     figures: Mapping[Row, Spread | None]
     """None: a run could not tell."""
     samples: Sequence[Sample]
@@ -58,7 +56,7 @@ class Outcome:
         return found.most if found is not None else Fraction()
 
 
-def play(ways: Iterable[Way], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
+def play(ways: Iterable[Variant], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
     """Play every way with every seed. Raises: UnavailableError when a process is ended."""
     ways = list(ways)
     loads = {seed: load(seed) for seed in seeds}
@@ -71,12 +69,12 @@ def play(ways: Iterable[Way], load: Load, seeds: Sequence[int], tell: Tell) -> l
     return [_outcome(way, [results[_name(way, seed)] for seed in seeds]) for way in ways]
 
 
-def _name(way: Way, seed: int) -> str:
+def _name(way: Variant, seed: int) -> str:
     return f"{way.name}, seed {seed}"
 
 
-def _outcome(way: Way, results: Sequence[Result]) -> Outcome:
-    figures = {row: _spread(row, results) for row in TOLD}
+def _outcome(way: Variant, results: Sequence[Result]) -> Outcome:
+    figures = {row: _spread(row, results) for row in ROWS}
     return Outcome(way, figures, results[0].samples)
 
 

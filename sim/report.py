@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from sim.foretold import Judged
+from sim.simulator import Result
 from sim.workload import HOUR_MS
-from sim.world import Result
 
 SECOND_MS: Final = 1000
 MILLIS: Final = 1000
@@ -64,32 +63,6 @@ ROWS: Final = (
     Row("scale-ups", lambda r: Fraction(r.scale_ups)),
     Row("marks", lambda r: Fraction(r.marks)),
 )
-
-
-def _came_true(name: str, wanted: int) -> tuple[Row, Row]:
-    """Return how often nodes were empty by a time that was said of them, and of how many."""
-
-    def share(result: Result) -> Fraction | None:
-        judged: Judged = getattr(result.foretold, name)
-        return Fraction(100 * judged.empty, judged.nodes) if judged.nodes else None
-
-    def nodes(result: Result) -> Fraction:
-        judged: Judged = getattr(result.foretold, name)
-        return Fraction(judged.nodes)
-
-    return (
-        Row(f"empty by {name}, % ({wanted})", share),
-        Row(f"so judged, {name}", nodes),
-    )
-
-
-CALIBRATION: Final = (
-    *_came_true("early", 10),
-    *_came_true("expected", 50),
-    *_came_true("late", 90),
-)
-"""How often it came true what `ebb status` would have said of when nodes are empty; in brackets
-how often it is meant to."""
 
 
 def table(results: Mapping[str, Result]) -> list[list[str]]:

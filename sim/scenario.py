@@ -12,14 +12,13 @@ from core.config.settings import Config, Mode, ScaleInOrder
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.bound import least_of
-from sim.clock import VirtualClock
+from sim.bound import lp_lower_bound
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
+from sim.simulator import BY_DEFAULT, Result, Setting, Simulator
 from sim.wire import OverTheWire
 from sim.workload import Workload
-from sim.world import BY_DEFAULT, Result, Setting, World
 
 SHARE: Final = Fraction(85, 100)
 OWN: Final = Config(
@@ -90,22 +89,21 @@ def run(
     """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
     scenario = replace(scenario, setting=_priced(scenario.setting, workload, given))
     if scenario.ebb is None:
-        return World(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
+        return Simulator(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
     config = configuration(scenario.ebb, given)
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
+    view = View(config.extender, config.taint_key)
     if not wire:
-        ebb = Ebb(config, view, Direct(view, config), clock)
+        ebb = Ebb(config, view, Direct(view, config))
         return _with_ebb(scenario, workload, ebb, seed, progress)
     with OverTheWire(view, config) as peers:
-        return _with_ebb(scenario, workload, Ebb(config, view, peers, clock), seed, progress)
+        return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
 
 
 def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:
     price = price_of(given)
     tick_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
-        setting, price_of=price, tick_ms=tick_ms, least=least_of(workload.templates, price)
+        setting, price_of=price, tick_ms=tick_ms, least=lp_lower_bound(workload.templates, price)
     )
 
 
@@ -117,6 +115,6 @@ def _with_ebb(
     progress: Callable[[int], None],
 ) -> Result:
     try:
-        return World(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
+        return Simulator(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
     finally:
         ebb.close()

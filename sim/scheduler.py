@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from core.fit.filters import first_failing_filter
 from core.fit.matching import tolerates
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -45,7 +45,7 @@ class Scheduler:
         self._state, self._scorer = state, scorer
         self._weighed = Weighed(profile)
         self._chance = random.Random(seed)
-        self._kinds: dict[tuple[Resources, Placing], object] = {}
+        self._kinds: dict[tuple[Resources, NodeConstraints], object] = {}
         self._next = 0
 
     def choose(self, pod: Pod) -> str | None:

@@ -53,7 +53,7 @@ def _level(at_ms: int) -> Fraction:
     return here * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
 
 
-def followed(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
+def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
     """Yield from when on (ms) how many pods there are.
 
     *load*: how many pods would be used as they are meant to be, at a time (ms).
@@ -117,7 +117,7 @@ def _drawn(
     return Deployment(
         name,
         requests,
-        tuple(followed(lambda at_ms: mean * level(at_ms), end_ms)),
+        tuple(hpa_replicas(lambda at_ms: mean * level(at_ms), end_ms)),
         rollouts=tuple(_rollouts(days, chance)),
         restarts=tuple(_restarts(end_ms, float(mean) / POD_LIFE_MS, chance)),
     )

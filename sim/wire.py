@@ -27,7 +27,6 @@ from extender import wire
 from extender.app import make_app as extender_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
-from sim.clock import VirtualClock
 from webhook.app import MUTATE_PATH
 from webhook.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics
@@ -39,16 +38,28 @@ MUTATE: Final = f"{MUTATE_PATH}?timeout=1s"
 """As the API server asks: the webhook's own timeout stands in the query."""
 
 
+class _StoppedClock:
+    """Always reports the same time, so that no view becomes stale and no wait ends."""
+
+    def unix_seconds(self) -> int:
+        """Return zero."""
+        return 0
+
+    def monotonic_seconds(self) -> float:
+        """Return zero."""
+        return 0.0
+
+
 class OverTheWire:
     """The two servers, and connections to them; a context manager; implements sim.ebb.Peers."""
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
         self._extender = bones.Server(
-            extender_app(view, VirtualClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
+            extender_app(view, _StoppedClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
-            webhook_app(WebhookMetrics(), bones.Health(), VirtualClock(), config.taint_key),
+            webhook_app(WebhookMetrics(), bones.Health(), _StoppedClock(), config.taint_key),
             ANY_PORT,
             serving(pair),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from core.model.constraints import ANYWHERE, Placing, Ties
+from core.model.constraints import NO_NODE_CONSTRAINTS, DisruptionFacts, NodeConstraints
 from core.model.node import Node
 from core.model.resources import Resources
 from core.model.workload import JOB
@@ -35,14 +35,12 @@ class Arrival:
     name: str
     requests: Resources
     life_ms: int
-    placing: Placing = ANYWHERE
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS
     owner_kind: str = JOB
     owner_name: str = ""
     """Empty: as the pod."""
-    ties: Ties | None = None
+    ties: DisruptionFacts | None = None
     """None: nothing else binds it to its node."""
-    age_ms: int = 0
-    """How old it is when it comes: it was there before the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,8 @@ class Deployment:
     """When its oldest pod that is ready is deleted (ms); another one takes its place."""
     startup_ms: int = 10_000
     """From the moment that a pod is bound until it is ready."""
-    placing: Placing = ANYWHERE
-    ties: Ties | None = None
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    ties: DisruptionFacts | None = None
     """None: nothing else binds its pods to their nodes."""
     ages_ms: tuple[int, ...] = ()
     """How old its first pods are when they come: they were there before the beginning."""
@@ -137,7 +135,7 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
         left = _life(chance) + min(at, 0)
         if left > 0:
             name = f"pod-{len(arrivals):05}"
-            arrivals.append(Arrival(max(at, 0), name, shape, left, age_ms=max(-at, 0)))
+            arrivals.append(Arrival(max(at, 0), name, shape, left))
     return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
 
 
@@ -186,8 +184,8 @@ def bootstrap(
     arrivals: list[Arrival] = []
     for place in chance.choices(range(len(rows)), weights=lives, k=at_once):
         left = max(1000, round(lives[place] * chance.random()))
-        name, age_ms = f"start-{len(arrivals):06}", lives[place] - left
-        arrivals.append(Arrival(0, name, rows[place][0], left, age_ms=age_ms))
+        name = f"start-{len(arrivals):06}"
+        arrivals.append(Arrival(0, name, rows[place][0], left))
     end = days * DAY_MS
     rate = at_once / mean_ms * (max(wave) * len(wave) / sum(wave))
     for now in _moments(chance, rate, wave, 0.0, end):

@@ -22,11 +22,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How many random mixed clusters the laws look at (tests/core/test_mixed_laws.py)."""
-    parser.addoption("--seeds", type=int, default=1000, help="random mixed clusters for the laws")
+    """Add the option for the number of random clusters that each law checks."""
+    parser.addoption("--seeds", type=int, default=1000, help="random clusters that a law checks")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> range:
-    """The seeds of the random mixed clusters."""
-    return range(request.config.getoption("--seeds"))
+    """Return the seeds of the random clusters; only tests marked as laws take them.
+
+    A law of which a seed is a history of several passes bounds their number with `seeds_max`.
+    """
+    law = request.node.get_closest_marker("law")
+    assert law, "a test that takes seeds needs the marker `law`: make laws selects by it"
+    count: int = request.config.getoption("--seeds")
+    return range(min(count, law.kwargs.get("seeds_max", count)))

@@ -21,11 +21,11 @@ from core.config.programs import ControllerConfig, ExtenderConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge import http
 from core.edge.decode.kinds import KINDS, NODES, PODS
-from core.edge.kube.news import Feed
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.stores.objects import Store
 from core.edge.kube.watch import follow
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender.app import make_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
@@ -43,14 +43,18 @@ EVENT_ENDS: Final = {
     ("core/edge/kube/watch.py", "lines"),
     ("core/edge/decode/kinds.py", "made"),
     ("controller/view.py", "became"),
-    ("core/engine/survey.py", "__init__"),
+    ("core/engine/snapshot.py", "__init__"),
     ("core/packing/packer.py", "attempt"),
     ("core/policies/cluster_threshold.py", "nominated"),
     ("core/writes/life_cycle.py", "states"),
     ("core/edge/kube/client.py", "ask"),
 }
 """Where the branches of the way end; what stands above them on the stack has been crossed."""
-CALL_ENDS: Final = {("core/edge/http.py", "read_body"), ("extender/wire.py", "answer")}
+CALL_ENDS: Final = {
+    ("core/edge/http.py", "read_body"),
+    ("extender/wire.py", "new"),
+    ("extender/wire.py", "answer"),
+}
 NOW = 1_767_225_600
 
 
@@ -123,7 +127,9 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
         api.put(PODS.resource, asking("there", "3", "b"))
         controller = Reconciler(config, Store(client, NODES), owner="me", metrics=metrics)
         tasks = [
-            asyncio.create_task(follow(client, kind, Feed(view, kind, view.news, clock, metrics)))
+            asyncio.create_task(
+                follow(client, kind, WatchSink(view, kind, view.news, clock, metrics))
+            )
             for kind in KINDS
         ]
         for kind in KINDS:
@@ -141,7 +147,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 
 
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
-    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.news.alive(kind, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())

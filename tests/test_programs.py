@@ -19,7 +19,7 @@ from controller.names import LEASE as LEASE_NAME
 from core.config.settings import API_VERSION, KIND
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.trust import REGISTRATIONS
-from core.marks.keys import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import NODES, PODS, FakeApi

@@ -1,1 +1,1 @@
-"""The admission webhook: turns marks into taints, and keeps its own certificates."""
+"""`ebb-webhook`: turn the mark of a Node into a taint at admission; keep certificates."""

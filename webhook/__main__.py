@@ -61,7 +61,7 @@ class _Webhook:
         if config.cert_file and config.key_file:
             pair = http.PairFiles(self._serving, config.cert_file, config.key_file, self._clock)
         plain = http.Server(
-            http.make_app(self._health, self._clock, self._metrics),
+            http.base_app(self._health, self._clock, self._metrics),
             config.metrics_listen,
             setting="webhook.metricsListen",
         )

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from core.edge.clock import Clock
 from core.edge.http import Health, json_response, read_body
-from core.edge.http import make_app as make_bones
+from core.edge.http import base_app as make_bones
 from core.model.errors import InvalidInputError
 from webhook import wire
 from webhook.metrics import Metrics

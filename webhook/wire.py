@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from core.edge.decode.depth import decoded
 from core.edge.decode.fields import FAULTS
+from core.edge.decode.json_depth import decoded
 from core.marks.taints import desired_taints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint

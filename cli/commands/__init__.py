@@ -1,1 +1,1 @@
-"""One command of `ebb` a module: its options, and what it does."""
+"""One module for each command; it imports what it needs when it runs."""

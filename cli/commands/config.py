@@ -7,7 +7,7 @@ import click
 
 from cli import output
 from cli.answers import Settings
-from cli.look import source
+from cli.input import source
 from core.edge import files
 from core.model.errors import ConfigError, EbbError, InvalidInputError
 
@@ -23,7 +23,7 @@ def command() -> None:
 @output.option(Settings, "json")
 def schema(form: str) -> None:
     """Write every setting: as JSON Schema, for editors and charts."""
-    output.put(Settings(), form)
+    output.print_answer(Settings(), form)
 
 
 @command.command("validate")

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from cli.look import source
+from cli.input import source
 
 DAYS_MAX: Final = 60
 RULES: Final = "Ebb's rules, but for the mode; default: built in, with thresholds of 85%"
@@ -39,6 +39,6 @@ def command(
     trace: str | None, config: str | None, days: int, seed: int, *, wire: bool, output: str
 ) -> None:
     """Play a day of a cluster in virtual time, five ways."""
-    from cli import playing  # noqa: PLC0415 the simulation and its picture take long
+    from cli import demo  # noqa: PLC0415 the simulation and its picture take long
 
-    playing.play(trace, output, config=config, days=days, seed=seed, wire=wire)
+    demo.play(trace, output, config=config, days=days, seed=seed, wire=wire)

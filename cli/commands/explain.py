@@ -9,12 +9,12 @@ import click
 from cli import output
 from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import Explainer
-from cli.look import source
-from cli.look.found import Found
-from cli.look.standing import standings
+from cli.input import source
+from cli.input.cluster_input import ClusterInput
+from cli.input.node_status import node_statuses
 from core.edge.clock import SystemClock
-from core.engine.step import judge
-from core.engine.survey import Survey
+from core.engine.reconcile import make_plan
+from core.engine.snapshot import ClusterSnapshot
 from core.model.errors import InvalidInputError
 from core.model.now import Now
 
@@ -31,44 +31,43 @@ def command() -> None:
 @source.options
 @source.installed
 @output.option(NodeExplained)
-def node(found: Found, /, name: str, form: str) -> None:
+def node(found: ClusterInput, /, name: str, form: str) -> None:
     """Tell everything that decides about one node."""
     now = found.now_seconds(SystemClock())
     answer = _explainer(found, now).node(name)
     if answer is None:
         raise _unknown("node", name, [node.name for node in found.cluster.nodes])
-    every = standings(found.cluster, found.config, now)
+    every = node_statuses(found.cluster, found.config, now)
     (standing,) = (one for one in every if one.node == name)
     explained = NodeExplained(
         answer=answer,
         standing=standing,
-        emptying=found.emptying([name], now)[name],
         found=found,
         now_seconds=now,
     )
-    output.put(explained, form)
+    output.print_answer(explained, form)
 
 
 @command.command("pod")
 @click.argument("name", metavar="NAMESPACE/NAME")
 @source.options
 @output.option(PodExplained)
-def pod(found: Found, /, name: str, form: str) -> None:
+def pod(found: ClusterInput, /, name: str, form: str) -> None:
     """Tell everything that decides about one pod."""
     answer = _explainer(found, found.now_seconds(SystemClock())).pod(name)
     if answer is None and "/" not in name:
         raise _without_namespace(name, found)
     if answer is None:
         raise _unknown("pod", name, [pod.key for pod in found.cluster.pods])
-    output.put(PodExplained(answer=answer, found=found), form)
+    output.print_answer(PodExplained(answer=answer, found=found), form)
 
 
-def _explainer(found: Found, now_seconds: int) -> Explainer:
-    survey = Survey(found.cluster, found.config, Now(now_seconds))
-    return Explainer(survey, judge(survey), now_seconds, found.namespace)
+def _explainer(found: ClusterInput, now_seconds: int) -> Explainer:
+    survey = ClusterSnapshot(found.cluster, found.config, Now(now_seconds))
+    return Explainer(survey, make_plan(survey), now_seconds, found.namespace)
 
 
-def _without_namespace(name: str, found: Found) -> InvalidInputError:
+def _without_namespace(name: str, found: ClusterInput) -> InvalidInputError:
     named = sorted(pod.key for pod in found.cluster.pods if pod.name == name)[:NEAR_MAX]
     meant = f"; did you mean {', '.join(named)}?" if named else ""
     return InvalidInputError(f"pod {name}", f"no namespace; allowed: NAMESPACE/NAME{meant}")

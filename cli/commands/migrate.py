@@ -2,7 +2,7 @@
 
 import click
 
-from cli.look import source
+from cli.input import source
 from cli.migrate.tool import Migrated
 from cli.migrate.tools import NAMES, migrate
 from core.edge import files

@@ -8,13 +8,13 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.explain.caveats import caveats
-from cli.look import source
-from cli.look.found import Found
+from cli.input import source
+from cli.input.cluster_input import ClusterInput
 from core.config.settings import Config
 from core.edge.clock import SystemClock
-from core.engine import step
+from core.engine import reconcile
 from core.engine.plan import Plan
-from core.fields.formats import SHARE_ALLOWED, read_share
+from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
 from core.policies.all import POLICIES
 
@@ -45,7 +45,7 @@ AT_MOST = "requests over usable capacity afterwards, at most"
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {AT_MOST}")
 @output.option(Planned)
 def command(
-    found: Found,
+    found: ClusterInput,
     /,
     max_removals: int | None,
     max_cpu: Fraction | None,
@@ -56,15 +56,14 @@ def command(
     # The delay counts as elapsed: the engine alone knows it.
     config = _limited(found.config, max_cpu, max_memory)
     now = found.now_seconds(SystemClock())
-    plan = step.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
+    plan = reconcile.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
     answer = Planned(
         plan=plan,
         config=config,
         minded=caveats(found.cluster, found.kinds, config),
         money=_money(found.cluster, config, plan),
-        emptying=found.emptying((one.node for one in plan.removals), now),
     )
-    output.put(answer, form)
+    output.print_answer(answer, form)
 
 
 def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:

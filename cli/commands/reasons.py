@@ -10,4 +10,4 @@ from cli.answers import Reasons
 @output.option(Reasons)
 def command(form: str) -> None:
     """Tell all codes by which nodes stay, and what helps."""
-    output.put(Reasons(), form)
+    output.print_answer(Reasons(), form)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import click
 
-from cli.look import source
+from cli.input import source
 from core.edge import files
 from core.model.errors import InvalidInputError
-from core.model.telling import many
+from core.model.humanize import plural
 
 
 @click.command("release")
@@ -43,7 +43,7 @@ def command(  # noqa: PLR0913 one for each option
     # The client's packages take long.
     import asyncio  # noqa: PLC0415
 
-    from cli import sweep  # noqa: PLC0415
+    from cli import release  # noqa: PLC0415
     from core.edge.kube.client import Client  # noqa: PLC0415
 
     would = "would be released" if dry_run else "released"
@@ -56,6 +56,6 @@ def command(  # noqa: PLR0913 one for each option
 
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
-    sweeping = sweep.release(connecting, names, judged_by, tell, namespace, dry_run=dry_run)
+    sweeping = release.release(connecting, names, judged_by, tell, namespace, dry_run=dry_run)
     asyncio.run(sweeping)
-    print(f"{many(told['node'], 'node')} and {many(told['pod'], 'pod')} {would}")
+    print(f"{plural(told['node'], 'node')} and {plural(told['pod'], 'pod')} {would}")

@@ -7,7 +7,7 @@ import click
 
 from cli import output
 from cli.answers import Replayed
-from cli.look import source
+from cli.input import source
 
 DAYS_MAX: Final = 60
 SEEDS_MAX: Final = 20
@@ -80,11 +80,11 @@ FOLDER: Final = click.Path()
 @output.option(Replayed)
 def command(form: str, **given: Any) -> None:  # noqa: ANN401 as the options have it
     """Play a cluster's own past under every mode and rule; nothing is written to a cluster."""
-    from cli import replaying  # noqa: PLC0415 the simulation takes long
+    from cli import replay  # noqa: PLC0415 the simulation takes long
 
-    asked = replaying.Asked(**given)
-    answer = replaying.play(asked)
+    asked = replay.Asked(**given)
+    answer = replay.play(asked)
     try:  # neither a full disk nor a pipe that is closed is to cost what was played for hours
-        output.put(answer, form)
+        output.print_answer(answer, form)
     finally:
-        replaying.save(answer, asked)
+        replay.save(answer, asked)

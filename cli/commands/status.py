@@ -5,8 +5,8 @@ from functools import partial
 import click
 
 from cli import output
-from cli.look import overview, source
-from cli.look.found import Found
+from cli.input import overview, source
+from cli.input.cluster_input import ClusterInput
 from core.edge.clock import SystemClock
 
 
@@ -14,10 +14,10 @@ from core.edge.clock import SystemClock
 @partial(source.options, leader=True)
 @source.installed
 @output.option(overview.Status)
-def command(found: Found, /, form: str) -> None:
+def command(found: ClusterInput, /, form: str) -> None:
     """Tell nodes, marks, waiting pods, reasons and who leads, in one look; nothing is written.
 
     Waiting pods that find no place (findNoPlace in -o json) are those for which one is looked
     for: not pods of DaemonSets, nor such that Ebb cannot judge, nor those of a priority under -10.
     """
-    output.put(overview.look(found, found.now_seconds(SystemClock())), form)
+    output.print_answer(overview.look(found, found.now_seconds(SystemClock())), form)

@@ -1,1 +1,1 @@
-"""One node or one pod asked about, and what every reason means."""
+"""Explain one node or one pod, and list all reasons."""

@@ -8,8 +8,8 @@ from typing import Final
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.model.cluster import Cluster
-from core.model.leaving import going, why_unready
 from core.model.node import Node
+from core.model.node_lifecycle import is_terminating, why_unready
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
@@ -114,7 +114,11 @@ def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
 
 ASIDE: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     ("virtual", "{count} virtual node{s} aside, no room: {names}", lambda node: node.virtual),
-    ("leaving", "{count} node{s} leaving, no room: {names}; pods there come first", going),
+    (
+        "leaving",
+        "{count} node{s} leaving, no room: {names}; pods there come first",
+        is_terminating,
+    ),
     (
         "cordoned",
         "{count} cordoned node{s}, no room though {room} stand there: {names}",

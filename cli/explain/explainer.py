@@ -13,26 +13,32 @@ from itertools import chain
 
 from core.capacity.reaches import Reach
 from core.config.drain import Eviction
-from core.drain.ground import Ground, Scene
+from core.drain.context import DrainContext, DrainInput
 from core.drain.pods import owner_of
-from core.engine.brakes import Brakes
-from core.engine.memory import Memory, pace, remember
+from core.engine.leader_state import LeaderState, observe, rate_limits
+from core.engine.limits import RemovalLimits
 from core.engine.plan import Placement, Plan
+from core.engine.planner import Planner
+from core.engine.reconcile import against_hard, prepare
 from core.engine.reserve import RESERVE
-from core.engine.step import against_hard, trial
-from core.engine.survey import Survey
-from core.engine.work import Work
+from core.engine.snapshot import ClusterSnapshot
 from core.fit.filters import first_failing_filter
-from core.guards.disruption import findings, stickiness
-from core.guards.nodes import BEING_DELETED, CORDONED, NOT_READY, UNREADABLE, VIRTUAL_NODE
+from core.guards.drainability import findings, long_lived_reasons
+from core.guards.node_eligibility import (
+    BEING_DELETED,
+    CORDONED,
+    NOT_READY,
+    UNREADABLE,
+    VIRTUAL_NODE,
+)
 from core.marks.mark import Mark, mark_of, reserved_for
-from core.model.leaving import why_unready
 from core.model.node import Node
+from core.model.node_lifecycle import why_unready
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.packing.ground import SHARE_SCALE
+from core.packing.node_order import SHARE_SCALE
 from core.packing.packer import Packer
 
 
@@ -109,7 +115,7 @@ class Explainer:
     """Answers about one cluster and its plan; what they have in common is prepared once."""
 
     def __init__(
-        self, survey: Survey, plan: Plan, now_seconds: int, own_namespace: str = ""
+        self, survey: ClusterSnapshot, plan: Plan, now_seconds: int, own_namespace: str = ""
     ) -> None:
         """*survey*: what the plan was made from. *own_namespace*: where Ebb itself runs."""
         cluster = self._cluster = survey.cluster
@@ -135,7 +141,7 @@ class Explainer:
             blockers=() if removal else self._kept[name].blockers,
             held=self._held.get(name, ()),
             reserved=self._reserved(node),
-            lingers=tuple(stickiness(pods, self._now)),
+            lingers=tuple(long_lived_reasons(pods, self._now)),
             against_hard=self._against_hard(node),
             undrained=self._undrained(pods),
             placements=removal.placements if removal else placements,
@@ -177,15 +183,15 @@ class Explainer:
         )
 
     @cached_property
-    def _work(self) -> Work:
-        return trial(self._survey)[0]
+    def _work(self) -> Planner:
+        return prepare(self._survey)[0]
 
     @cached_property
     def _held(self) -> Mapping[str, tuple[Blocker, ...]]:
         """Return by node that goes what holds it back, those before it that may go counted."""
-        now = pace(remember(Memory(), self._survey, self._now), self._survey, self._now)
+        now = rate_limits(observe(LeaderState(), self._survey, self._now), self._survey, self._now)
         # To a memory of nothing every pod that waits has just begun to.
-        brakes = Brakes(self._survey, replace(now, pending_until=None))
+        brakes = RemovalLimits(self._survey, replace(now, pending_until=None))
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
@@ -205,8 +211,8 @@ class Explainer:
         return against_hard(self._survey, {}, self._now)[node.name]
 
     @cached_property
-    def _ground(self) -> Ground:
-        scene = Scene(
+    def _ground(self) -> DrainContext:
+        scene = DrainInput(
             cluster=self._cluster,
             plan=self._plan,
             config=self._config,
@@ -215,7 +221,7 @@ class Explainer:
             now_seconds=self._now.seconds,
             own_namespace=self._own,
         )
-        return Ground(scene, map(owner_of, self._cluster.pods))
+        return DrainContext(scene, map(owner_of, self._cluster.pods))
 
     def _undrained(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
         if self._config.eviction is not Eviction.ENABLED:
@@ -253,7 +259,7 @@ class Explainer:
         return None, why or "no node that admits it has room"
 
 
-def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], ...]]:
+def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], ...]]:
     """Return which nodes could take the pod, marks set aside, and what refuses it on the others.
 
     First-fit is asked for a node again and again, each time without those that it named.
@@ -275,7 +281,7 @@ def _rooms(survey: Survey, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], 
     return takers, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _refusal(survey: Survey, pod: Pod, node: Node) -> str:
+def _refusal(survey: ClusterSnapshot, pod: Pod, node: Node) -> str:
     """Name why a node takes nobody, or the filter that refuses the pod; empty: neither."""
     asides = (node.virtual, node.name in survey.gone, why_unready(node) is not None)
     if any(asides):

@@ -9,37 +9,37 @@ from collections.abc import Mapping
 from typing import Final
 
 from core.drain import reasons as drain
-from core.engine import brakes, buffers, harden, reserve, survey, work
-from core.guards import disruption, nodes, pods
+from core.engine import buffers, limits, no_schedule, planner, reserve, snapshot
+from core.guards import drainability, node_eligibility, unplaceable
 from core.model.reason import Blocker, Reason
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
 
 STAYS: Final = (
-    *nodes.REASONS,
-    *pods.REASONS,
-    work.DELAY,
-    work.NO_ROOM,
+    *node_eligibility.REASONS,
+    *unplaceable.REASONS,
+    planner.DELAY,
+    planner.NO_ROOM,
     cluster_threshold.THRESHOLD,
     cluster_threshold.USABLE_THRESHOLD,
     cluster_threshold.REACH_THRESHOLD,
-    survey.UNREACHED,
+    snapshot.UNREACHED,
     cluster_threshold.LAST_NODE,
     cluster_threshold.PEAK_DEMAND,
-    work.PLACE_TAKEN,
-    work.HEADROOM,
+    planner.PLACE_TAKEN,
+    planner.HEADROOM,
     buffers.BUFFERED,
     *(reason for policy in POLICIES.values() for reason in policy.reasons),
-    *brakes.REASONS,
-    work.TIME_BOX,
-    work.LIMIT,
+    *limits.REASONS,
+    planner.TIME_BOX,
+    planner.LIMIT,
 )
 """Why a node stays."""
 HELD: Final = (reserve.RESERVE,)
 """Why a node that is empty is not handed over."""
-SOFT: Final = harden.REASONS
+SOFT: Final = no_schedule.REASONS
 """Why the mark of a node that goes does not become hard."""
-NATURE: Final = disruption.REASONS
+NATURE: Final = drainability.REASONS
 """What is known of a pod's leaving."""
 EVICTION: Final = drain.REASONS
 """Why a pod is not evicted, where that is asked for."""

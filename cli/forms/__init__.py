@@ -1,1 +1,1 @@
-"""The forms of answers: each is a module with `text`, and an entry in cli.output."""
+"""The output formats; each writes every answer."""

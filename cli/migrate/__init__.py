@@ -1,1 +1,1 @@
-"""Moving in: settings of other tools as a configuration; a file each, listed in `tools`."""
+"""Translate other tools' settings into a configuration."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from cli.terminal import printable
 from core.config.budgets import NODES_MAX
-from core.fields.formats import DURATION_SECONDS_MAX, duration, number, percent, read_share
+from core.fields.value_types import DURATION_SECONDS_MAX, duration, number, percent, read_share
 from core.model.errors import InvalidInputError
 
 SHOWN_MAX: Final = 80

@@ -1,1 +1,1 @@
-"""What nodes offer, what of it is usable, and the sums that thresholds hold on."""
+"""Reaches (the nodes that a pod can use), their usable capacity, and sums of requests."""

@@ -15,11 +15,11 @@ from typing import Final
 
 from core.fit.filters import LABEL_FILTERS, NODE_DECLARED_FEATURES, TAINT_TOLERATION
 from core.fit.index import Taints
-from core.fit.kinds import NodeKinds
 from core.fit.matching import is_blocking
-from core.model.constraints import Placing, Requirement, SelectorTerm, plain
-from core.model.leaving import passes
+from core.fit.node_classes import NodeClasses
+from core.model.constraints import NodeConstraints, Requirement, SelectorTerm, without_volumes
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import is_transient_taint
 from core.model.pod import Pod
 
 REACHES_MAX: Final = 256
@@ -44,7 +44,7 @@ class Reach:
 
     key: str
     """What defines it, whole: the same from one look at the cluster to the next, unless somebody
-    asks for the same nodes in shorter words (core.engine.words)."""
+    asks for the same nodes in shorter words (core.engine.reach_keys)."""
     nodes: tuple[int, ...]
     """Ids, ascending."""
     name: str
@@ -57,9 +57,9 @@ class Reaches:
     def __init__(
         self,
         nodes: Sequence[Node],
-        asked: Mapping[Placing, Groups],
-        others: Iterable[Placing] = (),
-        lately: Collection[Placing] = (),
+        asked: Mapping[NodeConstraints, Groups],
+        others: Iterable[NodeConstraints] = (),
+        lately: Collection[NodeConstraints] = (),
     ) -> None:
         """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
 
@@ -73,10 +73,10 @@ class Reaches:
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
-        self._kinds = NodeKinds(self._bare, chain(asked, others, lately))
+        self._kinds = NodeClasses(self._bare, chain(asked, others, lately))
         self._shown = _Shown(self._bare, self._kinds)
         self._members: dict[int, tuple[int, ...]] = {}
-        by_nodes: dict[tuple[int, ...], list[Placing]] = {}
+        by_nodes: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for placing in asked:
             if members := self.members(placing):
                 by_nodes.setdefault(members, []).append(placing)
@@ -87,7 +87,7 @@ class Reaches:
                 by_nodes.setdefault(members, []).append(placing)
         self.all: tuple[Reach, ...]
         """Most nodes first, then by key; those of one node are not among them."""
-        self.beyond: frozenset[Placing]
+        self.beyond: frozenset[NodeConstraints]
         """Templates of reaches that are too many to be told apart."""
         self.all, self.beyond = self._told_apart(by_nodes, asked)
         self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
@@ -95,30 +95,32 @@ class Reaches:
         told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
         self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
         """The nodes that at least one movable pod reaches."""
-        self.templates: Sequence[Placing] = [by_nodes[nodes][0] for nodes in told if nodes in here]
+        self.templates: Sequence[NodeConstraints] = [
+            by_nodes[nodes][0] for nodes in told if nodes in here
+        ]
         """One for each set of nodes that pods ask for now."""
-        self.left: Sequence[Placing] = [by_nodes[n][0] for n in told if n not in here]
+        self.left: Sequence[NodeConstraints] = [by_nodes[n][0] for n in told if n not in here]
         """One for each that they only did lately."""
         self.of: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
         """By node: the numbers of its reaches in `all`."""
 
-    def members(self, placing: Placing) -> tuple[int, ...]:
+    def members(self, placing: NodeConstraints) -> tuple[int, ...]:
         """Return the nodes that admit the template for good: its reach, if a pod of it moves."""
-        ids = self._kinds.allowing(plain(placing))
+        ids = self._kinds.allowing(without_volumes(placing))
         found = self._members.get(id(ids))
         if found is None:
             found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
         return found
 
-    def of_placing(self, placing: Placing) -> Reach | None:
+    def of_placing(self, placing: NodeConstraints) -> Reach | None:
         """Return the reach of a template; None for that of one node, of none, or one beyond."""
         return self._by_nodes.get(self.members(placing))
 
-    def asking(self, number: int) -> Sequence[Placing]:
+    def asking(self, number: int) -> Sequence[NodeConstraints]:
         """Return the templates whose reach has that number."""
         return self._asking[number]
 
-    def admitting(self, placing: Placing) -> list[int]:
+    def admitting(self, placing: NodeConstraints) -> list[int]:
         """Return the nodes that admit the template as they are, but for cordons; ascending."""
         ids = self._kinds.allowing(placing)
         if not self._virtual and not self._passing:
@@ -130,17 +132,19 @@ class Reaches:
             and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
         ]
 
-    def also_for(self, placings: Iterable[Placing]) -> frozenset[int]:
+    def also_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
         """Return the unreached nodes that one of these templates of other pods admits for good."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
-        asked = {plain(placing) for placing in placings} if left else ()
-        kinds = NodeKinds([self._bare[n] for n in left], asked)
+        asked = {without_volumes(placing) for placing in placings} if left else ()
+        kinds = NodeClasses([self._bare[n] for n in left], asked)
         return frozenset(left[n] for n in chain.from_iterable(map(kinds.allowing, asked)))
 
     def _told_apart(
-        self, by_nodes: Mapping[tuple[int, ...], list[Placing]], asked: Mapping[Placing, Groups]
-    ) -> tuple[tuple[Reach, ...], frozenset[Placing]]:
+        self,
+        by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
+        asked: Mapping[NodeConstraints, Groups],
+    ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
         """Return the reaches, and the templates of those that are too many."""
         found: list[_Set] = []
         for nodes, placings in by_nodes.items():
@@ -167,8 +171,8 @@ def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
 
 def _fair(
     found: list[_Set],
-    by_nodes: Mapping[tuple[int, ...], list[Placing]],
-    asked: Mapping[Placing, Groups],
+    by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
+    asked: Mapping[NodeConstraints, Groups],
 ) -> list[_Set]:
     """Choose those that are told apart: nobody's many reaches push out another's few."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
@@ -185,7 +189,9 @@ def _fair(
     return found[:REACHES_MAX]
 
 
-def _namespaces(placings: Iterable[Placing], asked: Mapping[Placing, Groups]) -> Counter[str]:
+def _namespaces(
+    placings: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
+) -> Counter[str]:
     return Counter(
         pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
     )
@@ -193,7 +199,7 @@ def _namespaces(placings: Iterable[Placing], asked: Mapping[Placing, Groups]) ->
 
 def bare(node: Node) -> Node:
     """Return the node as it is for good."""
-    taints = tuple(taint for taint in node.taints if not passes(taint.key))
+    taints = tuple(taint for taint in node.taints if not is_transient_taint(taint.key))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
     return replace(node, taints=taints, unschedulable=False)
@@ -202,32 +208,32 @@ def bare(node: Node) -> Node:
 class _Shown:
     """What a template asks, in words, as far as it tells the nodes of this cluster apart."""
 
-    def __init__(self, bare: Sequence[Node], kinds: NodeKinds) -> None:
+    def __init__(self, bare: Sequence[Node], kinds: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
         found = {taint for node in real for taint in node.taints if is_blocking(taint)}
         self._by_name = Taints(found)
         self._kinds = kinds
         self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
 
-    def parts(self, placing: Placing) -> list[str]:
+    def parts(self, placing: NodeConstraints) -> list[str]:
         """Return one text for each thing that it asks or tolerates."""
         parts = [
             f"{key}={value}"
             for key, value in placing.labels
-            if not self._anywhere(Placing(node_selector=((key, value),)))
+            if not self._anywhere(NodeConstraints(node_selector=((key, value),)))
         ]
         affinity = placing.affinity
-        if affinity is not None and not self._anywhere(Placing(affinity=affinity)):
+        if affinity is not None and not self._anywhere(NodeConstraints(affinity=affinity)):
             parts.append(" or ".join(map(_term, affinity)))
         parts += (
             f"declares {name}"
             for name in placing.features
-            if not self._anywhere(Placing(features=(name,)))
+            if not self._anywhere(NodeConstraints(features=(name,)))
         )
         covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
-    def _anywhere(self, asked: Placing) -> bool:
+    def _anywhere(self, asked: NodeConstraints) -> bool:
         return self._kinds.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from core.capacity.reaches import Reach
 from core.capacity.usable import NOTHING, Amount, Share, Totals, Usability
-from core.fields import formats
+from core.fields import value_types
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
 LIMITS_MAX: Final = 256
@@ -26,7 +26,7 @@ Limit = tuple[int, int, int, int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Sums:
+class ReachUtilization:
     """Of one reach, or of the whole.
 
     The checks are asked for every node of every plan, so the sums are plain whole numbers:
@@ -101,7 +101,7 @@ class Sums:
 class Exceeded(NamedTuple):
     """Sums that would be over their thresholds."""
 
-    sums: Sums
+    sums: ReachUtilization
     change: Sequence[int]
     """By how much its row would change."""
     own: bool
@@ -110,7 +110,7 @@ class Exceeded(NamedTuple):
 
 
 COLUMNS: Final = 4
-Changes = Mapping[Sums, Sequence[int]]
+Changes = Mapping[ReachUtilization, Sequence[int]]
 """By sums: what is added to their row."""
 
 
@@ -140,7 +140,7 @@ def beside(part: int, whole: int, limit: Fraction) -> str:
 @lru_cache(maxsize=LIMITS_MAX)
 def limit_text(share: Fraction) -> str:
     """Write a limit as it stands in the file."""
-    return formats.percent(share)
+    return value_types.percent(share)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:

@@ -110,7 +110,7 @@ def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) ->
     return whole if usability is None else used.plus(usability.usable_free(free))
 
 
-class Measure:
+class UsabilityEvaluator:
     """Several usabilities of one node at once: most nodes are in reaches whose pods are alike."""
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
@@ -158,7 +158,7 @@ PODS_MIN: Final = 3
 """Among so many pods one alone says nothing about the others."""
 
 
-class Widest:
+class PooledRatios:
     """The largest ratios of all pods that can use some of the same nodes.
 
     Without them what a few small pods of one shape cannot use would count as lost, though other

@@ -1,1 +1,1 @@
-"""The settings: each with its default, its bounds and its meaning."""
+"""The settings: their defaults, their limits, and the schema of the file."""

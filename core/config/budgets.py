@@ -1,7 +1,7 @@
 """What the configuration says about how much may go, and how fast.
 
 Lasting limits (pools, minimum of nodes, zones, headroom) hold in every plan; the others are about
-pace and hold where time passes (core.engine.brakes).
+pace and hold where time passes (core.engine.limits).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import Leave, PoolEnter, Told
-from core.fields.formats import (
+from core.fields.structure import INLINE, Listed, filled, where
+from core.fields.value_types import (
     SHARE,
     Flag,
     Form,
@@ -25,7 +26,6 @@ from core.fields.formats import (
     text,
     whole_number,
 )
-from core.fields.sections import INLINE, Listed, filled, where
 from core.model.now import Now
 
 POOLS_MAX: Final = 100

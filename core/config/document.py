@@ -19,7 +19,7 @@ from core.config.schema import (
 )
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.thresholds import Told
-from core.fields.sections import NAMED, UNSAID, is_beside
+from core.fields.structure import NAMED, UNSAID, is_beside
 from core.model.errors import ConfigError
 from core.policies.all import POLICIES
 

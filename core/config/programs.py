@@ -1,14 +1,12 @@
 """The sections of the programs: each program reads its own and ignores those of the others."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.fields.formats import duration, not_allowed, text, words
-from core.fields.sections import AT_CONTROLLER_START, refused
-from core.scores import SCORES
+from core.fields.structure import AT_CONTROLLER_START, refused
+from core.fields.value_types import duration, not_allowed, text, words
 
 Address = Annotated[
     str,
@@ -22,15 +20,8 @@ File = Annotated[str, text(r"[^\n]+", "a path")]
 
 PAIR: Final = {"certFile": ["keyFile"], "keyFile": ["certFile"], "clientCAFile": ["certFile"]}
 """What stands only beside what, in JSON Schema's words."""
-EVERY_NODE: Final = [name for name, score in SCORES.items() if score.of]
-"""Scores with which every node is scored, not the marked ones alone."""
-
-
-class AnswersMode(StrEnum):
-    """Whether every node asked for is answered, or the marked ones alone."""
-
-    FULL = "full"
-    COMPACT = "compact"
+SCORE_NAMES: Final = ("pack", "marks")
+"""Scores of the extender; the first one is the default."""
 
 
 def _paired(cert_file: str | None, info: ValidationInfo) -> str | None:
@@ -54,13 +45,6 @@ def _free_of_listen(metrics_listen: str, info: ValidationInfo) -> str:
     return metrics_listen
 
 
-def _of_marks(answers: AnswersMode, info: ValidationInfo) -> AnswersMode:
-    score = info.data.get("score")
-    if answers is AnswersMode.COMPACT and score in EVERY_NODE:
-        raise not_allowed(f"full, or score: marks beside it, as score: {score} scores every node")
-    return answers
-
-
 CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_default=True)]
 
 
@@ -68,12 +52,9 @@ CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_defaul
 class ExtenderConfig:
     """What the extender program reads."""
 
-    score: Annotated[str, words(SCORES)] = next(iter(SCORES))
+    score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
     """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
-    where pods are as it is, of ReplicaSets or not (`pack`); all the same score (`marks`); or more
-    the less longer the pod is expected to keep them (`lifetime`)."""
-    answers: Annotated[AnswersMode, AfterValidator(_of_marks)] = AnswersMode.FULL
-    """Every node asked for is answered; with `compact` the marked ones alone (`score: marks`)."""
+    where pods are as it is, of ReplicaSets or not (`pack`); or all the same score (`marks`)."""
     listen: Address = "[::]:8888"
     """Where kube-scheduler's calls and the probes are answered; `[::]` is every address, of IPv4
     too."""

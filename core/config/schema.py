@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.fields.sections import CONTROLLER, NAMED, RESTART, is_beside
+from core.fields.structure import CONTROLLER, NAMED, RESTART, is_beside
 
 Schema = dict[str, Any]
 

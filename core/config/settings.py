@@ -26,25 +26,9 @@ from pydantic_core import CoreSchema, core_schema
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets, Publish
 from core.config.drain import DrainConfig, Eviction
-from core.config.programs import (
-    EVERY_NODE,
-    PAIR,
-    ControllerConfig,
-    ExtenderConfig,
-    WebhookConfig,
-)
+from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
-from core.fields.formats import (
-    QUALIFIED_KEY,
-    SHARE,
-    Selector,
-    duration,
-    number,
-    quantity,
-    text,
-    words,
-)
-from core.fields.sections import (
+from core.fields.structure import (
     BESIDE,
     CONTROLLER,
     EXTENDER,
@@ -54,7 +38,17 @@ from core.fields.sections import (
     Listed,
     name_of,
 )
-from core.marks.keys import TAINT_KEY
+from core.fields.value_types import (
+    QUALIFIED_KEY,
+    SHARE,
+    Selector,
+    duration,
+    number,
+    quantity,
+    text,
+    words,
+)
+from core.marks.wellknown import TAINT_KEY
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
 from core.model.schedulers import KNOWN
@@ -67,12 +61,6 @@ SCHEDULERS_MAX: Final = 100
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
 )
-
-_MARKS_ONLY: Final = {
-    "required": ["answers"],
-    "properties": {"score": {"enum": EVERY_NODE}, "answers": {"const": "compact"}},
-}
-"""Compact answers, and a score of every node: the default one too, where none is given."""
 
 
 class Mode(StrEnum):
@@ -234,13 +222,7 @@ class Config:
     """How that is done."""
     extender: Annotated[
         ExtenderConfig,
-        Field(
-            json_schema_extra={
-                RESTART: [EXTENDER],
-                "dependentRequired": PAIR,
-                "not": _MARKS_ONLY,
-            }
-        ),
+        Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": PAIR}),
     ] = field(default_factory=ExtenderConfig)
     """What `ebb-extender` reads."""
     webhook: Annotated[

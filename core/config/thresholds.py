@@ -11,8 +11,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.fields.formats import SHARE, eased, percent
-from core.fields.sections import filled, refused
+from core.fields.structure import filled, refused
+from core.fields.value_types import SHARE, eased, percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Which pods of marked nodes are evicted, where that is asked for: the decision alone."""
+"""Decide which pods of marked nodes to evict now, where eviction is enabled."""

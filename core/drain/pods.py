@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from core.drain.reasons import OF_JOB, OWN
-from core.guards import disruption
+from core.guards import drainability
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
@@ -11,17 +11,17 @@ from core.model.workload import JOB
 
 NEVER: Final = frozenset(
     {
-        disruption.MIRROR,
-        disruption.DAEMON,
-        disruption.LONG_TERMINATING,
-        disruption.EXPENDABLE,
-        disruption.NOT_TO_DISRUPT,
-        disruption.PREFERS_NO_EVICTION,
-        disruption.BARE,
-        disruption.CUSTOM_CONTROLLER,
-        disruption.SYSTEM,
-        disruption.NOT_SAFE_TO_EVICT,
-        disruption.LOCAL_STORAGE,
+        drainability.MIRROR,
+        drainability.DAEMON,
+        drainability.LONG_TERMINATING,
+        drainability.EXPENDABLE,
+        drainability.NOT_TO_DISRUPT,
+        drainability.PREFERS_NO_EVICTION,
+        drainability.BARE,
+        drainability.CUSTOM_CONTROLLER,
+        drainability.SYSTEM,
+        drainability.NOT_SAFE_TO_EVICT,
+        drainability.LOCAL_STORAGE,
     }
 )
 """A pod of which one of these is true is not evicted, whatever else is."""
@@ -48,16 +48,16 @@ def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"is in {own_namespace}", pod.key)
-    found = (blocker for _, blocker in disruption.findings(pod, now))
+    found = (blocker for _, blocker in drainability.findings(pod, now))
     return next((one for one in found if one.reason in NEVER), None)
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     """Say why the pod's own end is waited for, or None."""
-    found = [blocker for _, blocker in disruption.findings(pod, now)]
-    if any(one.reason is disruption.ON_COMPLETION for one in found):
+    found = [blocker for _, blocker in drainability.findings(pod, now)]
+    if any(one.reason is drainability.ON_COMPLETION for one in found):
         return found[0]
-    if pod.owner_kind != JOB or any(one.reason is disruption.SAFE for one in found):
+    if pod.owner_kind != JOB or any(one.reason is drainability.SAFE for one in found):
         return None
     return Blocker(OF_JOB, f"Job {pod.owner_name} waits for it", pod.key)
 

@@ -1,8 +1,8 @@
-"""Why a pod is not evicted, beside what core.guards.disruption says of it; values only."""
+"""Why a pod is not evicted, beside what core.guards.drainability says of it; values only."""
 
 from typing import Final
 
-from core.guards.disruption import SAFE_TO_EVICT
+from core.guards.drainability import SAFE_TO_EVICT
 from core.model.reason import Reason
 
 OWN: Final = Reason(

@@ -1,1 +1,1 @@
-"""Shared adapters: all input and output of the project lives here."""
+"""All input and output that programs share: files, HTTP, TLS, metrics, logs, the clock."""

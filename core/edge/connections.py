@@ -43,7 +43,7 @@ class TooMuchError(Exception):
     """There is no room for a body among those that are under way."""
 
 
-class Line(web.RequestHandler):
+class Connection(web.RequestHandler):
     """One connection: since when it waits for its peer, until when it may, what it holds."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Line(web.RequestHandler):
         "until",
     )
 
-    def __init__(self, door: "Door", server: web.Server, address: str) -> None:
+    def __init__(self, door: "ConnectionLimiter", server: web.Server, address: str) -> None:
         """*address*: its peer's, without the port."""
         super().__init__(
             server,
@@ -181,7 +181,7 @@ class Line(web.RequestHandler):
             chunks.clear()  # or the trace of a fault would hold them until garbage is collected
 
 
-class Door:
+class ConnectionLimiter:
     """The listening sockets of one port, and its lines."""
 
     def __init__(
@@ -194,7 +194,7 @@ class Door:
         """*failed* hears of each connection that did not come up."""
         self._server, self._tls, self.limits, self._failed = server, tls, limits, failed
         self.now = asyncio.get_running_loop().time
-        self._lines: dict[Line, None] = {}  # in the order in which they came
+        self._lines: dict[Connection, None] = {}  # in the order in which they came
         self._left = asyncio.Event()
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -225,13 +225,13 @@ class Door:
         for line in list(self._lines):
             line.abort()
 
-    def leave(self, line: Line) -> None:
+    def leave(self, line: Connection) -> None:
         """Forget a line."""
         self.release(line)
         self._lines.pop(line, None)
         self._left.set()
 
-    def hold(self, line: Line, count: int) -> bool:
+    def hold(self, line: Connection, count: int) -> bool:
         """Let a line hold more bytes; False: there is no room, and nobody to make some."""
         while self._held_bytes + count > self.limits.held_bytes:
             holders = (one for one in self._lines if one.held_bytes and one is not line)
@@ -243,7 +243,7 @@ class Door:
         self._held_bytes += count
         return True
 
-    def release(self, line: Line) -> None:
+    def release(self, line: Connection) -> None:
         """Let go of all bytes that a line holds."""
         self._held_bytes -= line.held_bytes
         line.held_bytes = 0
@@ -268,7 +268,7 @@ class Door:
             except asyncio.CancelledError:
                 plain.close()
                 raise
-            line = Line(self, self._server, peer[0])
+            line = Connection(self, self._server, peer[0])
             self._lines[line] = None
             line.entering(self._start(self._enter(plain, line)))
             line.wait(self.limits.handshake_seconds)
@@ -286,14 +286,14 @@ class Door:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), left)
 
-    def _crowd(self) -> list[Line]:
+    def _crowd(self) -> list[Connection]:
         """Return the lines of the address that has most, if these are too many for one."""
         address, many = Counter(line.address for line in self._lines).most_common(1)[0]
         if many <= self.limits.crowd:
             return []
         return [line for line in self._lines if line.address == address]
 
-    async def _enter(self, plain: socket.socket, line: Line) -> None:
+    async def _enter(self, plain: socket.socket, line: Connection) -> None:
         times = {} if self._tls is None else {
             "ssl_handshake_timeout": self.limits.handshake_seconds,
             "ssl_shutdown_timeout": self.limits.close_seconds,
@@ -317,7 +317,7 @@ class Door:
             for line in [line for line in self._lines if line.until < now]:
                 line.abort()
 
-    def _age(self, line: Line) -> float:
+    def _age(self, line: Connection) -> float:
         return self.now() - line.since
 
 
@@ -345,5 +345,5 @@ async def _at(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-def _since(line: Line) -> float:
+def _since(line: Connection) -> float:
     return line.since

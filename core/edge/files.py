@@ -13,7 +13,7 @@ import yaml
 
 from core.config.document import built_in, parse
 from core.config.settings import Config
-from core.fields.formats import without_exponent
+from core.fields.value_types import without_exponent
 from core.model.errors import ConfigError, InvalidInputError
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024

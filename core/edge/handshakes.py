@@ -5,7 +5,7 @@ import ssl
 from enum import StrEnum
 
 from core.edge.clock import Clock
-from core.edge.logs import Seldom
+from core.edge.logs import RateLimitedLog
 from core.edge.metrics import TlsMetrics
 
 log = logging.getLogger("ebb.http")
@@ -37,7 +37,7 @@ class Handshakes:
 
     def __init__(self, metrics: TlsMetrics, clock: Clock) -> None:
         self._metrics = metrics
-        self._seldom = Seldom(log, "a TLS handshake failed", clock.monotonic_seconds)
+        self._seldom = RateLimitedLog(log, "a TLS handshake failed", clock.monotonic_seconds)
 
     def failed(self, fault: OSError) -> None:
         """Hear of one more."""

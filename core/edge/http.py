@@ -15,9 +15,9 @@ from aiohttp import web
 
 from core.edge.changes import FILES_SECONDS, Changes
 from core.edge.clock import Clock
-from core.edge.connections import Door, Line, TooMuchError
+from core.edge.connections import Connection, ConnectionLimiter, TooMuchError
 from core.edge.limits import LIMITS, Limits
-from core.edge.logs import Seldom, fields
+from core.edge.logs import RateLimitedLog, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving
 from core.model.errors import InvalidInputError
@@ -70,7 +70,7 @@ class _Series:
         return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
 
 
-def make_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
+def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
     """Return an application with health, and *metrics* if any; the program adds its own routes."""
     app = web.Application(middlewares=[_Faults(clock).told])
 
@@ -93,7 +93,7 @@ def make_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
     """Return a request's body; what has none, or too much, is refused in `_Faults`."""
     line = request.protocol
-    if not isinstance(line, Line):
+    if not isinstance(line, Connection):
         raise TypeError("served by something else than Server")
     return await line.body(request, most_bytes)
 
@@ -107,7 +107,7 @@ class _Faults:
     """What a caller did wrong, told to it at once and in the log now and then."""
 
     def __init__(self, clock: Clock) -> None:
-        self._seldom = Seldom(log, "refused a request", clock.monotonic_seconds)
+        self._seldom = RateLimitedLog(log, "refused a request", clock.monotonic_seconds)
 
     @web.middleware
     async def told(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -146,7 +146,7 @@ class Server:
         host, _, port = listen.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._tls, self._limits, self._failed = tls, limits, failed
-        self._door: Door | None = None
+        self._door: ConnectionLimiter | None = None
         self.port = 0
         """The port that is really bound; known after start."""
 
@@ -154,7 +154,7 @@ class Server:
         """Listen. Raises: InvalidInputError when that cannot be done at this address."""
         await self._runner.setup()
         server = cast("web.Server", self._runner.server)
-        self._door = Door(server, self._tls, self._limits, self._failed)
+        self._door = ConnectionLimiter(server, self._tls, self._limits, self._failed)
         try:
             self.port = await self._door.open(self._host, self._port)
         except (OSError, UnicodeError) as fault:  # a host's name can be none that IDNA knows

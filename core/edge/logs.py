@@ -21,7 +21,7 @@ def fields(**values: object) -> dict[str, Any]:
     return {_FIELDS: values}
 
 
-class Seldom:
+class RateLimitedLog:
     """A warning of what whoever reaches a port can cause: one line now and then tells of all."""
 
     def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:

@@ -93,7 +93,7 @@ class EventMetrics(Metrics):
         )
 
 
-class Told(NamedTuple, Generic[Seen_]):
+class ReportedGauge(NamedTuple, Generic[Seen_]):
     """A gauge of what has been seen."""
 
     name: str
@@ -102,10 +102,12 @@ class Told(NamedTuple, Generic[Seen_]):
     of: Callable[[Seen_], Samples]
 
 
-class Together(Collector, Generic[Seen_]):
+class MetricCollector(Collector, Generic[Seen_]):
     """Gauges that are told at once: a scrape sees all of one telling, and nothing between two."""
 
-    def __init__(self, *gauges: Told[Seen_], holds: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, *gauges: ReportedGauge[Seen_], holds: Callable[[], bool] = lambda: True
+    ) -> None:
         """Tell of nothing yet: gauges without labels are 0.
 
         *holds*: whether what was told last still does; while not, it is as if nothing had been.

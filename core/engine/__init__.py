@@ -1,1 +1,1 @@
-"""One pass: which nodes can go together now, and why the others stay."""
+"""Decide which nodes the cluster can do without; `reconcile` is one pass over it."""

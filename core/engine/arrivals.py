@@ -17,17 +17,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from core.config.budgets import Reserve
-from core.engine.census import changes
-from core.engine.survey import Survey
-from core.engine.waiting import in_turns
-from core.engine.words import Moved
-from core.model.constraints import Placing, names_node, plain
+from core.engine.pod_index import changes
+from core.engine.reach_keys import RenamedKeys
+from core.engine.snapshot import ClusterSnapshot
+from core.engine.unschedulable import by_namespace_in_turns
+from core.model.constraints import NodeConstraints, names_node, without_volumes
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD
 from core.model.workload import JOB, KEEPERS, Workload, workload_of
-from core.packing.ground import dominant_share
+from core.packing.node_order import dominant_share
 
 STEPS: Final = 5
 """Into so many slots a length is cut: the busiest one begins at any of them."""
@@ -46,36 +46,36 @@ WORKLOADS_MAX: Final = 4096
 """Workloads of which it is remembered that pods have left; those that lost one last."""
 
 
-class Kind(NamedTuple):
+class PodShape(NamedTuple):
     """What a pod that has come asks for; the next like it is packed by that."""
 
     reach: str
     """The key of its reach; of pods that a single node admits, that node's name behind ONE."""
     requests: Resources
-    placing: Placing
+    placing: NodeConstraints
     """Without its volumes."""
 
 
-Counts = Mapping[Kind, int]
+Counts = Mapping[PodShape, int]
 Slots = Mapping[int, Counts]
 """By number: the slot's first second, over how long a slot is."""
 
 
-class Latest(NamedTuple):
+class LastBucket(NamedTuple):
     """The slot that was counted in last."""
 
     slot: int = 0
-    whose: Mapping[Kind, str] = MappingProxyType({})
+    whose: Mapping[PodShape, str] = MappingProxyType({})
     """The namespace whose pod was the first of the kind there."""
 
 
-NOTHING: Final = Latest()
+NOTHING: Final = LastBucket()
 Gone = Mapping[int, int]
 """By slot: how many pods have left whose place no other has taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grain:
+class TimeBuckets:
     """How time is cut, seconds."""
 
     slot: int
@@ -87,13 +87,13 @@ class Grain:
     """How long the slots are by which days before are remembered."""
 
     @staticmethod
-    def of(reserve: Reserve) -> "Grain":
+    def of(reserve: Reserve) -> "TimeBuckets":
         """Cut as the settings ask, as finely as the bounds allow."""
         length, over = reserve.length_seconds, reserve.over_seconds
         slot = max(1, length // STEPS, -(-over // SLOTS_MAX))
-        return Grain(slot, -(-length // slot), over, max(length, DAY_SLOT_SECONDS))
+        return TimeBuckets(slot, -(-length // slot), over, max(length, DAY_SLOT_SECONDS))
 
-    def counts_as(self, other: "Grain") -> bool:
+    def counts_as(self, other: "TimeBuckets") -> bool:
         """Say whether what was counted by the other one is counted alike, for however long."""
         return replace(self, over=other.over) == other
 
@@ -114,28 +114,28 @@ class Grain:
 class Arrivals:
     """What is remembered."""
 
-    grain: Grain | None = None
+    grain: TimeBuckets | None = None
     """By what it was counted; None: there was no look, or no room is kept."""
     pods: Sequence[Pod] = field(default=(), compare=False)
     """Those of the last look, sorted by name, the cluster's own tuple; of them it matters who was
     there, not what else they are."""
     slots: Slots = field(default_factory=dict)
-    slot_of: Latest = NOTHING
+    slot_of: LastBucket = NOTHING
     days: Slots = field(default_factory=dict)
-    day_of: Latest = NOTHING
+    day_of: LastBucket = NOTHING
     gone: Mapping[Workload, Gone] = field(default_factory=dict)
     since: int | None = None
     """Unix seconds of the look at which counting began; None: there was none."""
 
-    def observe(self, seen: Survey, now: Now) -> "Arrivals":
+    def observe(self, seen: ClusterSnapshot, now: Now) -> "Arrivals":
         """Return the state after a look; it starts anew when the reserve counts differently."""
         return _followed(self, seen, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
         """Return the state after the same cluster was seen again: what has expired is dropped."""
-        return aged(self, now)
+        return without_expired(self, now)
 
-    def renamed(self, keys: Moved) -> "Arrivals":
+    def renamed(self, keys: RenamedKeys) -> "Arrivals":
         """Return the state under the keys that the reaches have now."""
         return replace(
             self,
@@ -146,15 +146,15 @@ class Arrivals:
         )
 
 
-def _followed(before: Arrivals, survey: Survey, now: Now) -> Arrivals:
+def _followed(before: Arrivals, survey: ClusterSnapshot, now: Now) -> Arrivals:
     reserve = survey.config.budgets.reserve
     if not reserve.over_seconds:
         return Arrivals()
-    grain, pods = Grain.of(reserve), survey.cluster.pods
+    grain, pods = TimeBuckets.of(reserve), survey.cluster.pods
     if before.grain is None or not grain.counts_as(before.grain):
         return Arrivals(grain=grain, pods=pods, since=now.seconds)
     left, came = _news(before.pods, pods)
-    known = aged(replace(before, grain=grain), now)
+    known = without_expired(replace(before, grain=grain), now)
     gone = {workload: dict(slots) for workload, slots in known.gone.items()}
     for pod in left:
         if workload := _workload(pod):
@@ -162,7 +162,7 @@ def _followed(before: Arrivals, survey: Survey, now: Now) -> Arrivals:
             slot = now.seconds // grain.slot
             found[slot] = found.get(slot, 0) + 1
     new = [pod for pod in came if _asks_for_room(pod) and not _takes_a_place(pod, gone)]
-    found_kinds = ((pod.namespace, _kind(pod, survey)) for pod in in_turns(new))
+    found_kinds = ((pod.namespace, _kind(pod, survey)) for pod in by_namespace_in_turns(new))
     kinds = [(namespace, kind) for namespace, kind in found_kinds if kind is not None]
     slots, slot_of = _counted(known.slots, known.slot_of, now.seconds // grain.slot, kinds)
     days, day_of = _counted(known.days, known.day_of, now.seconds // grain.day, kinds)
@@ -178,7 +178,7 @@ def _followed(before: Arrivals, survey: Survey, now: Now) -> Arrivals:
     )
 
 
-def aged(arrivals: Arrivals, now: Now) -> Arrivals:
+def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
     """Return the arrivals without the slots that have expired.
 
     Nothing here registers a moment: `expected` does so for the slots that decide, and the rest is
@@ -198,18 +198,18 @@ def aged(arrivals: Arrivals, now: Now) -> Arrivals:
     )
 
 
-def _latest_under(latest: Latest, keys: Moved) -> Latest:
-    return Latest(latest.slot, {_named(kind, keys): its for kind, its in latest.whose.items()})
+def _latest_under(latest: LastBucket, keys: RenamedKeys) -> LastBucket:
+    return LastBucket(latest.slot, {_named(kind, keys): its for kind, its in latest.whose.items()})
 
 
-def _named(kind: Kind, keys: Moved) -> Kind:
+def _named(kind: PodShape, keys: RenamedKeys) -> PodShape:
     return kind._replace(reach=keys.get(kind.reach, kind.reach))
 
 
-def _under(counts: Counts, keys: Moved) -> Counts:
+def _under(counts: Counts, keys: RenamedKeys) -> Counts:
     if not any(kind.reach in keys for kind in counts):
         return counts
-    found: Counter[Kind] = Counter()
+    found: Counter[PodShape] = Counter()
     for kind, many in counts.items():
         found[_named(kind, keys)] += many
     return found
@@ -243,7 +243,7 @@ def _asks_for_room(pod: Pod) -> bool:
 def _workload(pod: Pod) -> Workload | None:
     """Return whose pods take each other's places; of Jobs, those that ask for the same."""
     if pod.owner_kind == JOB:
-        return Workload(pod.namespace, JOB, repr((pod.requests, plain(pod.placing))))
+        return Workload(pod.namespace, JOB, repr((pod.requests, without_volumes(pod.placing))))
     return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
@@ -262,13 +262,13 @@ def _takes_a_place(pod: Pod, gone: dict[Workload, dict[int, int]]) -> bool:
     return True
 
 
-def _kind(pod: Pod, survey: Survey) -> Kind | None:
+def _kind(pod: Pod, survey: ClusterSnapshot) -> PodShape | None:
     """Return what the pod stands for; None: no node of this cluster is one for it, or one by name.
 
     By names who may create pods could have every empty node kept, with a small pod for each; nor
     does a pod stand for others whose template is too long to be remembered.
     """
-    placing = plain(pod.placing)
+    placing = without_volumes(pod.placing)
     if (pod.requests, pod.placing) in survey.hopeless or names_node(placing):
         return None
     members = survey.reaches.members(placing)
@@ -280,11 +280,11 @@ def _kind(pod: Pod, survey: Survey) -> Kind | None:
     if reach is None and len(members) > 1:
         return None  # beyond those that are told apart, or nobody who can be judged goes there yet
     key = reach.key if reach else f"{ONE}{survey.ground.nodes[members[0]].name}"
-    return Kind(key, pod.requests, placing)
+    return PodShape(key, pod.requests, placing)
 
 
 def _recent(
-    gone: Mapping[Workload, Gone], grain: Grain, now_seconds: int
+    gone: Mapping[Workload, Gone], grain: TimeBuckets, now_seconds: int
 ) -> Mapping[Workload, Gone]:
     """Return those that have left within one length."""
     now = now_seconds // grain.slot
@@ -304,8 +304,8 @@ def _bounded(gone: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
 
 
 def _counted(
-    slots: Slots, latest: Latest, slot: int, kinds: Sequence[tuple[str, Kind]]
-) -> tuple[Slots, Latest]:
+    slots: Slots, latest: LastBucket, slot: int, kinds: Sequence[tuple[str, PodShape]]
+) -> tuple[Slots, LastBucket]:
     """Count the kinds, each with its namespace, in the slot, as far as it tells them apart.
 
     Once it is full, a kind of a namespace that has fewer takes the place of the rarest of the one
@@ -329,10 +329,10 @@ def _counted(
             whose[kind] = namespace
             had[namespace] += 1
         counts[kind] += 1
-    return {**slots, slot: counts}, Latest(slot, whose)
+    return {**slots, slot: counts}, LastBucket(slot, whose)
 
 
-def expected(
+def expected_pods(
     arrivals: Arrivals, whole: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
     """Return the pods that room is kept for: of each reach those of its busiest length.
@@ -366,7 +366,7 @@ class _Shares:
         """Return the share that all of them ask for, and how many they are."""
         return sum(many * self._one(kind) for kind, many in counts.items()), sum(counts.values())
 
-    def _one(self, kind: Kind) -> int:
+    def _one(self, kind: PodShape) -> int:
         found = self._of.get(kind.requests)
         if found is None:
             found = self._of[kind.requests] = dominant_share(kind.requests, self._whole)
@@ -374,8 +374,8 @@ class _Shares:
 
 
 def _windows(
-    arrivals: Arrivals, grain: Grain, now_seconds: int, at_least: Mapping[str, int]
-) -> Iterable[tuple[str, Counter[Kind]]]:
+    arrivals: Arrivals, grain: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
+) -> Iterable[tuple[str, Counter[PodShape]]]:
     """Yield what came to each reach in each stretch of one length; the days before first."""
     days = grain.days_before(now_seconds)
     before = [_known(arrivals.days, day) for day in days]
@@ -397,7 +397,7 @@ def _known(slots: Slots, asked: Iterable[int]) -> Slots:
     return {slot: slots[slot] for slot in asked if slot in slots}
 
 
-def _latest_keys(times: Iterable[Slots]) -> dict[Placing, str]:
+def _latest_keys(times: Iterable[Slots]) -> dict[NodeConstraints, str]:
     """Return by template the reach that its pods came to last; *times*: the oldest first.
 
     A template has one reach at a time, and another one when a second node of its pool comes, say,
@@ -408,9 +408,11 @@ def _latest_keys(times: Iterable[Slots]) -> dict[Placing, str]:
     }
 
 
-def _by_reach(slots: Slots, keys: Mapping[Placing, str]) -> dict[str, dict[int, Counter[Kind]]]:
+def _by_reach(
+    slots: Slots, keys: Mapping[NodeConstraints, str]
+) -> dict[str, dict[int, Counter[PodShape]]]:
     """Return what came to each reach in each slot, those in order."""
-    found: dict[str, dict[int, Counter[Kind]]] = {}
+    found: dict[str, dict[int, Counter[PodShape]]] = {}
     for slot, counts in slots.items():
         for kind, many in counts.items():
             reach = keys[kind.placing]
@@ -419,19 +421,19 @@ def _by_reach(slots: Slots, keys: Mapping[Placing, str]) -> dict[str, dict[int, 
     return found
 
 
-def _sum(slots: Slots, asked: range) -> Counter[Kind]:
-    total: Counter[Kind] = Counter()
+def _sum(slots: Slots, asked: range) -> Counter[PodShape]:
+    total: Counter[PodShape] = Counter()
     for slot in asked:
         total.update(slots.get(slot, {}))
     return total
 
 
-def _sliding(slots: Slots, many: int) -> Iterable[Counter[Kind]]:
+def _sliding(slots: Slots, many: int) -> Iterable[Counter[PodShape]]:
     """Yield what came in so many slots up to each: a long time may be many short ones.
 
     It is the same counter each time: who keeps what it says copies it.
     """
-    total: Counter[Kind] = Counter()
+    total: Counter[PodShape] = Counter()
     behind = deque(slots)
     for last, counts in slots.items():
         total.update(counts)

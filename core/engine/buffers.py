@@ -12,13 +12,13 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from core.engine.waiting import in_turns
+from core.engine.unschedulable import by_namespace_in_turns
 from core.model.buffers import BUFFER, Buffer
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.reason import Reason
 from core.model.resources import Resources
-from core.packing.ground import SHARE_SCALE, share_of_room
+from core.packing.node_order import SHARE_SCALE, share_of_room
 
 BUFFERS_MAX: Final = 256
 """So many are looked at; every namespace's first comes before any namespace's second."""
@@ -36,7 +36,7 @@ BUFFERED: Final = Reason(
 )
 
 
-class Room(NamedTuple):
+class RequestedRoom(NamedTuple):
     """A buffer, and for how many of its pods room is kept, as far as there is some."""
 
     buffer: Buffer
@@ -49,10 +49,10 @@ Offered = tuple[tuple[int, ...], Resources]
 """Nodes, and what they offer together."""
 
 
-def asking(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
+def requesting_buffers(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
     """Return those that ask for room, as many as are looked at, each with a pod of it."""
     wanted = [one for one in buffers if one.pod is not None and one.replicas]
-    found = ((one, one.pod) for one in in_turns(wanted)[:BUFFERS_MAX])
+    found = ((one, one.pod) for one in by_namespace_in_turns(wanted)[:BUFFERS_MAX])
     return [(one, pod) for one, pod in found if pod is not None]
 
 
@@ -61,12 +61,12 @@ def buffer_of(pod: Pod) -> str | None:
     return pod.owner_name if pod.owner_kind == BUFFER else None
 
 
-def rooms(
+def requested_rooms(
     asked: Sequence[tuple[Buffer, Pod]],
-    offered: Callable[[Placing], Offered],
+    offered: Callable[[NodeConstraints], Offered],
     whole: Resources,
     share: Fraction,
-) -> tuple[Room, ...]:
+) -> tuple[RequestedRoom, ...]:
     """Return for how many pods of each room is kept; *whole* is what all nodes offer.
 
     *offered* names the nodes that admit a template.
@@ -104,11 +104,11 @@ def rooms(
         if queues[namespace]:
             _, number = queues[namespace][0]
             heappush(turns, (spent[namespace] + counts[number], namespace))
-    return tuple(Room(one, pod, kept[one.key]) for one, pod in asked)
+    return tuple(RequestedRoom(one, pod, kept[one.key]) for one, pod in asked)
 
 
 def _areas(
-    asked: Sequence[tuple[Buffer, Pod]], offered: Callable[[Placing], Offered]
+    asked: Sequence[tuple[Buffer, Pod]], offered: Callable[[NodeConstraints], Offered]
 ) -> list[tuple[int | None, int]]:
     """Return for each a number of the nodes that admit it, and a pod's share of what they offer.
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from core.capacity.reaches import REACHES_MAX
 from core.capacity.usable import Amount
-from core.engine.words import Moved
-from core.model.constraints import Placing
+from core.engine.reach_keys import RenamedKeys
+from core.model.constraints import NodeConstraints
 from core.model.now import Now
 
 if TYPE_CHECKING:
-    from core.engine.survey import Survey
+    from core.engine.snapshot import ClusterSnapshot
 
 RECENT_TEMPLATES_MAX: Final = REACHES_MAX
 """Templates that are remembered although no pod has them any more."""
@@ -24,7 +24,7 @@ class Peak:
     looks: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """By the reach's key: the looks (unix seconds, requests) that no later one exceeds."""
 
-    def observe(self, seen: "Survey", now: Now) -> Self:
+    def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
         """Return the state after a look at the cluster."""
         seconds = seen.config.budgets.peak_window_seconds
         return replace(
@@ -45,7 +45,7 @@ class Peak:
             },
         )
 
-    def renamed(self, keys: Moved) -> Self:
+    def renamed(self, keys: RenamedKeys) -> Self:
         """Return the state under the keys that the reaches have now."""
         return replace(
             self, looks={keys.get(key, key): looks for key, looks in self.looks.items()}
@@ -84,12 +84,14 @@ class RecentTemplates:
     would be too full as soon as the last such pod has ended.
     """
 
-    seen_at: Mapping[Placing, int] = field(default_factory=dict)
+    seen_at: Mapping[NodeConstraints, int] = field(default_factory=dict)
     """By template: unix seconds of the last look that saw such a pod."""
-    current: frozenset[Placing] = frozenset()
+    current: frozenset[NodeConstraints] = frozenset()
     """Templates of pods that were there at the last look."""
 
-    def within(self, window_seconds: int, without: Collection[Placing], now: Now) -> list[Placing]:
+    def within(
+        self, window_seconds: int, without: Collection[NodeConstraints], now: Now
+    ) -> list[NodeConstraints]:
         """Return those of the window that are not among the templates of current pods."""
         return [
             one
@@ -97,7 +99,7 @@ class RecentTemplates:
             if one not in without and now.before(at + window_seconds)
         ]
 
-    def observe(self, seen: "Survey", now: Now) -> Self:
+    def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
         """Return the state after a look at the cluster."""
         if not seen.config.budgets.peak_window_seconds:
             return type(self)()
@@ -117,6 +119,6 @@ class RecentTemplates:
         """Return the state after the same cluster was seen again."""
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
-    def renamed(self, keys: Moved) -> Self:  # noqa: ARG002
+    def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
         """Return the state itself: templates have no keys of reaches."""
         return self

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from core.capacity.usable import Share, Totals, Usability
 from core.model.reason import Blocker
-from core.policies.policy import Figure
+from core.policies.policy import PolicyMetric
 
 REACHES_SHOWN: Final = 12
 """In tables and metrics; all are in JSON."""
@@ -34,14 +34,14 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UnremovableNode:
     """A node that stays, with every reason."""
 
     node: str
     blockers: tuple[Blocker, ...]
 
 
-class Buffered(NamedTuple):
+class BufferRoom(NamedTuple):
     """A CapacityBuffer, and for how many of its pods there is room, which is kept."""
 
     buffer: str
@@ -55,7 +55,7 @@ class Buffered(NamedTuple):
     """Why it counts for nothing; empty: it counts."""
 
 
-class Held(NamedTuple):
+class ReservedNode(NamedTuple):
     """An empty node that no autoscaler is to take yet, and what for."""
 
     node: str
@@ -89,21 +89,21 @@ class Plan:
     reaches: tuple[ReachSums, ...]
     """Most nodes first; those of one node are not among them."""
     removals: tuple[Removal, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[UnremovableNode, ...]
     """By name."""
     pending: tuple[Placement, ...]
     """Pending pods, packed first; their room is not spare."""
     marked_infeasible: tuple[str, ...]
     """Nodes that carry a mark and can not go any more, by name."""
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PolicyMetric, ...] = ()
     """What the policy tells, of the state before any node goes."""
-    reserve: tuple[Held, ...] = ()
+    reserve: tuple[ReservedNode, ...] = ()
     """Empty nodes that are kept for pods to be expected, marked ones among them, by name; nothing
     but what a running engine has seen makes it."""
-    buffers: tuple[Buffered, ...] = ()
+    buffers: tuple[BufferRoom, ...] = ()
     """The CapacityBuffers of others, by name."""
     held: frozenset[str] = frozenset()
-    """Nodes without a mark that no autoscaler is to take (core.engine.held)."""
+    """Nodes without a mark that no autoscaler is to take (core.engine.protection)."""
     complete: bool = True
     """Every node was tried: there was time."""
 

@@ -14,23 +14,23 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from core.engine.arrivals import Counts, Kind
+from core.engine.arrivals import Counts, PodShape
 from core.engine.buffers import buffer_of
-from core.engine.held import holds_empty
-from core.engine.memory import Memory, watched_until
-from core.engine.plan import Held
-from core.engine.survey import Survey
-from core.marks.mark import Mark, handed_over
+from core.engine.leader_state import LeaderState, watched_until
+from core.engine.plan import ReservedNode
+from core.engine.protection import protects_empty
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark, is_released_to_autoscaler
 from core.model.buffers import BUFFER
 from core.model.cost import cost
+from core.model.humanize import timestamp
 from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.telling import moment
-from core.packing.ground import dominant_share
+from core.packing.node_order import dominant_share
 from core.packing.packer import Packer
 
 PODS_MAX: Final = 10_000
@@ -38,7 +38,7 @@ PODS_MAX: Final = 10_000
 KINDS_SHOWN: Final = 3
 SHORT: Final = Fraction(1, 4)
 """A reach is short of room when more than this of what its expected pods ask for finds none."""
-EXPECTED: Final = "Reserve"
+EXPECTED: Final = "ReservePlanner"
 """Whose the expected pods are, of the reach as its name."""
 
 RESERVE: Final = Reason(
@@ -53,31 +53,31 @@ RESERVE: Final = Reason(
 class Reserved(NamedTuple):
     """What follows from what is expected."""
 
-    held: tuple[Held, ...] = ()
+    held: tuple[ReservedNode, ...] = ()
     """The empty nodes that are kept, by name."""
     short: frozenset[str] = frozenset()
     """The reaches of which too few of the expected pods would find room that stays, by key."""
 
 
-def reserve(memory: Memory, survey: Survey, now: Now) -> Reserved:
+def reserve_nodes(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> Reserved:
     """Return what is kept now; *memory* has seen the cluster last.
 
     A leader that has not looked on for one length does not know what comes: it keeps all.
     """
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
-        return Reserve(survey, None).reserved() if survey.buffered else Reserved()
-    found = Reserve(survey, memory.expected(survey.machines, now))
+        return ReservePlanner(survey, None).reserved() if survey.buffered else Reserved()
+    found = ReservePlanner(survey, memory.expected(survey.machines, now))
     until = watched_until(memory, settings.length_seconds)
     if until is not None and now.before(until):
         return found.unwatched(until)
     return found.reserved()
 
 
-class Reserve:
+class ReservePlanner:
     """What is to be packed, and where there is room."""
 
-    def __init__(self, survey: Survey, expected: Counts | None) -> None:
+    def __init__(self, survey: ClusterSnapshot, expected: Counts | None) -> None:
         """Prepare to keep room for these pods, and at least for the headroom; None: for neither.
 
         What buffers of others ask for comes on top.
@@ -112,7 +112,9 @@ class Reserve:
                     homeless.append(packer.pods[pod])
             homeless += (packer.pods[pod] for pod in attempt.unplaced)
         names = sorted({*found, *waited})
-        held = tuple(Held(one, _why(found.get(one, Counter()), waited[one])) for one in names)
+        held = tuple(
+            ReservedNode(one, _why(found.get(one, Counter()), waited[one])) for one in names
+        )
         return Reserved(held, self._short(homeless))
 
     def _short(self, homeless: Iterable[Pod]) -> frozenset[str]:
@@ -137,16 +139,16 @@ class Reserve:
         survey, name = self._survey, node.name
         kept = survey.blockers[name] and name not in survey.starting
         stays = kept or name in survey.occupied or name in survey.marks
-        return bool(stays) or holds_empty(survey, node)
+        return bool(stays) or protects_empty(survey, node)
 
     def unwatched(self, until: int) -> Reserved:
         """Return every empty node: a new leader has not watched arrivals for long enough.
 
         *until*: unix seconds at which it has.
         """
-        message = f"a new leader watches which pods arrive until {moment(until)}"
+        message = f"a new leader watches which pods arrive until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
-        held = tuple(Held(name, why) for name in sorted(self.empties))
+        held = tuple(ReservedNode(name, why) for name in sorted(self.empties))
         return Reserved(
             held, self.reserved().short if self._survey.config.publishes else frozenset()
         )
@@ -176,7 +178,14 @@ class Reserve:
         marked = node.name in self._survey.marks
         price = self._survey.config.price_of(node.labels)
         goes = not self._stays(node)
-        return goes, marked, handed_over(node), price, cost(node.allocatable), node.name
+        return (
+            goes,
+            marked,
+            is_released_to_autoscaler(node),
+            price,
+            cost(node.allocatable),
+            node.name,
+        )
 
     @cached_property
     def _hard(self) -> frozenset[str]:
@@ -272,7 +281,7 @@ def _parts(expected: Counts) -> dict[str, int]:
     return found
 
 
-def _largest(kind: Kind) -> tuple[object, ...]:
+def _largest(kind: PodShape) -> tuple[object, ...]:
     asked = kind.requests
     return kind.reach, -asked.cpu_millis, -asked.memory_bytes, repr(asked), repr(kind.placing)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
-from core.engine.words import Moved
+from core.engine.reach_keys import RenamedKeys
 from core.model.now import Now
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
@@ -24,7 +24,7 @@ class State(Protocol[Seen_contra]):
     def unchanged(self, now: Now) -> Self:
         """Return the state after the same cluster was seen again, without a reconciliation."""
 
-    def renamed(self, keys: Moved) -> Self:
+    def renamed(self, keys: RenamedKeys) -> Self:
         """Return the state under the keys that the reaches have now."""
 
 
@@ -49,6 +49,6 @@ class LastSeen:
         """Return the state after the same cluster was seen again."""
         return replace(self, at={**self.at, **dict.fromkeys(self.current, now.seconds)})
 
-    def renamed(self, keys: Moved) -> Self:  # noqa: ARG002
+    def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
         """Return the state itself: it knows no reaches."""
         return self

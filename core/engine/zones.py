@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from core.capacity.reaches import Reaches
-from core.engine.survey import Survey
+from core.engine.snapshot import ClusterSnapshot
 from core.fit.filters import ZONE_LABELS
-from core.model.constraints import HOST_LABEL, Placing, SelectorTerm
+from core.model.constraints import HOST_LABEL, NodeConstraints, SelectorTerm
+from core.model.humanize import plural
 from core.model.node import Node
-from core.model.telling import many
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
@@ -36,7 +36,7 @@ class Zones:
     change as nodes come and go.
     """
 
-    def __init__(self, survey: Survey, standing: Iterable[Node]) -> None:
+    def __init__(self, survey: ClusterSnapshot, standing: Iterable[Node]) -> None:
         self._survey = survey
         kinds: dict[_Kind, list[Node]] = {}
         for node in standing:
@@ -80,7 +80,7 @@ class Zones:
         most = max(count for other, count in zones.items() if other != zone)
         if left >= most - ZONE_SKEW_MAX:
             return None
-        return f"zone {zone} would have {many(left, *TAKING)} and another zone {most}"
+        return f"zone {zone} would have {plural(left, *TAKING)} and another zone {most}"
 
     def take(self, node: Node) -> None:
         """Count the node as one that goes; a zone stays one when its last node has gone."""
@@ -110,7 +110,7 @@ class _Wide:
 
 def _whole(reaches: Reaches, number: int) -> tuple[int, ...]:
     """Return the nodes of the reach if its pods named neither nodes nor zones."""
-    wide: set[Placing] = set()
+    wide: set[NodeConstraints] = set()
     for placing in reaches.asking(number):
         found = _wherever(placing)
         if found == placing:
@@ -119,7 +119,7 @@ def _whole(reaches: Reaches, number: int) -> tuple[int, ...]:
     return min(map(reaches.members, wide), key=lambda nodes: (len(nodes), nodes))
 
 
-def _wherever(placing: Placing) -> Placing:
+def _wherever(placing: NodeConstraints) -> NodeConstraints:
     """Return the template without what it says of where its nodes are."""
     selector = tuple(one for one in placing.node_selector if one[0] not in WHERE)
     return replace(placing, node_selector=selector, affinity=_terms(placing.affinity))

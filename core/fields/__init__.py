@@ -1,1 +1,1 @@
-"""How a setting is declared: where it stands in the file, and how its value is written there."""
+"""How a setting is declared: `structure` is its place in the file, `value_types` its text."""

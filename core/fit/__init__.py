@@ -1,1 +1,1 @@
-"""May this pod run on that node, beside those pods: kube-scheduler's filters."""
+"""The filters of kube-scheduler: may this pod run on that node, beside those pods."""

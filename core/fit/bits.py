@@ -11,7 +11,7 @@ def bits_of(size: int, places: Iterable[int]) -> int:
     return int.from_bytes(raw, "little")
 
 
-def places_of(found: int) -> Iterator[int]:
+def set_bits(found: int) -> Iterator[int]:
     """Yield the places of the nodes, ascending."""
     while found:
         lowest = found & -found

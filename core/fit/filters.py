@@ -1,7 +1,7 @@
 """The filters: which nodes admit a pod template, as kube-scheduler's Filter plugins decide.
 
 A filter reads the template and the node alone, so that nodes which agree in the fields that the
-filters read are asked once. Resources (core.packing) and other pods (core.fit.neighbours) change
+filters read are asked once. Resources (core.packing) and other pods (core.fit.inter_pod) change
 while pods are placed, so they are checked elsewhere. A constraint that no filter can evaluate is
 listed in Pod.unsupported and makes the pod unmovable.
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from core.fit.index import NAME_FIELD, NodeIndex
 from core.fit.matching import is_blocking, matches_requirement, tolerates
-from core.model.constraints import Placing, SelectorTerm, VolumeReach
+from core.model.constraints import NodeConstraints, SelectorTerm, VolumeTopology
 from core.model.node import Effect, Node, Taint
 
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
@@ -48,7 +48,7 @@ class Filter(ABC):
     """One reason why a node refuses a pod template.
 
     To add a filter, write a subclass, add an instance to FILTERS, and extend the generators of
-    tests/core/test_fit_index.py so that the filter refuses a generated node.
+    tests/core/fit/test_index.py so that the filter refuses a generated node.
     """
 
     @property
@@ -57,18 +57,18 @@ class Filter(ABC):
         """Return the name of the filter in messages."""
 
     @abstractmethod
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         """Report whether the node admits the template."""
 
     @abstractmethod
-    def reads(self, placing: Placing) -> Iterable[NodeField]:
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
         """Return the node fields that decide the answer for this template.
 
         Nodes with equal values in these fields must get the same answer.
         """
 
     @abstractmethod
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         """Return the nodes of the index that `admits` accepts, one bit for each (core.fit.bits).
 
         The cost must not grow with nodes times requirements: a pod may have a thousand of them.
@@ -83,26 +83,26 @@ class VolumeFilter(Filter):
     """
 
     @abstractmethod
-    def admits_volume(self, node: Node, volume: VolumeReach) -> bool:
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
         """Report whether the node can use the volume."""
 
     @abstractmethod
-    def volume_reads(self, volume: VolumeReach) -> Iterable[NodeField]:
+    def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
         """Return the node fields that decide the answer for this volume."""
 
     @abstractmethod
-    def nodes_of_volume(self, index: NodeIndex, volume: VolumeReach) -> int:
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
         """Return the nodes of the index that can use the volume, one bit for each."""
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         """Report whether the node can use all volumes of the template."""
         return all(self.admits_volume(node, volume) for volume in placing.volumes)
 
-    def reads(self, placing: Placing) -> Iterable[NodeField]:
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
         """Return the node fields that decide the answer for the volumes of the template."""
         return chain.from_iterable(map(self.volume_reads, placing.volumes))
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         """Return the nodes of the index that can use all volumes of the template."""
         nodes = index.all
         for volume in placing.volumes:
@@ -115,17 +115,17 @@ class NodeUnschedulable(Filter):
 
     name = "cordoned"
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         return not node.unschedulable or _tolerates_cordon(placing)
 
-    def reads(self, _: Placing) -> Iterable[NodeField]:
+    def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
         return (UNSCHEDULABLE,)
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         return index.all if _tolerates_cordon(placing) else index.all ^ index.unschedulable
 
 
-def _tolerates_cordon(placing: Placing) -> bool:
+def _tolerates_cordon(placing: NodeConstraints) -> bool:
     return any(tolerates(toleration, UNSCHEDULABLE_TAINT) for toleration in placing.tolerations)
 
 
@@ -134,17 +134,17 @@ class TaintToleration(Filter):
 
     name = "taint"
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         return all(
             any(tolerates(toleration, taint) for toleration in placing.tolerations)
             for taint in node.taints
             if is_blocking(taint)
         )
 
-    def reads(self, _: Placing) -> Iterable[NodeField]:
+    def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
         return (TAINTS,)
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         return index.taints.tolerated(placing.tolerations)
 
 
@@ -153,13 +153,13 @@ class NodeSelector(Filter):
 
     name = "node-selector"
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         return all(node.labels.get(key) == value for key, value in placing.labels)
 
-    def reads(self, placing: Placing) -> Iterable[NodeField]:
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
         return ((LABEL, key) for key, _ in placing.labels)
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         nodes = index.all
         for key, value in placing.labels:
             if not nodes:
@@ -173,13 +173,13 @@ class NodeAffinity(Filter):
 
     name = "node-affinity"
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         return placing.affinity is None or _matches_any(node, placing.affinity)
 
-    def reads(self, placing: Placing) -> Iterable[NodeField]:
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
         return _fields_of(placing.affinity or ())
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         return index.all if placing.affinity is None else _nodes_of_any(index, placing.affinity)
 
 
@@ -188,13 +188,13 @@ class VolumeNodeAffinity(VolumeFilter):
 
     name = "volume-node-affinity"
 
-    def admits_volume(self, node: Node, volume: VolumeReach) -> bool:
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
         return volume.affinity is None or _matches_any(node, volume.affinity)
 
-    def volume_reads(self, volume: VolumeReach) -> Iterable[NodeField]:
+    def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
         return _fields_of(volume.affinity or ())
 
-    def nodes_of_volume(self, index: NodeIndex, volume: VolumeReach) -> int:
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
         return index.all if volume.affinity is None else _nodes_of_any(index, volume.affinity)
 
 
@@ -244,7 +244,7 @@ class VolumeZone(VolumeFilter):
 
     name = "volume-zone"
 
-    def admits_volume(self, node: Node, volume: VolumeReach) -> bool:
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
         labels = node.labels
         if not any(key in labels for key in ZONE_LABELS):
             return True
@@ -252,10 +252,10 @@ class VolumeZone(VolumeFilter):
             labels.get(key, labels.get(ZONE_LABELS[key])) in values for key, values in volume.zones
         )
 
-    def volume_reads(self, _: VolumeReach) -> Iterable[NodeField]:
+    def volume_reads(self, _: VolumeTopology) -> Iterable[NodeField]:
         return ((LABEL, key) for key in ZONE_LABELS)
 
-    def nodes_of_volume(self, index: NodeIndex, volume: VolumeReach) -> int:
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
         if not volume.zones:
             return index.all
         zoned = 0
@@ -273,13 +273,13 @@ class NodeDeclaredFeatures(Filter):
 
     name = "declared-features"
 
-    def admits(self, node: Node, placing: Placing) -> bool:
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
         return all(feature in node.features for feature in placing.features)
 
-    def reads(self, placing: Placing) -> Iterable[NodeField]:
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
         return (DECLARED_FEATURES,) if placing.features else ()
 
-    def feasible_nodes(self, index: NodeIndex, placing: Placing) -> int:
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
         nodes = index.all
         for feature in placing.features:
             nodes &= index.declared_features.one_of((feature,))
@@ -302,6 +302,8 @@ FILTERS: Final[Filters] = (
 VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFilter))
 
 
-def first_failing_filter(node: Node, placing: Placing, filters: Filters = FILTERS) -> str | None:
+def first_failing_filter(
+    node: Node, placing: NodeConstraints, filters: Filters = FILTERS
+) -> str | None:
     """Return the name of the first filter that refuses the node, or None if all admit it."""
     return next((one.name for one in filters if not one.admits(node, placing)), None)

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from core.fit.bits import bits_of, places_of
-from core.model.constraints import ANY_DRIVER, Company, Disk
+from core.fit.bits import bits_of, set_bits
+from core.model.constraints import ANY_DRIVER, Disk, PodConstraints
 from core.model.pod import Pod
 
 Domain = str | int
@@ -50,7 +50,7 @@ class Domains:
         return 1 << node if found is None else found
 
 
-class Tally:
+class DomainCount:
     """How many pods of one description stand in each domain."""
 
     __slots__ = ("counts", "domains", "there")
@@ -76,7 +76,7 @@ class Tally:
                 self.there ^= self.domains.beside(node)
 
 
-class Spread(Tally):
+class Spread(DomainCount):
     """The pods that are to be spread, and which domains have how many of them."""
 
     __slots__ = ("_having",)
@@ -113,12 +113,12 @@ class Spread(Tally):
         return found
 
 
-class Attached(Tally):
+class Attached(DomainCount):
     """The pods that use one volume, by node; it counts once a node in its driver's tally."""
 
     __slots__ = ("_of_driver",)
 
-    def __init__(self, of_driver: Tally) -> None:
+    def __init__(self, of_driver: DomainCount) -> None:
         super().__init__(of_driver.domains)
         self._of_driver = of_driver
 
@@ -130,22 +130,22 @@ class Attached(Tally):
             self._of_driver.add(node, 1 if self.there > before else -1)
 
 
-class Clear(NamedTuple):
+class AntiAffinity(NamedTuple):
     """None of the counted may be where the node is: ports, claims, anti-affinity of both sides."""
 
     name: str
-    tally: Tally
+    tally: DomainCount
 
     def refusing(self, nodes: int) -> int:
         """Return those of the nodes that it refuses; none outside of the topology."""
         return nodes & self.tally.there
 
 
-class Near(NamedTuple):
+class Affinity(NamedTuple):
     """One of the counted must be where the node is, for every term of the pod's affinity."""
 
     name: str
-    tallies: tuple[Tally, ...]
+    tallies: tuple[DomainCount, ...]
     own: bool
     """The pod itself is such a pod."""
 
@@ -161,7 +161,7 @@ class Near(NamedTuple):
         return nodes ^ admitted
 
 
-class Even(NamedTuple):
+class TopologySpread(NamedTuple):
     """The counted may not become more by `max_skew` than in the emptiest domain."""
 
     name: str
@@ -177,11 +177,11 @@ class Even(NamedTuple):
         return nodes & ~self.tally.having(most)
 
 
-class Within(NamedTuple):
+class VolumeLimit(NamedTuple):
     """The node may not take more different volumes of one driver than its limit."""
 
     name: str
-    attached: Tally
+    attached: DomainCount
     """Volumes of the driver by node."""
     own: tuple[Attached, ...]
     """The pod's volumes of the driver."""
@@ -190,7 +190,7 @@ class Within(NamedTuple):
 
     def refusing(self, nodes: int) -> int:
         """Return those of the nodes that it refuses: each is asked."""
-        places = (node for node in places_of(nodes) if not self._admits(node))
+        places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
     def _admits(self, node: int) -> bool:
@@ -203,7 +203,7 @@ class Within(NamedTuple):
         return not more or self.attached.counts.get(domain, 0) + more <= limit
 
 
-Rule = Clear | Near | Even | Within
+Rule = AntiAffinity | Affinity | TopologySpread | VolumeLimit
 """What one pod asks of the counts at a node; *name* is what a person reads when it refuses."""
 
 
@@ -216,8 +216,8 @@ class Attachments:
     def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
         """Take by node id and driver how many volumes a node takes."""
         self._limits = limits
-        self._sole: dict[str, Tally] = {}
-        self._drivers: dict[str, tuple[Tally, Sequence[int | None]]] = {}
+        self._sole: dict[str, DomainCount] = {}
+        self._drivers: dict[str, tuple[DomainCount, Sequence[int | None]]] = {}
         """Of each driver that is asked for: its volumes and its limits, by node."""
         self._attached: dict[Disk, Attached] = {}
 
@@ -229,20 +229,20 @@ class Attachments:
     def _each_node(self) -> Domains:
         return Domains(range(len(self._limits)))
 
-    def rules(self, company: Company) -> Iterator[Rule]:
+    def rules(self, company: PodConstraints) -> Iterator[Rule]:
         """Yield what a pod asks, and open the tallies for it."""
         for claim in company.sole:
-            tally = self._sole.setdefault(claim, Tally(self._cluster))
-            yield Clear(f"ReadWriteOncePod claim {claim}", tally)
+            tally = self._sole.setdefault(claim, DomainCount(self._cluster))
+            yield AntiAffinity(f"ReadWriteOncePod claim {claim}", tally)
         for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
             if driver not in self._drivers:
                 limits = [of_node.get(driver, 0) for of_node in self._limits]
-                self._drivers[driver] = Tally(self._each_node), limits
+                self._drivers[driver] = DomainCount(self._each_node), limits
             attached, limits_by_node = self._drivers[driver]
             own = tuple(map(self._tally, disks))
-            yield Within(f"attach limit of {driver}", attached, own, limits_by_node)
+            yield VolumeLimit(f"attach limit of {driver}", attached, own, limits_by_node)
 
-    def adds(self, company: Company) -> Iterator[Tally]:
+    def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
         """Yield the tallies in which such a pod counts; one of no known driver counts in all."""
         for claim in company.sole:
             if claim in self._sole:
@@ -265,7 +265,7 @@ class Group:
     """One of them."""
     rules: tuple[Rule, ...] = ()
     """In the order in which kube-scheduler's default profile asks."""
-    adds: tuple[Tally, ...] | None = None
+    adds: tuple[DomainCount, ...] | None = None
     """The tallies in which each of them counts; None: not looked up yet."""
     by_node: bool = True
     """Each rule refuses nodes for what stands on them alone."""
@@ -273,20 +273,22 @@ class Group:
     @property
     def monotone(self) -> bool:
         """Say whether more pods never make a rule admit a node that it has refused."""
-        return all(isinstance(rule, Clear | Within) for rule in self.rules)
+        return all(isinstance(rule, AntiAffinity | VolumeLimit) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
         """Return those of the nodes that no rule refuses, but for attach limits: see `takes`."""
         for rule in self.rules:
             if not nodes:
                 break
-            if not isinstance(rule, Within):
+            if not isinstance(rule, VolumeLimit):
                 nodes ^= rule.refusing(nodes)
         return nodes
 
     def takes(self, node: int) -> bool:
         """Say whether the node that is `admitted` takes the pod's volumes too."""
-        return not any(rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Within))
+        return not any(
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimit)
+        )
 
     def refuses(self, node: int) -> bool:
         """Say whether a rule refuses the node."""
@@ -294,4 +296,6 @@ class Group:
 
     def finds_company(self, node: int) -> bool:
         """Say whether those are there that the pods must be near."""
-        return not any(rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Near))
+        return not any(
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Affinity)
+        )

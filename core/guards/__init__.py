@@ -1,1 +1,1 @@
-"""Who may not go, who cannot be placed, and who leaves late."""
+"""Nodes that must not be removed, pods that cannot be placed or must not be disrupted."""

@@ -14,9 +14,9 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from core.guards.disruption import do_not_disrupt
-from core.marks.keys import KARPENTER_LABEL
+from core.guards.drainability import do_not_disrupt
 from core.marks.mark import guard_of, mark_of
+from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.cost import gpus
 from core.model.node import Node

@@ -1,1 +1,1 @@
-"""What Ebb writes on Nodes and Pods, and how it reads that back."""
+"""The keys that Ebb writes on Nodes, and how it reads them back."""

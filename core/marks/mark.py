@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.keys import (
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -148,7 +148,7 @@ def mark_order(node: Node, taint_key: str) -> tuple[int, int]:
     return marked_since(node, taint_key), details.order if details is not None else 0
 
 
-class Standing(NamedTuple):
+class ExistingMark(NamedTuple):
     """A node's mark."""
 
     mark: Mark
@@ -158,11 +158,13 @@ class Standing(NamedTuple):
     """Place in the plan that marked it."""
 
 
-def standing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, Standing]:
+def existing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, ExistingMark]:
     """Return the marks by name of the node, in the order of *nodes*."""
     marked = ((node, mark_of(node.labels)) for node in nodes)
     return {
-        node.name: Standing(mark, *mark_order(node, taint_key)) for node, mark in marked if mark
+        node.name: ExistingMark(mark, *mark_order(node, taint_key))
+        for node, mark in marked
+        if mark
     }
 
 
@@ -197,13 +199,13 @@ def guard_key(node: Node) -> str:
     return KARPENTER_KEEP_ANNOTATION if KARPENTER_LABEL in node.labels else GUARD_ANNOTATION
 
 
-def handed_over(node: Node) -> bool:
+def is_released_to_autoscaler(node: Node) -> bool:
     """Say whether it is marked, and nothing keeps the autoscaler from it, ours or not."""
     free = guard_of(node) is None and guard_key(node) not in node.annotations
     return free and mark_of(node.labels) is not None
 
 
-def opted_out(node: Node) -> str | None:
+def opt_out_annotation(node: Node) -> str | None:
     """Return the annotation by which a person or tool keeps the node, or None."""
     if node.annotations.get(KEEP_ANNOTATION) == "true":
         return KEEP_ANNOTATION

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from core.marks.keys import TAINT_KEY
 from core.marks.mark import EFFECT_OF, Mark, mark_of, marked_since, seconds_of
+from core.marks.wellknown import TAINT_KEY
 from core.model.node import Node, Taint
 
 KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"

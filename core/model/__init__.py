@@ -1,1 +1,1 @@
-"""The words: what a cluster is made of, frozen, and what is read off it alone."""
+"""The values that describe a cluster: nodes, pods, their constraints."""

@@ -1,313 +1,310 @@
-"""How much the pods of one namespace may ask of nodes and other pods and still be evaluated.
+"""Limit how much time of every pass the pods of one namespace can take.
 
-Every requirement of nodes costs time in every pass, and a term about other pods does for all pods
-that it is about. What one pod may ask is bounded where it is read; this bounds what many pods ask.
-Each namespace has its own allowance, so that one tenant cannot use up another's.
+Node selectors, host ports, terms about other pods and volume claims cost time in every pass, and
+anybody who may create pods writes them. `core.edge.decode.pod_limits` limits one pod. The budget
+limits all pods of a namespace together, so that no tenant can slow down the controller.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
 from core.model.constraints import (
-    ALONE,
-    ANYWHERE,
-    Company,
-    HostPort,
-    Placing,
-    PodAffinityTerm,
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    NodeConstraints,
+    PodConstraints,
     PodSelector,
     Requirement,
-    SpreadConstraint,
-    plain,
+    without_volumes,
 )
 from core.model.pod import Pod
 
-NODE_REQUIREMENTS_MAX: Final = 4096
-"""Of nodes, in nodeSelectors and node affinity of different templates: hundreds of usual ones."""
-REQUIREMENTS_MAX: Final = 1024
-"""Of selectors in different terms of pod affinity and anti-affinity and in spread constraints."""
-FOREIGN_MAX: Final = 64
-"""Those of them that are about pods of other namespaces: they cost others time."""
-COUNTED_MAX: Final = 2**18
-"""Pods that these are about, counted for each term anew, as far as labels tell: each of them costs
-time in each of its terms wherever it is tried."""
-PORTS_MAX: Final = 4096
-"""Host ports of different sets of them: hundreds of usual ones."""
-CLAIMS_MAX: Final = 2**14
-"""Claims that pods name, of each pod: thousands of pods with a few. They need not be there."""
-VALUES_A_REQUIREMENT: Final = 16
-"""So many values of a requirement count as one more, and so many tolerations as one."""
+# The costs follow measured time and memory: tests/bench/bench_shapes.py, the shapes `spent_*`.
+BUDGET: Final = 2**19
+"""Units that the constraints of one namespace's pods may cost."""
+# Counted pods are the slowest kind, and the time grows faster than their number: six times the
+# number that half of the budget buys made a pass nine times as long.
+COUNTED_POD_COST: Final = 1
+"""Units for each pod that a term about other pods counts, once per different term."""
+# Each template can admit other nodes, so each needs a list of nodes in memory. The whole budget
+# buys 5,000 lists, which take about one gigabyte with 15,000 nodes.
+NODE_TEMPLATE_COST: Final = 96
+"""Units for each different template of node constraints."""
+NODE_REQUIREMENT_COST: Final = 8
+"""Units for each requirement of such a template."""
+HOST_PORT_COST: Final = 8
+"""Units for each host port, once per different set of ports."""
+POD_REQUIREMENT_COST: Final = 32
+"""Units for each requirement of a term about other pods, once per different term."""
+FOREIGN_COST: Final = 512
+"""Units on top for each requirement of a term that is about pods of other namespaces."""
+CLAIM_COST: Final = 2
+"""Units for each volume claim that a pod names, whether the claim exists or not."""
+VALUES_PER_REQUIREMENT: Final = 16
+"""Number of values that count as one more requirement; the same number of tolerations does."""
+# Each counted pod is compared with each requirement. Terms with hundreds of requirements would
+# otherwise take ten times the time that they cost.
+REQUIREMENTS_PER_COUNTED_POD: Final = 16
+"""Number of requirements in a term that make each pod it counts cost one unit more."""
 
-Entry = (
-    PodAffinityTerm
-    | tuple[SpreadConstraint, Placing | None]
-    | tuple[tuple[PodAffinityTerm, ...], str]
-)
-"""A term, a spread constraint with the placing whose nodes it counts, or affinity by topology."""
-Kind = tuple[Company, Placing | None]
-"""Pods that ask the same of others."""
-Ports = tuple[HostPort, ...]
-Kind_ = TypeVar("Kind_", Kind, Placing, Ports)
+Account = str | None
+"""The namespace whose budget a pod is charged to. None: the budget of all mirror pods."""
+Holder = tuple[int, str]
+"""The stage in which pods are charged, and the node of mirror pods."""
+PLACED: Final = 0
+"""Stage of pods that need a place."""
+UNBOUND: Final = 1
+"""Stage of DaemonSet pods that are not bound yet."""
+BOUND: Final = 2
+"""Stage of pods that stay with the node that they are bound to."""
 
 
-def within_allowance(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Return the pods; those beyond their namespace's allowance ask too much.
+def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> Sequence[Pod]:
+    """Return the pods; those that their evaluation budget does not cover ask too much.
 
-    What most pods of the namespace ask is evaluated first, then in the order of names.
+    Pods that need a place are charged before pods that stay with their node. The constraints that
+    most pods share are charged first, then by name. Mirror pods have a budget of their own, in
+    which the nodes whose mirror pods cost least are charged first.
     """
-    pods = _without(pods, _beyond_of_nodes(pods), _asks_too_much_of_nodes)
-    pods = _without(pods, _beyond_of_ports(pods), _takes_too_many_ports)
-    return _without(pods, _beyond_of_pods(pods), _asks_too_much_of_pods)
-
-
-def within_claims(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Return the pods; of those beyond their namespace's allowance no claim is looked up.
-
-    Those that name fewest are looked at first, then in the order of names.
-    """
-    naming: dict[str, list[int]] = {}
+    sizes = _Sizes(pods)
+    suspects = _suspects(pods, sizes, budget)
+    if not suspects:
+        return pods
+    charged: dict[Account, list[int]] = {}
     for number, pod in enumerate(pods):
-        if pod.ties.claims:
-            naming.setdefault(pod.namespace, []).append(number)
-    beyond: list[int] = []
-    for numbers in naming.values():
-        left = CLAIMS_MAX
-        numbers.sort(key=lambda one: (len(pods[one].ties.claims), pods[one].name))
-        for number in numbers:
-            left -= len(pods[number].ties.claims)
-            beyond += (number,) if left < 0 else ()
-    return _without(pods, beyond, _names_too_many_claims)
-
-
-def _without(
-    pods: Sequence[Pod], beyond: Iterable[int], less: Callable[[Pod], Pod]
-) -> Sequence[Pod]:
-    """Return the pods; of those *beyond* what is left of them."""
-    found = {number: less(pods[number]) for number in beyond}
+        if (account := _account(pod)) in suspects:
+            charged.setdefault(account, []).append(number)
+    found: dict[int, Pod] = {}
+    for numbers in charged.values():
+        found.update(_beyond(pods, _in_order(pods, numbers, sizes), budget))
     return [found.get(number, pod) for number, pod in enumerate(pods)] if found else pods
 
 
-def _beyond_of_nodes(pods: Sequence[Pod]) -> Iterable[int]:
-    """Yield the pods that ask more of nodes than their namespaces' allowances hold."""
-    templates = {id(pod.placing): pod.placing for pod in pods}
-    if sum(map(_asked_of_nodes, templates.values())) <= NODE_REQUIREMENTS_MAX:
-        return
-    asking: dict[str, tuple[dict[Placing, list[int]], dict[Placing, list[int]]]] = {}
-    """By namespace: of pods that move, and of those that go with a node: each asks for its own."""
-    same: dict[int, Placing] = {}
-    for number, pod in enumerate(pods):
-        # Of what a pod asks that goes with its node the tolerations alone are known.
-        if not (pod.stays_with_node and pod.node):
-            template = same.get(id(pod.placing))
-            if template is None:
-                # What volumes ask is not their pod's word.
-                template = same[id(pod.placing)] = plain(pod.placing)
-            mine = asking.setdefault(pod.namespace, ({}, {}))[pod.stays_with_node]
-            mine.setdefault(template, []).append(number)
-    for both in asking.values():
-        left = NODE_REQUIREMENTS_MAX
-        for template, alike in chain.from_iterable(_ranked(pods, kinds) for kinds in both):
-            weight = _asked_of_nodes(template)
-            if weight > left:
-                yield from alike
-            else:
-                left -= weight
+def _account(pod: Pod) -> Account:
+    # Kubelets create mirror pods, in any namespace: they must not spend what its tenant has.
+    # DaemonSet pods are the tenant's own, and so is the annotation that declares a pod to be one.
+    return None if pod.mirror else pod.namespace
 
 
-def _asked_of_nodes(placing: Placing) -> int:
-    terms = placing.affinity or ()
-    found = _weight_of(one for term in terms for one in (*term.labels, *term.fields))
-    tolerated = len(placing.tolerations) // VALUES_A_REQUIREMENT
-    return max(1, found + len(placing.labels) + tolerated)
+def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]:
+    """Return the accounts that may be over the budget, by an estimate that is never too low."""
+    # Nearly all clusters end here, so pods of one template are looked at once.
+    templates = {(p.namespace, id(p.placing), id(p.company), p.mirror): p for p in pods}
+    spent: Counter[Account] = Counter()
+    for pod in templates.values():
+        spent[_account(pod)] += sum(_costs(pod, PLACED, sizes.of_namespaces).values())
+    for pod in pods:
+        if pod.ties.claims:
+            spent[_account(pod)] += _cost_of_claims(pod)
+    return {account for account, cost in spent.items() if cost > budget}
 
 
-def _ranked(
-    pods: Sequence[Pod], kinds: Mapping[Kind_, list[int]]
-) -> list[tuple[Kind_, list[int]]]:
-    """Return first what most pods ask, then by the first name."""
-    return sorted(
-        kinds.items(), key=lambda kind: (-len(kind[1]), min(pods[one].name for one in kind[1]))
-    )
+@dataclass(slots=True)
+class _Group:
+    """Pods that have equal constraints on nodes and on other pods."""
+
+    holder: Holder
+    members: list[int]
+    """Numbers of the pods, those with the fewest claims first, then by name."""
+    costs: Mapping[object, int]
+    """Units by constraint, without claims."""
 
 
-def _beyond_of_ports(pods: Sequence[Pod]) -> Iterable[int]:
-    """Yield the pods that take more host ports than their namespaces' allowances hold.
+def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_Group]:
+    """Return the groups of one account in the order in which they are charged."""
+    # Objects before values: pods of one template share objects, and hashing values is slow.
+    same: dict[object, list[int]] = {}
+    for number in numbers:
+        pod = pods[number]
+        same.setdefault((_holder(pod), id(pod.placing), id(pod.company)), []).append(number)
+    equal: dict[tuple[Holder, NodeConstraints, PodConstraints], list[int]] = {}
+    for alike in same.values():
+        pod = pods[alike[0]]
+        equal.setdefault((_holder(pod), without_volumes(pod.placing), pod.company), []).extend(
+            alike
+        )
+    groups: list[_Group] = []
+    of_node: Counter[Holder] = Counter()
+    for (holder, _, _), members in equal.items():
+        members.sort(key=lambda one: (len(pods[one].ties.claims), _name(pods[one])))
+        costs = _costs(pods[members[0]], holder[0], sizes.of_labels)
+        groups.append(_Group(holder, members, costs))
+        if holder[1]:
+            of_node[holder] += sum(costs.values())
+            of_node[holder] += sum(_cost_of_claims(pods[one]) for one in members)
+    groups.sort(
+        key=lambda group: (
+            of_node[group.holder], group.holder, -len(group.members), _name(pods[group.members[0]])
+        )
+    )  # fmt: skip
+    return groups
 
-    Those that go with their node are placed nowhere, and so are no matter.
-    """
-    taking: dict[str, dict[Ports, list[int]]] = {}
-    for number, pod in enumerate(pods):
-        ports = pod.company.host_ports
-        if ports and not (pod.stays_with_node and pod.node):
-            taking.setdefault(pod.namespace, {}).setdefault(ports, []).append(number)
-    for sets in taking.values():
-        left = PORTS_MAX
-        for ports, alike in _ranked(pods, sets) if sum(map(len, sets)) > left else ():
-            if len(ports) > left:
-                yield from alike
-            else:
-                left -= len(ports)
+
+def _holder(pod: Pod) -> Holder:
+    if not pod.stays_with_node:
+        return PLACED, ""
+    if pod.node is None:
+        return UNBOUND, ""
+    return BOUND, pod.node if pod.mirror else ""
 
 
-def _beyond_of_pods(pods: Sequence[Pod]) -> Iterable[int]:
-    """Yield the pods that ask more of others than their namespaces' allowances hold."""
-    asking: dict[str, dict[tuple[int, int], list[int]]] = {}
-    for number, pod in enumerate(pods):
-        company = pod.company
-        if company is not ALONE and (company.apart or company.near or company.spread):
-            # Objects before values: pods of one template share them, and hashing values is dear.
-            objects = id(company), id(pod.placing) if company.spread else 0
-            asking.setdefault(pod.namespace, {}).setdefault(objects, []).append(number)
-    sizes = Counter(pod.namespace for pod in pods) if asking else Counter[str]()
-    labelled = _Labelled(pods)
-    for namespace, groups in asking.items():
-        companies = [pods[alike[0]].company for alike in groups.values()]
-        asked = sum(_weight(_entries(company, None)) for company in companies)
-        at_home = not any(_entries(_foreign(one, namespace), None) for one in companies)
-        counted = asked * (sizes[namespace] if at_home else len(pods))
-        if asked > FOREIGN_MAX or counted > COUNTED_MAX:
-            yield from _beyond(pods, groups.values(), labelled)
+def _name(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.name
 
 
 def _beyond(
-    pods: Sequence[Pod], groups: Iterable[list[int]], labelled: "_Labelled"
-) -> Iterable[int]:
-    """Yield the pods of a namespace that ask what its allowance does not hold any more."""
-    kinds: dict[Kind, list[int]] = {}
-    for alike in groups:
-        pod = pods[alike[0]]
-        kind = pod.company, pod.placing if pod.company.spread else None
-        kinds.setdefault(kind, []).extend(alike)
-    own: dict[Entry, int] = {}
-    foreign: dict[Entry, int] = {}
-    counted = 0
-    for (company, placing), alike in _ranked(pods, kinds):
-        namespace = pods[alike[0]].namespace
-        new = _entries(company, placing)
-        abroad = _entries(_foreign(company, namespace), placing)
-        more = sum(labelled.most(_selectors(entry)) for entry in new.keys() - own.keys())
-        if (
-            _weight(own | new) > REQUIREMENTS_MAX
-            or _weight(foreign | abroad) > FOREIGN_MAX
-            or counted + more > COUNTED_MAX
-        ):
-            yield from alike
-        else:
-            own |= new
-            foreign |= abroad
-            counted += more
+    pods: Sequence[Pod], groups: Iterable[_Group], budget: int
+) -> Iterator[tuple[int, Pod]]:
+    """Charge one budget; yield each pod that it does not cover, by number, as what is left of it.
+
+    A group that costs too much is passed over: a later, cheaper one may be covered.
+    """
+    left, paid = budget, set[object]()
+    for group in groups:
+        new = group.costs.keys() - paid
+        cost = sum(group.costs[one] for one in new)
+        covered = cost <= left
+        if covered:
+            left -= cost
+            paid |= new
+        for number in group.members:
+            # The volumes of a pod that is not covered still count on its node, so its claims are
+            # charged, and looked up, too.
+            claims = _cost_of_claims(pods[number])
+            known = claims <= left
+            left -= claims if known else 0
+            if not (covered and known):
+                yield number, _asking_too_much(pods[number], claims_known=known)
 
 
-class _Labelled:
-    """How many pods have a label; counted when it is asked for first."""
+def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
+    """Return the pod without constraints on other pods; its host ports and volumes still count."""
+    # The tolerations of a bound DaemonSet pod cost nothing, and decide about hard marks.
+    placing = pod.placing if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
+    company = pod.company
+    if company is not NO_POD_CONSTRAINTS:
+        company = replace(company, near=(), apart=(), spread=())
+    ties = pod.ties if claims_known else replace(pod.ties, claims=())
+    return replace(pod, placing=placing, company=company, ties=ties, too_much=_message(pod))
+
+
+def _message(pod: Pod) -> str:
+    budget = f"the evaluation budget of {BUDGET:,} units"
+    if pod.mirror:
+        return (
+            f"more than Ebb evaluates for static pods: with node {pod.node}, they exceed {budget} "
+            "that all nodes share; remove constraints or volume claims from its static pods"
+        )
+    return (
+        f"more than Ebb evaluates for namespace {pod.namespace}: the constraints and volume "
+        f"claims of its pods exceed {budget}; remove some, or give more pods equal constraints"
+    )
+
+
+def _cost_of_claims(pod: Pod) -> int:
+    return CLAIM_COST * len(pod.ties.claims)
+
+
+def _costs(
+    pod: Pod, stage: int, counted: Callable[[Sequence[PodSelector]], int]
+) -> dict[object, int]:
+    """Return the units by constraint of a pod; equal constraints of an account are paid once.
+
+    *counted* returns how many pods match all of some selectors.
+    """
+    found: dict[object, int] = {}
+    company = pod.company
+    if stage != BOUND:  # a pod that is bound to its node is not placed elsewhere
+        asked = without_volumes(pod.placing)
+        requirements = NODE_REQUIREMENT_COST * _requirements_of_nodes(asked)
+        found[asked] = NODE_TEMPLATE_COST + requirements
+        if company.host_ports:
+            found[company.host_ports] = HOST_PORT_COST * len(company.host_ports)
+    for term, selectors in _terms(pod) if company is not NO_POD_CONSTRAINTS else ():
+        requirements = sum(max(1, _number_of(one.requirements)) for one in selectors)
+        foreign = any(one.namespaces not in ((), (pod.namespace,)) for one in selectors)
+        each = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0)
+        per_pod = COUNTED_POD_COST * (1 + requirements // REQUIREMENTS_PER_COUNTED_POD)
+        found[term] = each * requirements + per_pod * counted(selectors)
+    return found
+
+
+def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector]]]:
+    """Yield what is evaluated once for equal pods, with the selectors of the pods it counts."""
+    company = pod.company
+    for term in company.apart:
+        yield term, (term.selector,)
+    # A pod must match all affinity terms together, and is counted in the topology of each.
+    near = tuple(term.selector for term in company.near)
+    for term in company.near:
+        yield (company.near, term.topology_key), near
+    for constraint in company.spread:
+        # Only nodes that the pod's own node constraints admit are counted.
+        yield (constraint, without_volumes(pod.placing)), (constraint.selector,)
+
+
+def _requirements_of_nodes(placing: NodeConstraints) -> int:
+    terms = placing.affinity or ()
+    found = sum(_number_of(term.labels) + _number_of(term.fields) for term in terms)
+    tolerations = len(placing.tolerations) // VALUES_PER_REQUIREMENT
+    return found + len(placing.labels) + tolerations
+
+
+def _number_of(requirements: Iterable[Requirement]) -> int:
+    return sum(1 + len(one.values) // VALUES_PER_REQUIREMENT for one in requirements)
+
+
+class _Sizes:
+    """How many pods selectors match at most; counted when first asked for."""
 
     def __init__(self, pods: Sequence[Pod]) -> None:
         self._pods = pods
+        self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
 
-    @cached_property
-    def _counts(self) -> Counter[tuple[str | None, str, str | None]]:
-        """By namespace (None: of all), key and value (None: all pods, of no key)."""
-        labels = {id(pod.labels): pod.labels for pod in self._pods}
-        found: Counter[tuple[str | None, str, str | None]] = Counter()
-        alike = Counter((pod.namespace, id(pod.labels)) for pod in self._pods)
-        for (namespace, which), many in alike.items():
-            for key, value in (("", None), *labels[which].items()):
-                found[namespace, key, value] += many
-                found[None, key, value] += many
-        return found
+    def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
+        """Return how many pods are in a namespace that every selector names."""
+        return min(map(self._there, selectors), default=0)
 
-    def most(self, selectors: Iterable[PodSelector]) -> int:
-        """Return how many pods all the selectors are about at most, as far as `In` tells."""
-        found = []
-        for one in selectors:
-            named = one.namespaces or ()
-            namespace = named[0] if len(named) == 1 else None
-            found.append(self._counts[namespace, "", None] if one.namespaces != () else 0)
+    def of_labels(self, selectors: Sequence[PodSelector]) -> int:
+        """Return the same, also limited by how many pods have a label that an `In` asks for."""
+        found = [self.of_namespaces(selectors)]
+        for selector in selectors:
+            named = selector.namespaces or ()
+            labelled = self._labels_in(named[0] if len(named) == 1 else None)
             found += (
-                sum(self._counts[namespace, asked.key, value] for value in asked.values)
-                for asked in one.requirements
+                sum(labelled[asked.key, value] for value in asked.values)
+                for asked in selector.requirements
                 if asked.operator == "In"
             )
-        return min(found, default=0)
+        return min(found)
 
+    def _there(self, selector: PodSelector) -> int:
+        if selector.namespaces is None:
+            return len(self._pods)
+        return sum(self._number[name] for name in selector.namespaces)
 
-def _selectors(entry: Entry) -> Iterable[PodSelector]:
-    """Return those of one entry: whom it counts, all of them are about."""
-    if isinstance(entry, PodAffinityTerm):
-        return (entry.selector,)
-    about, _ = entry
-    return (
-        (about.selector,) if isinstance(about, SpreadConstraint) else (o.selector for o in about)
-    )
+    @cached_property
+    def _number(self) -> Counter[str]:
+        return Counter(pod.namespace for pod in self._pods)
 
+    @cached_property
+    def _members(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self._pods:
+            found.setdefault(pod.namespace, []).append(pod)
+        return found
 
-def _weight(entries: Mapping[Entry, int]) -> int:
-    return sum(entries.values())
-
-
-def _entries(company: Company, placing: Placing | None) -> dict[Entry, int]:
-    """Return what is counted for a company, and of how many requirements it is."""
-    found: dict[Entry, int] = {term: _requirements(term.selector) for term in company.apart}
-    near = sum(_requirements(term.selector) for term in company.near)
-    # All terms of an affinity are asked of a pod at once, for each topology.
-    found |= {(company.near, term.topology_key): near for term in company.near}
-    return found | {(one, placing): _requirements(one.selector) for one in company.spread}
-
-
-def _requirements(selector: PodSelector) -> int:
-    return max(1, _weight_of(selector.requirements))
-
-
-def _weight_of(requirements: Iterable[Requirement]) -> int:
-    return sum(1 + len(one.values) // VALUES_A_REQUIREMENT for one in requirements)
-
-
-def _foreign(company: Company, namespace: str) -> Company:
-    """Return what of a company is about pods of other namespaces."""
-    own = (namespace,)
-    apart = tuple(term for term in company.apart if term.selector.namespaces != own)
-    at_home = all(term.selector.namespaces == own for term in company.near)
-    return Company(near=() if at_home else company.near, apart=apart)
-
-
-def _asks_too_much_of_nodes(pod: Pod) -> Pod:
-    """Return the pod with what it asks left out, but for ports and disks."""
-    told = (
-        f"nodes in more ways than are evaluated for namespace {pod.namespace} "
-        f"({NODE_REQUIREMENTS_MAX} requirements)"
-    )
-    return replace(pod, placing=ANYWHERE, company=_not_of_pods(pod.company), too_much=told)
-
-
-def _names_too_many_claims(pod: Pod) -> Pod:
-    told = f"more claims than are looked up for namespace {pod.namespace} ({CLAIMS_MAX})"
-    return replace(pod, ties=replace(pod.ties, claims=()), too_much=told)
-
-
-def _takes_too_many_ports(pod: Pod) -> Pod:
-    """Return the pod with what it asks of others left out, but for ports and disks."""
-    told = (
-        f"host ports in more ways than are evaluated for namespace {pod.namespace} "
-        f"({PORTS_MAX} ports)"
-    )
-    return replace(pod, company=_not_of_pods(pod.company), too_much=told)
-
-
-def _asks_too_much_of_pods(pod: Pod) -> Pod:
-    """Return the pod with what it asks of others left out, but for ports and disks."""
-    told = (
-        f"terms about other pods beyond those that are evaluated for namespace {pod.namespace} "
-        f"({REQUIREMENTS_MAX} requirements, {FOREIGN_MAX} of them about other namespaces, "
-        f"{COUNTED_MAX} pods that they are about)"
-    )
-    return replace(pod, company=_not_of_pods(pod.company), too_much=told)
-
-
-def _not_of_pods(company: Company) -> Company:
-    if company is ALONE:
-        return company
-    return replace(company, near=(), apart=(), spread=())
+    def _labels_in(self, namespace: str | None) -> Counter[tuple[str, str]]:
+        """Return the number of pods by label key and value; None: in all namespaces."""
+        if namespace not in self._labelled:
+            pods = self._pods if namespace is None else self._members.get(namespace, ())
+            labels = {id(pod.labels): pod.labels for pod in pods}
+            found: Counter[tuple[str, str]] = Counter()
+            for which, many in Counter(id(pod.labels) for pod in pods).items():
+                for label in labels[which].items():
+                    found[label] += many
+            self._labelled[namespace] = found
+        return self._labelled[namespace]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.model.constraints import plain
+from core.model.constraints import without_volumes
 from core.model.pod import TEMPLATE_LABEL, Pod
 from core.model.workload import REPLICA_SET
 
@@ -102,7 +102,7 @@ def _looked_up(
         namespace="",
         name=buffer.key,
         requests=found.requests,
-        placing=plain(found.placing),
+        placing=without_volumes(found.placing),
         owner_kind=BUFFER,
         owner_name=buffer.key,
     )

@@ -46,7 +46,7 @@ class SelectorTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeReach:
+class VolumeTopology:
     """The nodes from which a volume can be reached."""
 
     affinity: tuple[SelectorTerm, ...] | None = None
@@ -55,18 +55,18 @@ class VolumeReach:
     """Its zone and region labels: (key, allowed values); a node without any such label is in."""
 
 
-EVERYWHERE: Final = VolumeReach()
+EVERYWHERE: Final = VolumeTopology()
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class NodeConstraints:
     """What a pod asks of its node besides resources; equal for pods of one template."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[SelectorTerm, ...] | None = None
     """Required node affinity: any term suffices. None: none asked; empty: nothing matches."""
     tolerations: tuple[Toleration, ...] = ()
-    volumes: tuple[VolumeReach, ...] = ()
+    volumes: tuple[VolumeTopology, ...] = ()
     """Of the volumes behind the pod's claims that not every node reaches (model.volumes)."""
     system: tuple[tuple[str, str], ...] = ()
     """Labels that a kubelet asks of its own node (spec.os), and kube-scheduler of none: where it
@@ -80,12 +80,12 @@ class Placing:
         return self.node_selector + self.system
 
 
-def plain(placing: Placing) -> Placing:
+def without_volumes(placing: NodeConstraints) -> NodeConstraints:
     """Return the template without its volumes."""
     return replace(placing, volumes=()) if placing.volumes else placing
 
 
-def names_node(placing: Placing) -> bool:
+def names_node(placing: NodeConstraints) -> bool:
     """Say whether the template asks for nodes by their names, as the pods of DaemonSets do."""
     terms = placing.affinity or ()
     asked = {key for key, _ in placing.node_selector}
@@ -93,7 +93,7 @@ def names_node(placing: Placing) -> bool:
     return HOST_LABEL in asked or any(term.fields for term in terms)
 
 
-ANYWHERE: Final = Placing()
+NO_NODE_CONSTRAINTS: Final = NodeConstraints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class ClaimUse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ties:
+class DisruptionFacts:
     """What else binds a pod to its node: claims, data, and words against disturbing it.
 
     One object, the same for nearly all pods: every field of a pod is paid for by all of them.
@@ -161,14 +161,14 @@ class Ties:
     local_volumes: tuple[str, ...] = ()
     """Names of volumes whose data is gone with the node: hostPath, emptyDir on disk."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Those annotations that say whether it may be disturbed (core.guards.disruption), by key."""
+    """Annotations on whether the pod may be disrupted (core.guards.drainability), by key."""
     started_seconds: int | None = None
     """Unix time, of pods with notes, which may count from it; None: not known, or not asked."""
     overdue_seconds: int | None = None
     """Unix time from which a pod that is being deleted should have been gone; None: it is not."""
 
 
-UNTIED: Final = Ties()
+NO_DISRUPTION_FACTS: Final = DisruptionFacts()
 
 
 class Disk(NamedTuple):
@@ -180,7 +180,7 @@ class Disk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class PodConstraints:
     """What a pod asks of the pods around it, all of it required; tuples in canonical order.
 
     It says nothing about the order of packing; equal for pods of one template.
@@ -198,4 +198,4 @@ class Company:
     """What is attached for the pod: a node takes so many different ones of a driver."""
 
 
-ALONE: Final = Company()
+NO_POD_CONSTRAINTS: Final = PodConstraints()

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.constraints import ALONE, ANYWHERE, UNTIED, Company, Placing, Ties
+from core.model.constraints import (
+    NO_DISRUPTION_FACTS,
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    DisruptionFacts,
+    NodeConstraints,
+    PodConstraints,
+)
 from core.model.now import Now
 from core.model.resources import Resources
 
@@ -31,7 +38,7 @@ class Pod:
     """The node it is bound to; None: pending."""
     requests: Resources = Resources(pods=1)
     """As kube-scheduler counts them (core.model.requests); `pods` is 1."""
-    placing: Placing = ANYWHERE
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS
     scheduler: str = DEFAULT_SCHEDULER
     """Who chooses its node; `unsupported` says so where it is not known how (model.schedulers)."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -51,9 +58,9 @@ class Pod:
     unreadable: str = ""
     """Why it could not be read: what stands here is all that is known of it, and neither it nor
     another pod can be placed beside it; empty: it could."""
-    company: Company = ALONE
+    company: PodConstraints = NO_POD_CONSTRAINTS
     """Of a pod that lives and goes with its node: only what others feel, `apart`, ports, disks."""
-    ties: Ties = UNTIED
+    ties: DisruptionFacts = NO_DISRUPTION_FACTS
     unschedulable: bool = False
     """Pending, and the scheduler has said that no node takes it."""
     terminating: bool = False

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.model.allowance import within_allowance, within_claims
+from core.model.allowance import within_budget
 from core.model.buffers import Buffer, PodTemplate, looked_up
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import (
-    ALONE,
     ANY_DRIVER,
     EVERYWHERE,
+    NO_POD_CONSTRAINTS,
     ClaimUse,
-    Company,
     Disk,
-    Placing,
-    VolumeReach,
+    NodeConstraints,
+    PodConstraints,
+    VolumeTopology,
 )
 from core.model.devices import offered, without_claimed
 from core.model.node import Node
@@ -66,7 +66,7 @@ class Volume:
     name: str
     disk: Disk | None = None
     """What is attached to a node; None: nothing is, or nothing that is counted."""
-    reach: VolumeReach = EVERYWHERE
+    reach: VolumeTopology = EVERYWHERE
     fault: str = ""
     """Why it cannot be evaluated; empty: it can."""
 
@@ -80,7 +80,7 @@ class CsiNode:
     """By driver: volumes it takes at the same time; None: any number."""
 
 
-def cluster_of(  # noqa: PLR0913 one for each kind of the API
+def build_cluster(  # noqa: PLR0913 one for each kind of the API
     nodes: Sequence[Node],
     pods: Sequence[Pod],
     budgets: Iterable[DisruptionBudget] = (),
@@ -93,12 +93,12 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
-    Devices that no node offers are nothing that they can be judged by. What they ask of other
-    pods, and the claims that they name, stay within the allowance of their namespace.
+    Devices that no node offers are nothing that they can be judged by. Pods that the evaluation
+    budget of their namespace does not cover ask too much.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
-    pods = within_claims(pods)
+    pods = within_budget(pods)
     lookup = _Lookup(
         claims={one.key: one for one in claims},
         volumes={one.name: one for one in volumes},
@@ -115,7 +115,7 @@ def cluster_of(  # noqa: PLR0913 one for each kind of the API
     there = offered(nodes)
     judged = [without_claimed(pod, there) if pod.requests.extended else pod for pod in found]
     return replace(
-        Cluster.of(nodes, within_allowance(judged), budgets),
+        Cluster.of(nodes, judged, budgets),
         attach_limits=limits,
         buffers=looked_up(buffers, templates, pods),
     )
@@ -133,9 +133,13 @@ def _unlimited(
     )
 
 
-def _company(company: Company, sole: tuple[str, ...], disks: tuple[Disk, ...]) -> Company:
-    if company is ALONE:  # as with most pods; making one anew is cheaper than `replace`
-        return Company(sole=sole, disks=disks) if sole or disks else ALONE
+def _company(
+    company: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
+) -> PodConstraints:
+    if (
+        company is NO_POD_CONSTRAINTS
+    ):  # as with most pods; making one anew is cheaper than `replace`
+        return PodConstraints(sole=sole, disks=disks) if sole or disks else NO_POD_CONSTRAINTS
     return replace(company, sole=sole, disks=disks)
 
 
@@ -149,7 +153,9 @@ class _Lookup:
     """By claim: how many pods use it."""
     limits_known: bool
     unlimited: frozenset[str]
-    placings: dict[tuple[Placing, tuple[VolumeReach, ...]], Placing] = field(default_factory=dict)
+    placings: dict[tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints] = field(
+        default_factory=dict
+    )
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with what stands behind its claims, as far as it is known."""
@@ -210,7 +216,7 @@ class _Lookup:
         )
         return f"{users} pods share it, and one node alone may write it" if shared else ""
 
-    def _placing(self, placing: Placing, volumes: Iterable[Volume]) -> Placing:
+    def _placing(self, placing: NodeConstraints, volumes: Iterable[Volume]) -> NodeConstraints:
         """Return one object for equal placings, as decoding does."""
         reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
         if not reaches:

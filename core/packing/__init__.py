@@ -1,1 +1,1 @@
-"""First-fit decreasing: where pods would go."""
+"""First-fit decreasing: find nodes for pods, with one integer for all resources."""

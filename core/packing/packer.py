@@ -23,17 +23,17 @@ from core.capacity.reaches import Groups
 from core.capacity.usable import NOTHING, Amount
 from core.fit.bits import bits_of
 from core.fit.filters import FILTERS
-from core.fit.kinds import NodeKinds
-from core.fit.neighbours import Topology
+from core.fit.inter_pod import PodTopology
+from core.fit.node_classes import NodeClasses
 from core.fit.tallies import Group
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.blocks import BLOCK_BITS, BLOCK_NODES, Blocks
-from core.packing.ground import Ground
-from core.packing.groups import Kind, alike
-from core.packing.parts import FreeSpace, PackingOrder, on_nodes
+from core.packing.equivalence_groups import EquivalenceGroup, group_by_identity
+from core.packing.free_space_index import BLOCK_BITS, BLOCK_NODES, FreeSpaceIndex
+from core.packing.node_order import NodeOrder
+from core.packing.parts import FreeSpace, PackingOrder, pods_by_node
 
 NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(one.name for one in FILTERS)})"
 SWEEPS_MAX: Final = 16
@@ -43,13 +43,13 @@ Answers = dict[tuple[int, int], tuple[int, set[str]]]
 NOT_LOOKED_UP: Final = {"not looked up"}
 """Stands for the rules that refuse a pod, where nobody asks for them."""
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
-Admitting = Callable[[Placing], list[int]]
+Admitting = Callable[[NodeConstraints], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
 
 
-def _admitting(ground: Ground, placings: Mapping[Placing, int]) -> Admitting:
+def _admitting(ground: NodeOrder, placings: Mapping[NodeConstraints, int]) -> Admitting:
     """Return what names the nodes that the filters admit a template to."""
-    return NodeKinds(ground.nodes, placings).allowing
+    return NodeClasses(ground.nodes, placings).allowing
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class Packer:
     def __init__(
         self,
         cluster: Cluster,
-        ground: Ground,
+        ground: NodeOrder,
         *,
         movable: Groups,
         spare: Sequence[Pod] = (),
@@ -107,16 +107,16 @@ class Packer:
         """
         space = FreeSpace.of(cluster, ground, spare)
         order = PackingOrder.of(
-            [*movable, *alike(spare)],
+            [*movable, *group_by_identity(spare)],
             space,
             (lambda _: admitting) if admitting else partial(_admitting, ground),
             whole or Resources.total(node.allocatable for node in ground.nodes),
         )
         self.nodes, self.node_ids = ground.nodes, ground.ids
         self._vectors, self.guard, self.free = space
-        self._blocks = Blocks(self.free, self.guard)
+        self._blocks = FreeSpaceIndex(self.free, self.guard)
         self.pods, self._kind_of, self._kinds = order
-        self.on, self.homeless = on_nodes(self.pods, ground)
+        self.on, self.homeless = pods_by_node(self.pods, ground)
         own = set(map(id, spare))
         self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
         self.spare_at: dict[int, int] = {}
@@ -124,7 +124,7 @@ class Packer:
         self._rooms: dict[int, list[tuple[int, int]]] = {}
         """By kind: see `spared`; true until more is placed."""
         self._promised: set[int] = set()
-        self._topology = Topology(cluster, self.nodes, self.pods)
+        self._topology = PodTopology(cluster, self.nodes, self.pods)
         self._open_kinds()
 
     def _open_kinds(self) -> None:
@@ -187,7 +187,7 @@ class Packer:
     ) -> None:
         """Place pods to which no other pods matter; *for_good*: they are free space no longer."""
         guard, free, kind_of, left = self.guard, self.free, self._kind_of, result.left
-        known: Kind | None = None
+        known: EquivalenceGroup | None = None
         place = request = 0
         fits: list[int] = []
         for pod in pods:
@@ -289,7 +289,7 @@ class Packer:
             result.placements.append((pod, node))
             topology.put(pod, node)
 
-    def _find(self, trial: _Trial, kind: Kind, group: Group | None) -> int | None:
+    def _find(self, trial: _Trial, kind: EquivalenceGroup, group: Group | None) -> int | None:
         """Return the first node that takes a pod of the group; None: there is none."""
         nodes = self._left_for(trial, kind)
         if group is not None and group.rules:
@@ -305,7 +305,7 @@ class Packer:
                 return node
         return None
 
-    def _refusals(self, trial: _Trial, kind: Kind, group: Group) -> set[str]:
+    def _refusals(self, trial: _Trial, kind: EquivalenceGroup, group: Group) -> set[str]:
         """Return the rules that refuse nodes with room; none where asking again is no use.
 
         What is placed for good is never taken back, so what a rule refuses for those that are
@@ -321,12 +321,12 @@ class Packer:
             nodes ^= refused
         return found
 
-    def _left_for(self, trial: _Trial, kind: Kind) -> int:
+    def _left_for(self, trial: _Trial, kind: EquivalenceGroup) -> int:
         """Return the nodes that may have room for the kind, and are not away."""
         full = trial.full.get(id(kind), 0) if trial.full else 0
         return kind.open & ~(trial.away | full)
 
-    def _roomy(self, trial: _Trial, kind: Kind, nodes: int) -> Iterator[int]:
+    def _roomy(self, trial: _Trial, kind: EquivalenceGroup, nodes: int) -> Iterator[int]:
         """Yield those of the *nodes* that have room for a pod of the kind, ascending.
 
         Free space only falls: who has no room now is not asked again.
@@ -341,7 +341,9 @@ class Packer:
             else:
                 kind.open &= ~(BLOCK_BITS << start)
 
-    def _roomy_of(self, trial: _Trial, kind: Kind, block: int, some: int) -> Iterator[int]:
+    def _roomy_of(
+        self, trial: _Trial, kind: EquivalenceGroup, block: int, some: int
+    ) -> Iterator[int]:
         """Yield those that have room of *some* of one block: bits from its first node on."""
         guard, free, left, request = self.guard, self.free, trial.result.left, kind.request
         start, full = block * BLOCK_NODES, 0
@@ -360,7 +362,7 @@ class Packer:
         if full:
             self._blocks.note(block, full.bit_count(), free)
 
-    def _head(self, kind: Kind) -> int:
+    def _head(self, kind: EquivalenceGroup) -> int:
         """Step over entries that have filled up for good since they were scanned."""
         guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
         head = kind.head
@@ -369,7 +371,7 @@ class Packer:
         kind.head = head
         return head
 
-    def _scan(self, kind: Kind) -> bool:
+    def _scan(self, kind: EquivalenceGroup) -> bool:
         """Find the next nodes with room for the kind; False: there are none."""
         guard, free, request, blocks = self.guard, self.free, kind.request, self._blocks
         allowed, found = kind.allowed, kind.fits
@@ -423,7 +425,7 @@ class Packer:
         draft = copy(self)
         draft.free, draft._blocks = list(self.free), self._blocks.draft()  # noqa: SLF001
         own = {
-            id(one): Kind(one.request, one.admitting, one.allowed, open=one.open)
+            id(one): EquivalenceGroup(one.request, one.admitting, one.allowed, open=one.open)
             for one in self._kinds
         }
         draft._kinds = [*own.values()]  # noqa: SLF001 of this class
@@ -465,7 +467,7 @@ class Packer:
         places = ((at, spare) for at, spare in found if at != leaving)
         return next((one for at, one in places if group is None or not group.refuses(at)), None)
 
-    def _spared(self, kind: Kind) -> Iterator[tuple[int, int]]:
+    def _spared(self, kind: EquivalenceGroup) -> Iterator[tuple[int, int]]:
         """Yield the nodes that had room but for a pod that does not exist, and that pod."""
         guard = self.guard
         for spare, at in self.spare_at.items():
@@ -502,6 +504,6 @@ class Packer:
         return "no other node that stays admits it and has room"
 
 
-def _admits(kind: Kind, node: int) -> bool:
+def _admits(kind: EquivalenceGroup, node: int) -> bool:
     at = bisect_left(kind.admitting, node)
     return kind.admitting[at : at + 1] == [node]

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from core.capacity.reaches import Groups
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.ground import Ground, dominant_share
-from core.packing.groups import Kind, grouped, templates
+from core.packing.equivalence_groups import EquivalenceGroup, group_by_value, templates
+from core.packing.node_order import NodeOrder, dominant_share
 from core.packing.vectors import Vectors, lane_minimum
 
 
@@ -23,7 +23,7 @@ class FreeSpace(NamedTuple):
     free: list[int]
 
     @staticmethod
-    def of(cluster: Cluster, ground: Ground, spare: Collection[Pod]) -> "FreeSpace":
+    def of(cluster: Cluster, ground: NodeOrder, spare: Collection[Pod]) -> "FreeSpace":
         """Return the free space of *ground*; vectors have room for *spare* pods' resources too."""
         vectors = Vectors(chain(cluster.pods, spare), cluster.nodes)
         free = [
@@ -38,15 +38,15 @@ class PackingOrder(NamedTuple):
     """Pods largest first (thesis 4.7.1), and the kinds that they are of."""
 
     pods: list[Pod]
-    kind_of: list[Kind]
+    kind_of: list[EquivalenceGroup]
     """By pod id."""
-    kinds: list[Kind]
+    kinds: list[EquivalenceGroup]
 
     @staticmethod
     def of(
         groups: Groups,
         space: FreeSpace,
-        admits: Callable[[Mapping[Placing, int]], Callable[[Placing], list[int]]],
+        admits: Callable[[Mapping[NodeConstraints, int]], Callable[[NodeConstraints], list[int]]],
         whole: Resources,
     ) -> "PackingOrder":
         """Order the pods of these groups by their dominant share of *whole*.
@@ -54,7 +54,7 @@ class PackingOrder(NamedTuple):
         *admits*: returns, for templates, what names the nodes that admit one of them.
         """
         placings = {placing: number for number, placing in enumerate(templates(groups))}
-        found = grouped(groups, placings)
+        found = group_by_value(groups, placings)
         ranked = sorted(
             (-dominant_share(requests, whole), -space.vectors.of(requests), placing, requests)
             for requests, placing in found
@@ -63,7 +63,7 @@ class PackingOrder(NamedTuple):
         admitting = {number: nodes_of(one) for one, number in placings.items()}
         kinds = _kinds(admitting, [(-vector, placing) for _, vector, placing, _ in ranked], space)
         pods: list[Pod] = []
-        kind_of: list[Kind] = []
+        kind_of: list[EquivalenceGroup] = []
         for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
             members = found[requests, placing]
             pods += members
@@ -73,7 +73,7 @@ class PackingOrder(NamedTuple):
 
 def _kinds(
     admitting: Mapping[int, list[int]], ranked: Sequence[tuple[int, int]], space: FreeSpace
-) -> list[Kind]:
+) -> list[EquivalenceGroup]:
     """Make the kinds; nodes without room for the least that a template's pods request are out."""
     guard, free = space.guard, space.free
     least: dict[int, int] = {}
@@ -83,10 +83,13 @@ def _kinds(
         number: [node for node in ids if free[node] - least[number] & guard == guard]
         for number, ids in admitting.items()
     }
-    return [Kind(vector, admitting[placing], allowed[placing]) for vector, placing in ranked]
+    return [
+        EquivalenceGroup(vector, admitting[placing], allowed[placing])
+        for vector, placing in ranked
+    ]
 
 
-def on_nodes(pods: Sequence[Pod], ground: Ground) -> tuple[list[list[int]], list[int]]:
+def pods_by_node(pods: Sequence[Pod], ground: NodeOrder) -> tuple[list[list[int]], list[int]]:
     """Return the pod ids on each node, by node id, and those of pods on no node."""
     on: list[list[int]] = [[] for _ in ground.nodes]
     homeless: list[int] = []

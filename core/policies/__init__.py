@@ -1,1 +1,1 @@
-"""Who is nominated for removal: one file a policy."""
+"""The rules that nominate nodes; `cluster_threshold` is the rule of the thesis and the default."""

@@ -7,11 +7,11 @@ the thresholds for entering; one that is marked stays marked within those for le
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from core.capacity.account import Trial
 from core.capacity.sums import Exceeded, excess
 from core.capacity.usable import Amount
+from core.capacity.utilization import RemovalEffect
 from core.model.reason import Blocker, Reason
-from core.policies.policy import Look, Order, Policy
+from core.policies.policy import Order, Policy, PolicyInput
 
 LAST_NODE: Final = Reason(
     "last-node",
@@ -56,7 +56,7 @@ class ClusterThreshold(Policy):
     name: ClassVar[str] = "ClusterThreshold"
     thresholds: ClassVar[bool] = True
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: PolicyInput) -> None:
         self._look, self._account = look, look.account
 
     def level(self, node: int) -> Order:
@@ -100,7 +100,7 @@ class ClusterThreshold(Policy):
         message = f"without it the window's busiest moment would have had {over}"
         return (Blocker(PEAK_DEMAND, message),)
 
-    def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:
+    def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
         """Ask thesis 4.5 of the whole and of every reach that loses the node or gains pods."""
         return tuple(self._account.exceeded(trial, marked=marked))
 

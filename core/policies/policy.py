@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from core.capacity.account import Account, Trial
 from core.capacity.sums import Exceeded
+from core.capacity.utilization import RemovalEffect, UtilizationLedger
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
@@ -15,7 +15,7 @@ Order = tuple[object, ...]
 """Comes out of one policy alone, and ends, together with the level's, in a unique key."""
 
 
-class Gauge(NamedTuple):
+class PolicyGauge(NamedTuple):
     """A series that a policy tells."""
 
     name: str
@@ -23,7 +23,7 @@ class Gauge(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class Figure(NamedTuple):
+class PolicyMetric(NamedTuple):
     """One value of a gauge."""
 
     gauge: str
@@ -34,11 +34,11 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PolicyInput:
     """What a policy sees; nodes by their ids of the Ground, whose taints are without Ebb's own."""
 
     nodes: Sequence[Node]
-    account: Account
+    account: UtilizationLedger
     """Changes as nodes go; its `used` and `asked` of a node, and whether it has gone, are those of
     the state with pods moved."""
     settings: Any = None
@@ -89,7 +89,7 @@ class Policy(Protocol):
     """Whether `rank` changes as nodes go: all are put in order anew after each."""
     reasons: ClassVar[Sequence[Reason]] = ()
     """With which it says no; ClusterThreshold's stand where they always stood among the others."""
-    gauges: ClassVar[Sequence[Gauge]] = ()
+    gauges: ClassVar[Sequence[PolicyGauge]] = ()
     """What `figures` are of."""
 
     @staticmethod
@@ -97,7 +97,7 @@ class Policy(Protocol):
         """Return the keys of nodes' labels that it goes by under these settings of its own."""
         return ()
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: PolicyInput) -> None:
         """Look at the cluster."""
 
     def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
@@ -128,7 +128,7 @@ class Policy(Protocol):
         """
         return since + delay_seconds + 1
 
-    def exceeded(self, trial: Trial, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
+    def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
         """Return what would not hold any more after the packing."""
         return ()
 
@@ -140,6 +140,6 @@ class Policy(Protocol):
         """Say for people how the node stands by the rule before any goes; empty: as in `rank`."""
         return ""
 
-    def figures(self) -> Iterable[Figure]:
+    def figures(self) -> Iterable[PolicyMetric]:
         """Tell how it stands before any node goes."""
         return ()

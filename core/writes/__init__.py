@@ -1,1 +1,1 @@
-"""What is to be written on Nodes and Pods, given a plan."""
+"""Decide what to write on Nodes and Pods for a plan: marks, taints, protection, deletion costs."""

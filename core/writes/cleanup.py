@@ -6,11 +6,11 @@ The guard goes at once, without the time that a release leaves it: nobody is lef
 from collections.abc import Collection
 from dataclasses import replace
 
-from core.marks.keys import MARK_LABEL, OUR_ANNOTATIONS
 from core.marks.mark import guard_of
 from core.marks.taints import desired_taints, of_keys_before
-from core.model.leaving import being_deleted
+from core.marks.wellknown import MARK_LABEL, OUR_ANNOTATIONS
 from core.model.node import Node
+from core.model.node_lifecycle import being_deleted
 from core.writes.write import Write, WriteKind
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Final
 
-from core.engine.waiting import by_turns
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.engine.unschedulable import round_robin
 from core.marks.mark import mark_of, marked_since
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -67,7 +67,7 @@ def decide_costs(
     """Return the writes that bring the pods' costs to where the marks want them.
 
     *next_in_line*: numbers of nodes whose pods have a cost though no mark asks for it
-    (core.engine.next_in_line).
+    (core.engine.scale_in_targets).
 
     One that takes away, then one that sets, in turn, as long as there are both; of each in turns
     of namespaces, by pod and those of the oldest marks first. A pass writes the first of them
@@ -101,7 +101,7 @@ def _costs(cluster: Cluster, taint_key: str, next_in_line: Numbers) -> Costs:
 
 
 def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
-    return by_turns(writes, lambda write: write.before.namespace)
+    return round_robin(writes, lambda write: write.before.namespace)
 
 
 def _to_clear(pod: Pod, costs: Costs) -> bool:

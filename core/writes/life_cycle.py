@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from core.marks.keys import GUARD_OURS_ANNOTATION, MARK_LABEL
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     Mark,
     backoff_of,
     guard_of,
-    handed_over,
+    is_released_to_autoscaler,
     mark_of,
 )
+from core.marks.wellknown import GUARD_OURS_ANNOTATION, MARK_LABEL
 from core.model.node import Node
 from core.writes.write import WriteKind
 
@@ -76,7 +76,7 @@ class Event(Enum):
         self.title, self.meaning = title, meaning
 
 
-class Act(Enum):
+class Transition(Enum):
     """What is written: of which kind, and the state that it leads to; None: as it was."""
 
     MARK = "mark", WriteKind.MARK, State.SOFT
@@ -101,44 +101,52 @@ class Act(Enum):
         self.title, self.kind, self.then = title, kind, then
 
 
-TABLE: Final[Mapping[Event, Mapping[State, Act]]] = {
+TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.DELETED: {},
     Event.LEAVING: {
-        State.ODD: Act.LET_GO,
-        State.UNMARKED: Act.CLEAR,
-        State.SOFT: Act.LET_GO,
-        State.HARD: Act.LET_GO,
+        State.ODD: Transition.LET_GO,
+        State.UNMARKED: Transition.CLEAR,
+        State.SOFT: Transition.LET_GO,
+        State.HARD: Transition.LET_GO,
     },
-    Event.OBSERVE: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
-    Event.DRAIN_FAILED: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
-    Event.STAYS: {State.SOFT: Act.RELEASE, State.HARD: Act.RELEASE},
-    Event.KEPT_LONG: {State.SOFT: Act.RENEW, State.HARD: Act.RENEW},
-    Event.OVERDUE: {State.SOFT: Act.BACK_OFF, State.HARD: Act.BACK_OFF},
-    Event.GOES: {State.UNMARKED: Act.MARK},
-    Event.WOULD_GO: {State.UNMARKED: Act.MARK},
+    Event.OBSERVE: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
+    Event.DRAIN_FAILED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
+    Event.STAYS: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
+    Event.KEPT_LONG: {State.SOFT: Transition.RENEW, State.HARD: Transition.RENEW},
+    Event.OVERDUE: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
+    Event.GOES: {State.UNMARKED: Transition.MARK},
+    Event.WOULD_GO: {State.UNMARKED: Transition.MARK},
     Event.TAINTS_WRONG: {
-        State.UNMARKED: Act.REPAIR,
-        State.SOFT: Act.REPAIR,
-        State.HARD: Act.REPAIR,
+        State.UNMARKED: Transition.REPAIR,
+        State.SOFT: Transition.REPAIR,
+        State.HARD: Transition.REPAIR,
     },
-    Event.OTHERS_RELEASE: {State.UNMARKED: Act.RELEASE},
-    Event.HELD: {State.UNMARKED: Act.HOLD},
-    Event.MISPLACED: {State.GUARDED: Act.GUARD, State.RELEASED: Act.PROLONG, State.HELD: Act.HOLD},
-    Event.GUARD_LEFT: {State.RELEASED: Act.PROLONG},
-    Event.HOLD_ENDS: {State.HELD: Act.PROLONG},
-    Event.HOLD_OVER: {State.HELD: Act.LIFT},
-    Event.GUARD_GONE: {State.RELEASED: Act.LIFT},
-    Event.GUARD_DISPLACED: {State.RELEASED: Act.PROLONG},
-    Event.GUARD_ENDS: {State.RELEASED: Act.LIFT},
-    Event.BUSY: {State.RELEASED: Act.LIFT},
-    Event.BACKOFF_ENDS: {State.BACKING_OFF: Act.FORGET},
-    Event.DETAILS_LOST: {State.SOFT: Act.DATE, State.HARD: Act.DATE},
-    Event.HARD_ASKED: {State.SOFT: Act.HARDEN},
-    Event.HARD_REFUSED: {State.HARD: Act.SOFTEN},
-    Event.POD_THERE: {State.HANDED_OVER: Act.GUARD},
-    Event.RESERVED: {State.HANDED_OVER: Act.GUARD},
-    Event.EMPTY: {State.GUARDED: Act.HAND_OVER},
-    Event.TOLD: {State.UNMARKED: Act.TELL, State.SOFT: Act.TELL, State.HARD: Act.TELL},
+    Event.OTHERS_RELEASE: {State.UNMARKED: Transition.RELEASE},
+    Event.HELD: {State.UNMARKED: Transition.HOLD},
+    Event.MISPLACED: {
+        State.GUARDED: Transition.GUARD,
+        State.RELEASED: Transition.PROLONG,
+        State.HELD: Transition.HOLD,
+    },
+    Event.GUARD_LEFT: {State.RELEASED: Transition.PROLONG},
+    Event.HOLD_ENDS: {State.HELD: Transition.PROLONG},
+    Event.HOLD_OVER: {State.HELD: Transition.LIFT},
+    Event.GUARD_GONE: {State.RELEASED: Transition.LIFT},
+    Event.GUARD_DISPLACED: {State.RELEASED: Transition.PROLONG},
+    Event.GUARD_ENDS: {State.RELEASED: Transition.LIFT},
+    Event.BUSY: {State.RELEASED: Transition.LIFT},
+    Event.BACKOFF_ENDS: {State.BACKING_OFF: Transition.FORGET},
+    Event.DETAILS_LOST: {State.SOFT: Transition.DATE, State.HARD: Transition.DATE},
+    Event.HARD_ASKED: {State.SOFT: Transition.HARDEN},
+    Event.HARD_REFUSED: {State.HARD: Transition.SOFTEN},
+    Event.POD_THERE: {State.HANDED_OVER: Transition.GUARD},
+    Event.RESERVED: {State.HANDED_OVER: Transition.GUARD},
+    Event.EMPTY: {State.GUARDED: Transition.HAND_OVER},
+    Event.TOLD: {
+        State.UNMARKED: Transition.TELL,
+        State.SOFT: Transition.TELL,
+        State.HARD: Transition.TELL,
+    },
 }
 """What is written in which state; a state that an event does not name is none of its concern."""
 LAST: Final = {
@@ -168,7 +176,7 @@ def states(node: Node) -> Iterator[State]:
         yield State.HARD if mark is Mark.HARD else State.SOFT
         if guard is not None:
             yield State.GUARDED
-        elif handed_over(node):
+        elif is_released_to_autoscaler(node):
             yield State.HANDED_OVER
     if backoff_of(annotations):
         yield State.BACKING_OFF

@@ -12,17 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, Scope
-from core.engine import harden
+from core.engine import no_schedule
 from core.engine.plan import Plan
-from core.engine.survey import Survey
+from core.engine.snapshot import ClusterSnapshot
 from core.guards.emptiness import busy, occupants
-from core.marks.keys import (
-    BACKOFF_ANNOTATION,
-    DETAILS_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    MARK_LABEL,
-    RESERVE_ANNOTATION,
-)
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,
@@ -36,20 +29,27 @@ from core.marks.mark import (
     encode_details,
     guard_key,
     guard_of,
-    handed_over,
+    is_released_to_autoscaler,
     mark_of,
     marked_since,
     seconds_of,
 )
 from core.marks.taints import desired_taints
+from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    MARK_LABEL,
+    RESERVE_ANNOTATION,
+)
 from core.model.cluster import Cluster
-from core.model.leaving import being_deleted, why_leaving
+from core.model.humanize import duration
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.now import Now
 from core.model.reason import Blocker
-from core.model.telling import span
 from core.writes.cleanup import ours
-from core.writes.life_cycle import LAST, TABLE, Act, Event, states
+from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
 from core.writes.write import PRESSING, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
@@ -63,12 +63,12 @@ WATCH_SECONDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class LeaderObservations:
     """What this leader has seen itself, beyond the cluster as it stands."""
 
     seconds: int
     """How long it has been looking on."""
-    against_hard: harden.Against
+    against_hard: no_schedule.Against
     """By marked node: why its mark must not be hard."""
     hard: frozenset[str] = frozenset()
     """Nodes whose mark is to be hard whatever their age: they are drained."""
@@ -94,7 +94,7 @@ def decide(
     *,
     now_seconds: int,
     owner: str,
-    watch: Watch | None = None,
+    watch: LeaderObservations | None = None,
 ) -> tuple[Write[Node], ...]:
     """Return the writes that bring the Nodes to where the plan wants them.
 
@@ -104,7 +104,9 @@ def decide(
     after. Without a *watch* the cluster alone counts.
     """
     if watch is None:
-        watch = Watch(WATCH_SECONDS, harden.refusals(Survey(cluster, config)))
+        watch = LeaderObservations(
+            WATCH_SECONDS, no_schedule.reasons_against(ClusterSnapshot(cluster, config))
+        )
     maker = _Maker(cluster, plan, config, _Moment(now_seconds, owner, watch))
     writes = [write for node in cluster.nodes for write in maker.of(node)]
     found = _of(WriteKind.MARK, writes, lambda write: maker.order[write.key])
@@ -132,7 +134,7 @@ class _Moment(NamedTuple):
 
     now_seconds: int
     owner: str
-    watch: Watch
+    watch: LeaderObservations
 
 
 class _Maker:
@@ -160,7 +162,7 @@ class _Maker:
                 return  # the other write has said it
             for state in found:
                 if state in acts:
-                    told = acts[state] is not Act.REPAIR
+                    told = acts[state] is not Transition.REPAIR
                     yield self._write(acts[state], node, self._note(event, node))
                     if event in LAST:
                         return
@@ -269,7 +271,7 @@ class _Maker:
         after = 0 if node.name in self._watch.hard else self._config.hard_after_seconds
         if details is None or not self._dated(details):
             yield Event.DETAILS_LOST
-        elif harden.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
+        elif no_schedule.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
             softened = mark_of(node.labels) is Mark.HARD
             yield Event.HARD_REFUSED
         elif self._watch.long(after or 0):
@@ -340,7 +342,7 @@ class _Maker:
             case Event.HARD_ASKED:
                 since = marked_since(node, self._config.taint_key)
                 drained = node.name in self._watch.hard
-                return _DRAINED if drained else f"marked for {span(max(0, self._now - since))}"
+                return _DRAINED if drained else f"marked for {duration(max(0, self._now - since))}"
             case Event.HARD_REFUSED:
                 return _told(self._against(node)) or "hardAfter: never"
             case _:
@@ -357,39 +359,41 @@ class _Maker:
             why = ()  # they speak against its going, not for its guard
         return _told((*self._reserve.get(node.name, ()), *why)) or event.meaning
 
-    def _write(self, act: Act, node: Node, note: str) -> Write[Node]:
+    def _write(self, act: Transition, node: Node, note: str) -> Write[Node]:
         """Return the write of an act: label, details, guard and back-off, or the taints."""
-        if act is Act.REPAIR:
+        if act is Transition.REPAIR:
             return Write(act.kind, node, {}, note, self._taints(node))
         annotations = self._annotations(act, node)
-        if act not in (Act.LET_GO, Act.CLEAR):
+        if act not in (Transition.LET_GO, Transition.CLEAR):
             annotations = {**annotations, **self._told(node)}
         return Write.of(act.kind, node, _labels(act.kind, node), annotations, note)
 
-    def _annotations(self, act: Act, node: Node) -> Keys:
+    def _annotations(self, act: Transition, node: Node) -> Keys:
         annotations: Keys = {}
         match act:
-            case Act.MARK | Act.DATE:
+            case Transition.MARK | Transition.DATE:
                 details = self._details(node, renewed=False)
                 annotations = details | _guarded(node, GUARD_WHILE_MARKED)
-            case Act.RENEW:  # a guard would only make the autoscaler begin to count anew
+            case Transition.RENEW:  # a guard would only make the autoscaler begin to count anew
                 guard = _guarded(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
                 annotations = self._details(node, renewed=True) | guard
-            case Act.RELEASE | Act.BACK_OFF:
-                backoff = self._backoff(node) if act is Act.BACK_OFF else {}
+            case Transition.RELEASE | Transition.BACK_OFF:
+                backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
-            case Act.LET_GO | Act.CLEAR:
+            case Transition.LET_GO | Transition.CLEAR:
                 annotations = _bared(node)
-            case Act.GUARD | Act.SOFTEN:
-                asked = act is Act.GUARD or (handed_over(node) and not self._is_free(node))
+            case Transition.GUARD | Transition.SOFTEN:
+                asked = act is Transition.GUARD or (
+                    is_released_to_autoscaler(node) and not self._is_free(node)
+                )
                 annotations = _guarded(node, GUARD_WHILE_MARKED) if asked else {}
-            case Act.HOLD:
+            case Transition.HOLD:
                 annotations = _guarded(node, GUARD_WHILE_HELD)
-            case Act.PROLONG:
+            case Transition.PROLONG:
                 annotations = self._until(node)
-            case Act.HAND_OVER | Act.LIFT:
+            case Transition.HAND_OVER | Transition.LIFT:
                 annotations = _lifted(node)
-            case Act.FORGET:
+            case Transition.FORGET:
                 annotations = {BACKOFF_ANNOTATION: None}
             case _:  # the label alone, or what is told
                 pass

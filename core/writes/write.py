@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from core.config.settings import Mode
-from core.marks.keys import GUARDS, KEEP_ANNOTATION, MARK_LABEL, OUR_ANNOTATIONS
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
-from core.model.leaving import being_deleted, why_leaving
+from core.marks.wellknown import GUARDS, KEEP_ANNOTATION, MARK_LABEL, OUR_ANNOTATIONS
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.pod import Pod
 
 Object = TypeVar("Object", bound=Node | Pod)
@@ -98,7 +98,7 @@ class Write(Generic[Object]):
 
     def if_as_seen(self, found: Object) -> Self | None:
         """Return the write if the object still is as it was when this was decided."""
-        return self if traces(found) == traces(self.before) else None
+        return self if fingerprint(found) == fingerprint(self.before) else None
 
     def merge_patch(self, version: str) -> dict[str, Any]:
         """Return the patch on a resourceVersion; null removes a key."""
@@ -109,7 +109,7 @@ class Write(Generic[Object]):
         return patch
 
 
-def traces(found: Node | Pod) -> tuple[str | None, ...]:
+def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
     """Return everything that a decision about a mark, a guard or a cost rests on."""
     if isinstance(found, Node):
         leaving = "being deleted" if being_deleted(found) else why_leaving(found)

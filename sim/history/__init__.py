@@ -1,1 +1,1 @@
-"""What a cluster went through, read from dumps, metrics or rows, as a workload to play."""
+"""Read the history of a real cluster and turn it into a load for the simulation."""

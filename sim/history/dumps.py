@@ -21,11 +21,18 @@ from core.edge import files
 from core.edge.decode.dump import items
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import NODES, PODS
-from core.edge.decode.lives import Times, pod_as_it_was, times
+from core.edge.decode.pod_times import Times, pod_as_it_was, times
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
-from sim.history.past import FILES_MAX, Life, Past, Stay, check, check_sizes
+from sim.history.cluster_history import (
+    FILES_MAX,
+    ClusterHistory,
+    NodeLifetime,
+    PodLifetime,
+    check,
+    check_sizes,
+)
 
 SUFFIXES: Final = (".json", ".json.gz")
 TIME_IN_NAME: Final = re.compile(
@@ -73,15 +80,15 @@ class _Reading:
     moments: list[int] = field(default_factory=list)
     pods: dict[str, _Pod] = field(default_factory=dict)
     nodes: dict[str, _Node] = field(default_factory=dict)
-    lives: list[Life] = field(default_factory=list)
-    stays: list[Stay] = field(default_factory=list)
+    lives: list[PodLifetime] = field(default_factory=list)
+    stays: list[NodeLifetime] = field(default_factory=list)
     over: set[str] = field(default_factory=set)
     """Pods that have finished and still stand there."""
     gated: set[str] = field(default_factory=set)
     """Pods that no scheduler looked at when last looked."""
 
 
-def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> Past:
+def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> ClusterHistory:
     """Read all dumps of a folder. *refused*: is told which objects cannot be read.
 
     Raises: InvalidInputError that names the file.
@@ -222,7 +229,9 @@ def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> Non
     for key in [key for key in reading.nodes if key not in nodes]:
         gone = reading.nodes.pop(key)
         ends_ms = max((reading.moments[-1] + at_ms) // 2, gone.begins_ms)
-        reading.stays.append(Stay(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms))
+        reading.stays.append(
+            NodeLifetime(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms)
+        )
     reading.over &= pods
     reading.gated &= pods
 
@@ -239,12 +248,12 @@ def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
     reading.lives.append(_life(gone, max(ends_ms, gone.begins_ms), slack_ms))
 
 
-def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> Life:
+def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     started = of.times.started
     bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
     if ends_ms is not None:
         bound_ms = min(bound_ms, ends_ms)
-    return Life(
+    return PodLifetime(
         pod=of.pod,
         begins_ms=of.begins_ms,
         bound_ms=bound_ms,
@@ -253,12 +262,12 @@ def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> Life:
     )
 
 
-def _whole(reading: _Reading) -> Past:
+def _whole(reading: _Reading) -> ClusterHistory:
     """Return all that was read; what the last dump holds is still there at the end."""
     moments = reading.moments
     ends_ms = moments[-1]
     still = [
-        Stay(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
+        NodeLifetime(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
         for one in reading.nodes.values()
     ]
     lives = [*reading.lives, *(_life(one, None) for one in reading.pods.values())]
@@ -266,7 +275,7 @@ def _whole(reading: _Reading) -> Past:
     note = (
         f"{len(moments):,} dumps, up to {apart:,} s apart: what came and went between is unknown"
     )
-    return Past(
+    return ClusterHistory(
         source=reading.source,
         begins_ms=moments[0],
         ends_ms=ends_ms,

@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 from core.config.settings import Config
 from core.engine.zones import ZONE_LABEL
 from core.fit.filters import FILTERS, LABEL
-from core.guards.nodes import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
-from core.marks.keys import GUARDS, KEEP_ANNOTATION
-from core.marks.mark import guard_of, opted_out
+from core.guards.node_eligibility import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
+from core.marks.mark import guard_of, opt_out_annotation
 from core.marks.taints import without_our_taint
-from core.model.constraints import ANYWHERE, HOST_LABEL, Placing, names_node
-from core.model.leaving import passes
+from core.marks.wellknown import GUARDS, KEEP_ANNOTATION
+from core.model.constraints import HOST_LABEL, NO_NODE_CONSTRAINTS, NodeConstraints, names_node
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import is_transient_taint
 from core.model.resources import Resources
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import Price
-from sim.history.past import Life, Past, Stay
-from sim.world import Result
+from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime
+from sim.simulator import Result
 
 MEMORY_STEP_BYTES: Final = 1024**3
 """What is allocatable on machines of one type differs by less."""
@@ -49,13 +49,13 @@ def _order(kind: _Kind) -> tuple[object, ...]:
 class Groups:
     """Every kind of node that there ever was, and of which kinds those at the beginning are."""
 
-    def __init__(self, past: Past, lives: Iterable[Life], config: Config) -> None:
+    def __init__(self, past: ClusterHistory, lives: Iterable[PodLifetime], config: Config) -> None:
         """Tell nodes apart by what pods and the configuration look at."""
         self._read = {*_read_by_pods(lives), *config.node_labels(), ZONE_LABEL} - {HOST_LABEL}
         self._taint_key = config.taint_key
         stays = [stay for stay in past.stays if grouped(stay.node)]
         self.left_out = len(past.stays) - len(stays)
-        members: dict[_Kind, list[Stay]] = {}
+        members: dict[_Kind, list[NodeLifetime]] = {}
         for stay in stays:
             members.setdefault(self._kind(stay.node), []).append(stay)
         agents = _agents(past)
@@ -90,7 +90,11 @@ class Groups:
         whole = node.allocatable
         return _Kind(
             tuple(sorted((key, own.labels[key]) for key in self._read if key in own.labels)),
-            tuple(replace(taint, time_added="") for taint in own.taints if not passes(taint.key)),
+            tuple(
+                replace(taint, time_added="")
+                for taint in own.taints
+                if not is_transient_taint(taint.key)
+            ),
             own.features,
             whole.cpu_millis,
             round(whole.memory_bytes / MEMORY_STEP_BYTES),
@@ -101,7 +105,7 @@ class Groups:
         self,
         kind: _Kind,
         kept: _Annotations,
-        members: Iterable[Stay],
+        members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
     ) -> Resources:
         """Add a group; where another one has the same shape, a byte of memory tells them apart.
@@ -127,7 +131,7 @@ class Groups:
 
 def _kept(node: Node) -> _Annotations:
     """Return the annotations by which a person or tool keeps the node."""
-    if opted_out(node) is None:
+    if opt_out_annotation(node) is None:
         return ()
     ours = guard_of(node)
     keys = {KEEP_ANNOTATION, *GUARDS} - ({ours.key} if ours else set())
@@ -160,7 +164,7 @@ def _less(whole: Resources, agents: list[Resources]) -> Resources:
     )
 
 
-def _agents(past: Past) -> dict[str, list[Resources]]:
+def _agents(past: ClusterHistory) -> dict[str, list[Resources]]:
     """Return what the pods ask that go with their nodes, by node; of each owner one counts."""
     seen: dict[str, dict[str, Resources]] = {}
     for life in past.lives:
@@ -171,25 +175,25 @@ def _agents(past: Past) -> dict[str, list[Resources]]:
     return {node: list(owners.values()) for node, owners in seen.items()}
 
 
-def anywhere(life: Life) -> Life:
+def anywhere(life: PodLifetime) -> PodLifetime:
     """Return the life of a pod that asks for no one node by name."""
     pod = life.pod
     placing = _free(pod.placing)
     return life if placing is pod.placing else replace(life, pod=replace(pod, placing=placing))
 
 
-def _free(placing: Placing) -> Placing:
+def _free(placing: NodeConstraints) -> NodeConstraints:
     if not names_node(placing):
         return placing
     selector = tuple(pair for pair in placing.node_selector if pair[0] != HOST_LABEL)
-    return replace(ANYWHERE, node_selector=selector, tolerations=placing.tolerations)
+    return replace(NO_NODE_CONSTRAINTS, node_selector=selector, tolerations=placing.tolerations)
 
 
-def _read(placing: Placing) -> Iterator[tuple[str, str]]:
+def _read(placing: NodeConstraints) -> Iterator[tuple[str, str]]:
     for one in FILTERS:
         yield from one.reads(placing)
 
 
-def _read_by_pods(lives: Iterable[Life]) -> Iterator[str]:
+def _read_by_pods(lives: Iterable[PodLifetime]) -> Iterator[str]:
     for placing in {life.pod.placing for life in lives}:
         yield from (key for what, key in _read(placing) if what == LABEL)

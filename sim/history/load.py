@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.fit.filters import first_failing_filter
-from core.model.constraints import UNTIED, Ties, names_node
+from core.model.constraints import NO_DISRUPTION_FACTS, DisruptionFacts, names_node
 from core.model.errors import InvalidInputError
+from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.telling import many
 from core.model.workload import REPLICA_SET
 from sim.costs import price_of
+from sim.history.cluster_history import ClusterHistory, PodLifetime
 from sim.history.groups import Groups, anywhere, offered
-from sim.history.past import Life, Past
+from sim.simulator import Result
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
-from sim.world import Result
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
@@ -32,7 +32,7 @@ SHORT: Final = (
 )
 
 
-class Played(NamedTuple):
+class HistoryWorkload(NamedTuple):
     """What is played, and what of the past is not in it."""
 
     workload: Workload
@@ -41,7 +41,7 @@ class Played(NamedTuple):
     """What the nodes were as they really stood, and nothing else."""
 
 
-def played(past: Past, config: Config) -> Played:
+def workload_of(past: ClusterHistory, config: Config) -> HistoryWorkload:
     """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced.
 
     Raises: InvalidInputError when no pod is left.
@@ -53,7 +53,7 @@ def played(past: Past, config: Config) -> Played:
     groups = Groups(past, freed, config)
     able = _able(freed, groups.templates.values())
     if not able:
-        of = f"of {many(len(freed), 'pod')} in its time no kind of node admits any when empty"
+        of = f"of {plural(len(freed), 'pod')} in its time no kind of node admits any when empty"
         raise InvalidInputError(past.source, f"has nothing to play: {of}")
     whole = Workload(
         past.source,
@@ -76,16 +76,16 @@ def played(past: Past, config: Config) -> Played:
     )
     short = (SHORT,) if past.duration_ms < HOUR_MS else ()
     told = (f"{what}: {count:,}" for count, what in counted if count)
-    return Played(whole, (*short, *past.notes, *told), groups.spent(price_of(config)))
+    return HistoryWorkload(whole, (*short, *past.notes, *told), groups.spent(price_of(config)))
 
 
-def _counts(life: Life, past: Past) -> bool:
+def _counts(life: PodLifetime, past: ClusterHistory) -> bool:
     """Say whether the pod is looked for a node within the time, and does not go with one."""
     ended = life.ends_ms is not None and life.ends_ms <= max(past.begins_ms, life.begins_ms)
     return not (life.pod.stays_with_node or ended or life.begins_ms >= past.ends_ms)
 
 
-def _able(lives: Iterable[Life], templates: Iterable[Node]) -> list[Life]:
+def _able(lives: Iterable[PodLifetime], templates: Iterable[Node]) -> list[PodLifetime]:
     """Return the pods that some node would take if it were empty; the others would wait always."""
     nodes = list(templates)
     known: dict[object, bool] = {}
@@ -107,7 +107,7 @@ def _would_take(node: Node, pod: Pod) -> bool:
 # Pods that come and end
 
 
-def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
+def _arrivals(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Arrival]:
     """Yield those that no ReplicaSet makes, in order of time; of one time the largest first."""
     names: Counter[str] = Counter()
     single = [life for life in lives if life.pod.owner_kind != REPLICA_SET]
@@ -127,33 +127,32 @@ def _arrivals(past: Past, lives: Iterable[Life]) -> Iterator[Arrival]:
             pod.owner_kind,
             f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
             _ties(pod),
-            age_ms=max(past.begins_ms - life.begins_ms, 0),
         )
 
 
-def _order(life: Life, past: Past) -> tuple[int, int, int, str]:
+def _order(life: PodLifetime, past: ClusterHistory) -> tuple[int, int, int, str]:
     asked = life.pod.requests
     at_ms = max(life.begins_ms - past.begins_ms, 0)
     return at_ms, -asked.cpu_millis, -asked.memory_bytes, life.pod.key
 
 
-def _end(life: Life, past: Past) -> int:
+def _end(life: PodLifetime, past: ClusterHistory) -> int:
     """Return when it ends; what was there at the end does not end while it is played."""
     return past.ends_ms + DAY_MS if life.ends_ms is None else life.ends_ms
 
 
-def _ties(pod: Pod) -> Ties | None:
+def _ties(pod: Pod) -> DisruptionFacts | None:
     """Return what speaks against an eviction: annotations, and data on the node."""
-    ties = Ties(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
-    return ties if ties != UNTIED else None
+    ties = DisruptionFacts(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
+    return ties if ties != NO_DISRUPTION_FACTS else None
 
 
 # Pods that a ReplicaSet makes
 
 
-def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
+def _deployments(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Deployment]:
     """Yield every ReplicaSet as a Deployment of its own: a rollout is one less, the other more."""
-    sets: dict[tuple[object, ...], list[Life]] = {}
+    sets: dict[tuple[object, ...], list[PodLifetime]] = {}
     for life in lives:
         pod = life.pod
         if pod.owner_kind == REPLICA_SET:
@@ -176,7 +175,7 @@ def _deployments(past: Past, lives: Iterable[Life]) -> Iterator[Deployment]:
         )
 
 
-def _ages(past: Past, lives: Iterable[Life]) -> tuple[int, ...]:
+def _ages(past: ClusterHistory, lives: Iterable[PodLifetime]) -> tuple[int, ...]:
     """Return how old those are that are there at the beginning, the oldest first."""
     ages = (past.begins_ms - life.begins_ms for life in lives)
     return tuple(sorted((one for one in ages if one >= 0), reverse=True))
@@ -185,7 +184,7 @@ def _ages(past: Past, lives: Iterable[Life]) -> tuple[int, ...]:
 Steps = tuple[tuple[int, int], ...]
 
 
-def _counted(past: Past, lives: Sequence[Life]) -> tuple[Steps, tuple[int, ...]]:
+def _counted(past: ClusterHistory, lives: Sequence[PodLifetime]) -> tuple[Steps, tuple[int, ...]]:
     """Return how many there are from when on, and when one took another's place."""
     come = sorted(life.begins_ms for life in lives if life.begins_ms > past.begins_ms)
     gone = sorted(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from core.engine.zones import ZONE_LABEL
-from core.guards.nodes import CONTROL_PLANE_LABELS
+from core.guards.node_eligibility import CONTROL_PLANE_LABELS
 from core.model.constraints import HOST_LABEL, Toleration
 from core.model.node import Taint
 from core.model.virtual import VIRTUAL_LABELS, VIRTUAL_ROLE_LABEL

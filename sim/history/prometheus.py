@@ -17,13 +17,20 @@ import msgspec
 
 from core.edge import files
 from core.edge.decode.fields import read_amounts, strictly
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.requests import Asking, Container, pod_requests, resources
 from core.model.virtual import is_virtual
 from core.model.workload import DAEMON_SET
+from sim.history.cluster_history import (
+    ClusterHistory,
+    NodeLifetime,
+    PodLifetime,
+    check,
+    check_sizes,
+)
 from sim.history.dumps import SETTLES_MS, Tell, listed
 from sim.history.metrics import (
     ALLOCATABLE,
@@ -44,7 +51,6 @@ from sim.history.metrics import (
     in_number,
     node_of,
 )
-from sim.history.past import Life, Past, Stay, check, check_sizes
 
 FILE_BYTES_MAX: Final = 1024**3
 SERIES_MAX: Final = 10_000_000
@@ -74,7 +80,7 @@ _SAMPLES: Final = msgspec.json.Decoder(list[tuple[float, str]])
 
 def read(
     folder: str, refused: list[str], keys: Iterable[str] = (), tell: Tell = lambda *_: None
-) -> Past:
+) -> ClusterHistory:
     """Read all answers of a folder. *keys*: names of labels that a configuration goes by.
 
     Raises: InvalidInputError that names the file.
@@ -160,14 +166,14 @@ def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
 # All of it
 
 
-def _whole(reading: Reading) -> Past:
+def _whole(reading: Reading) -> ClusterHistory:
     if PHASE not in reading.metrics:
         for run in reading.infos:
             reading.pod(run).seen(run)
     begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
     note = f"a sample every {step}: what came and went between two of them is unknown"
-    return Past(
+    return ClusterHistory(
         source=reading.source,
         begins_ms=begins_ms,
         ends_ms=ends_ms,
@@ -177,7 +183,7 @@ def _whole(reading: Reading) -> Past:
     )
 
 
-def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
+def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifetime]:
     half_ms, moments = reading.step_ms // 2, sorted(reading.moments)
     for name, found in sorted(reading.nodes.items()):
         try:
@@ -190,7 +196,7 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Stay]:
         whole = resources(amounts, pods=amounts.get("pods", 0))
         for first_ms, last_ms in _stood(found.runs, moments):
             taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
-            yield Stay(
+            yield NodeLifetime(
                 node=Node(
                     name=name,
                     labels=found.labels,
@@ -234,7 +240,7 @@ def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[
     yield first_ms, last_ms
 
 
-def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Life]:
+def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifetime]:
     half_ms = reading.step_ms // 2
     aside = any(f"{ASIDE}node" in run.labels for run in reading.infos)
     for key, found in sorted(reading.pods.items()):
@@ -255,7 +261,7 @@ def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[Life]:
         if done_ms is not None:
             done_ms = max(done_ms, begun_ms)
         bound_ms = max(times.get(STARTED, begun_ms), begun_ms)
-        yield Life(
+        yield PodLifetime(
             pod=pod,
             begins_ms=begun_ms,
             bound_ms=bound_ms if done_ms is None else min(bound_ms, done_ms),
@@ -285,7 +291,7 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
         uid=key[2],
         node=node_of(found.info, aside=aside),
         requests=pod_requests(Asking(containers=parts[False], init_containers=parts[True])),
-        placing=Placing(node_selector=found.selector, tolerations=tolerations),
+        placing=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,
         owner_name=owner,
         daemon=kind == DAEMON_SET,

@@ -6,20 +6,20 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.workload import JOB
 from sim import trace
-from sim.history.past import Life, Past, Stay, check
+from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
 
 
-def read(folder: str) -> Past:
+def read(folder: str) -> ClusterHistory:
     """Read both files. Raises: InvalidInputError with file and line."""
     pods = trace.rows(Path(folder))
     begins_ms = min(row.created_ms for row in pods)
     ends_ms = max(row.created_ms + row.life_ms for row in pods)
     stays = (
-        Stay(node=Node(name=name, allocatable=shape), begins_ms=begins_ms, ends_ms=ends_ms)
+        NodeLifetime(node=Node(name=name, allocatable=shape), begins_ms=begins_ms, ends_ms=ends_ms)
         for name, shape in trace.nodes(Path(folder))
     )
     lives = (
-        Life(
+        PodLifetime(
             pod=Pod(
                 namespace="work",
                 name=row.name,
@@ -34,7 +34,7 @@ def read(folder: str) -> Past:
         for row in pods
     )
     return check(
-        Past(
+        ClusterHistory(
             source=folder,
             begins_ms=begins_ms,
             ends_ms=ends_ms,

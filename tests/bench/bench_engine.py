@@ -12,10 +12,10 @@ from fractions import Fraction
 
 from core.config.settings import Config, PolicySettings
 from core.config.thresholds import Thresholds
-from core.engine import step
-from core.engine.memory import Memory
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
 from core.engine.plan import Plan
-from core.engine.step import Pass
+from core.engine.reconcile import PassResult
 from core.model.cluster import Cluster
 from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.bench.machine import factor, resident_mib, show
@@ -40,7 +40,7 @@ def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
         gc.collect()
         gc.disable()
         start = time.perf_counter()
-        plan = step.plan(made, config)
+        plan = reconcile.plan(made, config)
         best = min(best, time.perf_counter() - start)
         gc.enable()
     assert plan is not None
@@ -95,7 +95,9 @@ def by_policies() -> list[list[str]]:
     return rows
 
 
-def looked(made: Cluster, config: Config, memory: Memory | None = None) -> tuple[float, Pass]:
+def looked(
+    made: Cluster, config: Config, memory: LeaderState | None = None
+) -> tuple[float, PassResult]:
     """Return the best of some turns and what the look has found, an hour after the *memory*.
 
     The processor's time, as ratios are asked for.
@@ -105,7 +107,7 @@ def looked(made: Cluster, config: Config, memory: Memory | None = None) -> tuple
         gc.collect()
         gc.disable()
         start = time.process_time()
-        found = step.step(made, config, memory or Memory(), 3600 if memory else 0)
+        found = reconcile.reconcile(made, config, memory or LeaderState(), 3600 if memory else 0)
         best = min(best, time.process_time() - start)
         gc.enable()
     assert found is not None

@@ -9,20 +9,20 @@ import contextlib
 import functools
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import orjson
 from aiohttp import web
 
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES, PODS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
-from core.scores import score_marked
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app
+from extender.formulas import score_marked
 from extender.metrics import Metrics
 from extender.view import View
 from tests.bench import serving
@@ -35,7 +35,6 @@ TURNS = 5
 CALLS = {100: 400, 500: 400, 1000: 300, 5000: 120}
 """Of one turn, by names."""
 FULL_NODES, FULL_CALLS = 500, 20
-COMPACT_NAMES = 1000
 BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
 BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
 PACKED = (1000, 5000)
@@ -54,10 +53,9 @@ MARKS = {
 }
 
 
-def ebb(*, compact: bool) -> web.Application:
+def ebb() -> web.Application:
     """Return the extender as it is after a list of Nodes."""
-    answers = AnswersMode.COMPACT if compact else AnswersMode.FULL
-    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(score="marks"), TAINT_KEY)
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.news.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
@@ -65,7 +63,7 @@ def ebb(*, compact: bool) -> web.Application:
 
 def packing(shapes: int) -> web.Application:
     """Return the extender with `pack`, half of each node asked for; they are of so many shapes."""
-    view = View(ExtenderConfig(score="pack"), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     sizes = [4000 * (1 + number % shapes) for number in range(len(NAMES))]
     labels = [{MARK_LABEL: MARKS[name]} if name in MARKS else None for name in NAMES]
     nodes = (
@@ -129,8 +127,8 @@ def row(label: str, ports: Mapping[str, int], body: bytes, calls: int, k: float)
 def packed(k: float) -> None:
     """Measure `pack` beside `marks`, and print that."""
     with contextlib.ExitStack() as stack:
-        apps = {
-            "marks": functools.partial(ebb, compact=False),
+        apps: dict[str, Callable[[], web.Application]] = {
+            "marks": ebb,
             "one shape": functools.partial(packing, 1),
             f"{SHAPES} shapes": functools.partial(packing, SHAPES),
         }
@@ -164,22 +162,13 @@ def against_others(k: float) -> None:
         scores = {name: score_marked(mark, rank, len(MARKS)) for rank, (name, mark) in ranks}
         (folder / "names").write_text(json.dumps(scores))
         peer = serving.build_peer(folder)
-        rows: list[list[str]] = []
-        ports: dict[str, int] = {}
         nothing = functools.partial(serving.nothing_app, wire.EMPTY, PATH)
-        for compact in (False, True):
-            ours = functools.partial(ebb, compact=compact)
-            ports = {"Ebb": stack.enter_context(serving.python_server(ours))}
-            if peer:
-                arguments = ["-names", str(folder / "names"), *(["-compact"] if compact else [])]
-                started = peer.serve("-extender", serving.ANY_PORT, *arguments)
-                ports["Go"] = stack.enter_context(started)
-            ports["no-op"] = stack.enter_context(serving.python_server(nothing))
-            if compact:
-                body, calls = bodies()[f"{COMPACT_NAMES:,}"]
-                rows.append(row(f"{COMPACT_NAMES:,} compact", ports, body, calls, k))
-            else:
-                rows += [row(what, ports, *asked, k) for what, asked in bodies().items()]
+        ports = {"Ebb": stack.enter_context(serving.python_server(ebb))}
+        if peer:
+            started = peer.serve("-extender", serving.ANY_PORT, "-names", str(folder / "names"))
+            ports["Go"] = stack.enter_context(started)
+        ports["no-op"] = stack.enter_context(serving.python_server(nothing))
+        rows = [row(what, ports, *asked, k) for what, asked in bodies().items()]
     columns = ["names", "body"]
     for who in ports:
         columns += [f"{who} p50", "p99"]

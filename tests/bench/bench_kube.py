@@ -26,11 +26,11 @@ from core.edge.clock import SystemClock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
+from core.edge.kube.freshness import Freshness, WatchSink
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.news import Feed, News
 from core.edge.kube.watch import _Follower, follow
 from core.edge.metrics import WatchMetrics
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
@@ -156,12 +156,12 @@ class Views(NamedTuple):
     """What a program keeps of the watches."""
 
     inventory: Inventory
-    news: News
+    news: Freshness
     metrics: WatchMetrics
 
-    def feed(self, kind: Kind[Any, Any]) -> Feed:
+    def feed(self, kind: Kind[Any, Any]) -> WatchSink:
         """Return the feed of one kind."""
-        return Feed(self.inventory, kind, self.news, SystemClock(), self.metrics)
+        return WatchSink(self.inventory, kind, self.news, SystemClock(), self.metrics)
 
 
 def of_controller() -> Views:
@@ -170,7 +170,7 @@ def of_controller() -> Views:
 
 
 def of_extender() -> Views:
-    view = View(ExtenderConfig(score="pack"), TAINT_KEY, SystemClock())
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     return Views(view, view.news, ExtenderMetrics())
 
 
@@ -180,7 +180,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], Views]]] = {
 }
 
 
-class Synced(Feed):
+class Synced(WatchSink):
     """A feed of pods, which also says when the list is in."""
 
     def __init__(self, views: Views) -> None:
@@ -241,7 +241,7 @@ async def measure(port: int, views: Views) -> Rows:
             ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
-        cases: dict[str, tuple[Kind[Any, Any], Feed, list[bytes]]] = {
+        cases: dict[str, tuple[Kind[Any, Any], WatchSink, list[bytes]]] = {
             "one pod event": (PODS, feed, [event("MODIFIED", o) for o in changed_pods()]),
             "one node event": (
                 NODES,

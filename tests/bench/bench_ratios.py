@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from core.config.budgets import Publish
-from core.config.programs import ExtenderConfig
+from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import ScaleInOrder
 from core.config.thresholds import Thresholds
-from core.scores import SCORES
 from sim import scenario, trace, waves
 from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.simulator import Result
 from sim.workload import Workload
-from sim.world import Result
 
 AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
 COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)
@@ -54,7 +53,7 @@ def main() -> None:
     parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--days", type=int, default=2)
     parser.add_argument("--tick", type=int, default=10, help="seconds between passes")
-    parser.add_argument("--score", choices=list(SCORES), default=next(iter(SCORES)))
+    parser.add_argument("--score", choices=SCORE_NAMES, default=SCORE_NAMES[0])
     parser.add_argument("--order", choices=list(ScaleInOrder), default=ScaleInOrder.AUTO)
     default = OWN.budgets.reserve
     parser.add_argument("--publish", choices=list(Publish), default=default.publish)

@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.marks.keys import MARK_LABEL
 from core.marks.mark import Mark
-from core.scores import SCORE_MAX, score_marked
+from core.marks.wellknown import MARK_LABEL
 from extender import wire
+from extender.formulas import SCORE_MAX, score_marked
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.e2e import tools
@@ -40,7 +40,7 @@ ASTRAY_PERCENT_MAX = 1
 """Pods on marked nodes with an extender; more: it was not asked."""
 BUDGET_RATIO = 0.95
 """Of what Go's extender allows."""
-FULL, COMPACT, GO, NONE = "Ebb, full", "Ebb, compact", "Go, full", "none"
+EBB, GO, NONE = "Ebb", "Go", "none"
 OTHERS = ("kwok", "kube-controller-manager")
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
@@ -81,23 +81,19 @@ class Field:
             found["status"]["conditions"] = [READY]
             yield found
 
-    def check(self, port: int, *, compact: bool) -> None:
+    def check(self, port: int) -> None:
         """Fail unless the extender answers what it must."""
         body = wire.names_body(list(self.scores))
-        found = wire.scores(serving.call(port, PATH, body))
-        if compact:
-            assert found == {name: score - SCORE_MAX for name, score in self.marked.items()}
-        else:
-            assert found == self.scores
+        assert wire.scores(serving.call(port, PATH, body)) == self.scores
 
 
 def contenders(plane: Plane, field: Field, peer: serving.Peer | None) -> dict[str, Contender]:
     """Return what is compared, by name."""
 
     @contextlib.contextmanager
-    def ebb(answers: str) -> Iterator[int]:
-        extender = start_extender(plane, score="marks", answers=answers).wait_ready()
-        field.check(port_of(extender), compact=answers == "compact")
+    def ebb() -> Iterator[int]:
+        extender = start_extender(plane, score="marks").wait_ready()
+        field.check(port_of(extender))
         yield port_of(extender)
         extender.stop()
 
@@ -109,14 +105,11 @@ def contenders(plane: Plane, field: Field, peer: serving.Peer | None) -> dict[st
         command = [str(program), "-extender", f"{LOOPBACK}:{port}", "-names", str(names)]
         started = plane.run("peer", command)
         until(lambda: _listens(port), "the peer listens")
-        field.check(port, compact=False)
+        field.check(port)
         yield port
         plane.end(started)
 
-    found: dict[str, Contender] = {
-        FULL: lambda: ebb("full"),
-        COMPACT: lambda: ebb("compact"),
-    }
+    found: dict[str, Contender] = {EBB: ebb}
     if peer:
         found[GO] = lambda: go(peer.program)
     found[NONE] = contextlib.nullcontext
@@ -214,7 +207,7 @@ def rows(results: Results) -> list[list[str]]:
         cells = [name, ""]
         cells += [f"{one:.1f}" for one in (min(rates(turns)), medians[name], max(rates(turns)))]
         cells.append(f"{medians[name] / medians[GO]:.2f}" if GO in medians else "")
-        cells.append(f"{BUDGET_RATIO}" if name in (FULL, COMPACT) else "")
+        cells.append(f"{BUDGET_RATIO}" if name == EBB else "")
         cells.append(f"{medians[name] / medians[NONE]:.2f}")
         cells.append(f"{max(one.on_marked for one in turns)}")
         found.append(cells)

@@ -12,24 +12,37 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import Config, PolicySettings, Price
 from core.config.thresholds import Thresholds
-from core.engine.memory import Memory
-from core.engine.step import step
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import reconcile
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark
-from core.model.allowance import within_allowance
+from core.model.allowance import (
+    BUDGET,
+    CLAIM_COST,
+    COUNTED_POD_COST,
+    FOREIGN_COST,
+    HOST_PORT_COST,
+    NODE_REQUIREMENT_COST,
+    NODE_TEMPLATE_COST,
+    POD_REQUIREMENT_COST,
+    within_budget,
+)
 from core.model.cluster import Cluster
 from core.model.constraints import (
-    ANYWHERE,
     HOST_LABEL,
-    Company,
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    ClaimUse,
+    DisruptionFacts,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     PodSelector,
     Requirement,
     SelectorTerm,
@@ -38,6 +51,7 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
+from core.model.volumes import CLAIMS_FIELD, build_cluster
 from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod, select
@@ -63,7 +77,9 @@ def a_node(number: int, **labels: str) -> Node:
     return node(name, 16_000, 64_000, labels=own)
 
 
-def a_pod(number: int, place: int, *, cpu: int = 400, placing: Placing = ANYWHERE) -> Pod:
+def a_pod(
+    number: int, place: int, *, cpu: int = 400, placing: NodeConstraints = NO_NODE_CONSTRAINTS
+) -> Pod:
     """Return a pod on the node of that number."""
     return pod(f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, placing=placing)
 
@@ -76,7 +92,7 @@ def plain(size: int) -> Shape:
     return Cluster.of(map(a_node, range(size)), many(size)), Config()
 
 
-def one_on_each_node(size: int, company: Company) -> Shape:
+def one_on_each_node(size: int, company: PodConstraints) -> Shape:
     """Return a cluster with a Deployment of one pod a node."""
     made = [a_pod(number, PODS) for number in range(size)]
     own = [replace(one, company=company, labels={"app": "own"}) for one in made]
@@ -84,18 +100,22 @@ def one_on_each_node(size: int, company: Company) -> Shape:
 
 
 def apart(size: int) -> Shape:
-    return one_on_each_node(size, Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),)))
+    return one_on_each_node(
+        size, PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    )
 
 
 def spread(size: int) -> Shape:
     rule = SpreadConstraint(select("own"), HOST_LABEL, 1)
-    return one_on_each_node(size, Company(spread=(rule,)))
+    return one_on_each_node(size, PodConstraints(spread=(rule,)))
 
 
 def ports(size: int) -> Shape:
     """Return a cluster whose pods have one of a thousand host ports each."""
     found = [
-        replace(one, company=Company(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),)))
+        replace(
+            one, company=PodConstraints(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),))
+        )
         for turn, one in enumerate(many(size))
     ]
     return Cluster.of(map(a_node, range(size)), found), Config()
@@ -109,7 +129,7 @@ def tenants(size: int) -> Shape:
         taint = Taint("dedicated", tenant, Effect.NO_SCHEDULE)
         nodes.append(replace(a_node(number, tenant=tenant), taints=(taint,)))
         tolerated = (Toleration("dedicated", "Equal", tenant, "NoSchedule"),)
-        placing = Placing(node_selector=(("tenant", tenant),), tolerations=tolerated)
+        placing = NodeConstraints(node_selector=(("tenant", tenant),), tolerations=tolerated)
         made = (a_pod(number, place, placing=placing) for place in range(PODS))
         pods += [replace(one, namespace=tenant) for one in made]
     return Cluster.of(nodes, pods), Config()
@@ -120,7 +140,7 @@ def prices(size: int) -> Shape:
     nodes, pods = [], []
     for number in range(size):
         life = "own" if number % 2 else "spot"
-        placing = Placing(node_selector=(("life", life),))
+        placing = NodeConstraints(node_selector=(("life", life),))
         nodes.append(a_node(number, life=life))
         cpu = 1500 if number % 2 else 400
         pods += [a_pod(number, place, cpu=cpu + place, placing=placing) for place in range(PODS)]
@@ -135,10 +155,10 @@ def prices(size: int) -> Shape:
 def counted(size: int) -> Shape:
     """Return a pool under UnderutilizedCount; on half of its nodes is a pod that is kept apart."""
     nodes = [a_node(number, pool="p", half="ab"[number % 2]) for number in range(size)]
-    company = Company(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    company = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
     own = [
         replace(
-            a_pod(number, PODS, placing=Placing(node_selector=(("half", "a"),))),
+            a_pod(number, PODS, placing=NodeConstraints(node_selector=(("half", "a"),))),
             company=company,
             labels={"app": "own"},
         )
@@ -161,7 +181,7 @@ def pools(size: int) -> Shape:
     for first in range(POOLS):
         names = sorted(f"p{(first + turn) % POOLS}" for turn in range(POOLS // 2))
         asked = SelectorTerm((Requirement("pool", "In", tuple(names)),))
-        pods.append(a_pod(first, PODS, placing=Placing(affinity=(asked,))))
+        pods.append(a_pod(first, PODS, placing=NodeConstraints(affinity=(asked,))))
     own = tuple(
         Pool(
             name=f"p{number}",
@@ -179,7 +199,7 @@ def sets(size: int) -> Shape:
     pods = many(size)
     for number in range(size):
         away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))
-        placing = Placing(affinity=(SelectorTerm((away,)),))
+        placing = NodeConstraints(affinity=(SelectorTerm((away,)),))
         pods.append(replace(a_pod(number, PODS, placing=placing), namespace="tenant"))
     return Cluster.of(map(a_node, range(size)), pods), Config()
 
@@ -212,12 +232,12 @@ def terms(size: int) -> Shape:
     pods = [
         replace(
             waiting(number),
-            company=Company(apart=tuple(known[one] for one in some(chance))),
+            company=PodConstraints(apart=tuple(known[one] for one in some(chance))),
             labels={f"l{one}": "x" for one in some(chance)},
         )
         for number in range(4 * size)
     ]
-    found = within_allowance([*many(size), *pods])
+    found = within_budget([*many(size), *pods])
     return Cluster.of(map(a_node, range(size)), found), Config()
 
 
@@ -234,13 +254,85 @@ def ending(size: int) -> Shape:
     return Cluster.of(nodes, pods), Config()
 
 
+def tenants_pod(number: int, size: int, **changes: Any) -> Pod:
+    """Return a small pod of the tenant who spends the evaluation budget."""
+    made = a_pod(number % size, PODS + number // size, cpu=10)
+    return replace(made, namespace="tenant", **changes)
+
+
+def beside(size: int, spending: Iterable[Pod]) -> Shape:
+    """Return a plain cluster with the pods of a tenant who spends the whole budget."""
+    made = build_cluster([*map(a_node, range(size))], [*many(size), *spending])
+    assert not any(one.too_much for one in made.pods)
+    return made, Config()
+
+
+def spent_nodes(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant admits other nodes, by one requirement."""
+    chance, pods = random.Random(1), []
+    for number in range(BUDGET // (NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST) - 1):
+        names = sorted(f"node-{one:05}" for one in chance.sample(range(size), 15))
+        away = SelectorTerm((Requirement(HOST_LABEL, "NotIn", tuple(names)),))
+        pods.append(tenants_pod(number, size, placing=NodeConstraints(affinity=(away,))))
+    return beside(size, pods)
+
+
+def spent_ports(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant takes 64 host ports of its own."""
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (64 * HOST_PORT_COST)):
+        address = f"10.0.{number // 256}.{number % 256}"
+        taken = tuple(HostPort(7000 + one, "TCP", address) for one in range(64))
+        pods.append(tenants_pod(number, size, company=PodConstraints(host_ports=taken)))
+    return beside(size, pods)
+
+
+def spent_terms(size: int, namespaces: tuple[str, ...] | None = ("tenant",)) -> Shape:
+    """Return a cluster where each pod of a tenant has 32 terms of its own, about one pod each."""
+    foreign = namespaces != ("tenant",)
+    cost = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0) + COUNTED_POD_COST
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (32 * cost)):
+        wanted = (Requirement("own", "In", (f"{32 * number + one}",)) for one in range(32))
+        found = (PodSelector(namespaces, (one,)) for one in wanted)
+        company = PodConstraints(apart=tuple(PodAffinityTerm(one, HOST_LABEL) for one in found))
+        pods.append(tenants_pod(number, size, company=company, labels={"own": f"{number}"}))
+    return beside(size, pods)
+
+
+def spent_foreign(size: int) -> Shape:
+    """Return the same with terms about the pods of all namespaces."""
+    return spent_terms(size, None)
+
+
+def spent_counted(size: int) -> Shape:
+    """Return a cluster where terms of a tenant's pods are about nearly all of its 5,000 pods."""
+    terms = (BUDGET - NODE_TEMPLATE_COST) // (POD_REQUIREMENT_COST + 5000 * COUNTED_POD_COST)
+    pods = []
+    for number in range(5000):
+        others = PodSelector(("tenant",), (Requirement("app", "NotIn", (f"{number}",)),))
+        term = PodAffinityTerm(others, HOST_LABEL)
+        company = PodConstraints(apart=(term,)) if number < terms else NO_POD_CONSTRAINTS
+        pods.append(tenants_pod(number, size, company=company, labels={"app": f"{number}"}))
+    return beside(size, pods)
+
+
+def spent_claims(size: int) -> Shape:
+    """Return a cluster where each pod of a tenant names 256 claims that do not exist."""
+    pods = []
+    for number in range((BUDGET - NODE_TEMPLATE_COST) // (256 * CLAIM_COST)):
+        ties = DisruptionFacts(claims=tuple(ClaimUse(f"c-{number}-{one}") for one in range(256)))
+        pods.append(tenants_pod(number, size, ties=ties, unsupported=(CLAIMS_FIELD,)))
+    return beside(size, pods)
+
+
 def some(chance: random.Random) -> list[int]:
     return sorted(chance.sample(range(TERMS), 12))
 
 
 SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
     plain, apart, spread, ports, tenants, prices, counted, pools, sets, sizes, terms,
-    ending,
+    ending, spent_nodes, spent_ports, spent_terms, spent_foreign, spent_counted, spent_claims,
 )  # fmt: skip
 
 
@@ -250,7 +342,7 @@ def seconds(shape: Shape) -> float:
     for _ in range(TURNS):
         gc.collect()
         start = time.process_time()
-        step(*shape, Memory(), 1000)
+        reconcile(*shape, LeaderState(), 1000)
         best = min(best, time.process_time() - start)
     return best
 

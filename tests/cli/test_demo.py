@@ -19,11 +19,17 @@ controller: {interval: 5m}
 """
 
 
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "ebb.yaml"
+    file.write_text(LESS_OFTEN)
+    return file
+
+
 def test_the_demo_tells_draws_and_says_how(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture, rules = tmp_path / "demo.png", tmp_path / "ebb.yaml"
-    rules.write_text(LESS_OFTEN)
+    picture = rules.with_name("demo.png")
     asked = ["--days", "1", "--output", str(picture), "--config", str(rules)]
     assert main(["demo", *asked]) == 0
     told = capsys.readouterr().out
@@ -52,9 +58,9 @@ def test_what_the_demo_cannot_do_is_one_line(
     assert problem in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_the_demo_at_once_and_quietly(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_at_once_and_quietly(rules: Path) -> None:
     for everybody in (True, False):  # a terminal tells the whole group, kill(1) one process
-        with demo(tmp_path) as process:
+        with demo(rules) as process:
             first_hours(process)
             if everybody:
                 os.killpg(process.pid, signal.SIGINT)
@@ -62,11 +68,11 @@ def test_ctrl_c_ends_the_demo_at_once_and_quietly(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
             _, told = process.communicate(timeout=60)
         assert (process.returncode, told) == (130, b"")
-        assert not list(tmp_path.iterdir())
+        assert list(rules.parent.iterdir()) == [rules]
 
 
-def test_a_run_that_is_ended_from_outside_is_one_line(tmp_path: Path) -> None:
-    with demo(tmp_path) as process:
+def test_a_run_that_is_ended_from_outside_is_one_line(rules: Path) -> None:
+    with demo(rules) as process:
         first_hours(process)
         os.kill(max(processes(process.pid)), signal.SIGKILL)  # the last that was started: a run
         _, told = process.communicate(timeout=60)
@@ -74,22 +80,25 @@ def test_a_run_that_is_ended_from_outside_is_one_line(tmp_path: Path) -> None:
     assert told == b"ebb: one of the runs' processes was ended from outside\n"
 
 
-def test_a_reader_that_has_seen_enough_ends_the_demo(tmp_path: Path) -> None:
-    with demo(tmp_path) as process:
+def test_a_reader_that_has_seen_enough_ends_the_demo(rules: Path) -> None:
+    with demo(rules) as process:
         first_hours(process)
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
-    assert not list(tmp_path.iterdir())
+    assert list(rules.parent.iterdir()) == [rules]
 
 
-def demo(folder: Path) -> subprocess.Popen[bytes]:
-    """Three days: it does not end by itself before the test has ended it."""
-    arguments = [*COMMAND, "demo", "--days", "3", "--output", str(folder / "demo.png")]
+def demo(rules: Path) -> subprocess.Popen[bytes]:
+    """Start a demo of three days: it does not end by itself before the test has ended it."""
+    picture = str(rules.with_name("demo.png"))
+    options = ["--days", "3", "--config", str(rules), "--output", picture]
     pipe = subprocess.PIPE
-    return subprocess.Popen(arguments, stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True)
+    return subprocess.Popen(
+        [*COMMAND, "demo", *options], stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True
+    )
 
 
 def first_hours(process: subprocess.Popen[bytes]) -> None:

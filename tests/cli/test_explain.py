@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from core.marks.keys import (
+from core.marks.mark import Details, encode_details
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -19,7 +20,6 @@ from core.marks.keys import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
-from core.marks.mark import Details, encode_details
 from tests.support.plan_cli import (
     ITEMS,
     A,
@@ -35,6 +35,8 @@ from tests.support.plan_cli import (
     plan_of,
     pod,
 )
+
+pytestmark = pytest.mark.mutate
 
 SINCE = 1_700_000_000
 DETAILS = Details(since=SINCE, deadline=SINCE + 60, owner="me", policy="P", reason="r")

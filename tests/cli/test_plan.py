@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from core.marks.keys import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
     A,

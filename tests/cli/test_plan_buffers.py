@@ -8,8 +8,8 @@ import pytest
 
 from cli.__main__ import main
 from cli.forms.text.buffers import BUFFERS_SHOWN
-from core.marks.keys import BUFFER_OURS_LABEL
-from tests.core.test_buffers import TEMPLATE, written
+from core.marks.wellknown import BUFFER_OURS_LABEL
+from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.support.plan_cli import dump, node, plan_of, pod
 
 NODES = [node(f"n{number}") for number in range(3)]

@@ -8,6 +8,8 @@ import pytest
 from cli.__main__ import main
 from tests.support.plan_cli import ITEMS, A, B, C, D, dump, plan_of, pod
 
+pytestmark = pytest.mark.mutate
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -95,7 +97,7 @@ class TestJson:
             "usableUtilization": {"cpu": 0.333333, "memory": 0.238095},
         }
         placements = [{"pod": "shop/c1", "node": A}]
-        gone = {"node": C, "order": 1, "emptyIn": None, "placements": placements}
+        gone = {"node": C, "order": 1, "placements": placements}
         assert plan["removals"] == [gone]
         assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]

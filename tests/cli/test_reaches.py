@@ -9,6 +9,8 @@ from cli.terminal import written
 from core.capacity.usable import Amount, Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
+pytestmark = pytest.mark.mutate
+
 GB = 10**9
 LONG = "nvidia.com/gpu.present=true, tolerates nvidia.com/gpu=pre... #2"
 

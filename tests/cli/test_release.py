@@ -10,7 +10,9 @@ import pytest
 from core.edge.decode.kinds import BUFFERS
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
-from core.marks.keys import (
+from core.marks.mark import Details, encode_details
+from core.marks.taints import KEYS_ANNOTATION
+from core.marks.wellknown import (
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -22,11 +24,11 @@ from core.marks.keys import (
     OUR_ANNOTATIONS,
     TAINT_KEY,
 )
-from core.marks.mark import Details, encode_details
-from core.marks.taints import KEYS_ANNOTATION
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
+
+pytestmark = pytest.mark.mutate
 
 RECORDED = Path(__file__).parent / "recorded" / "by_one_program.json"
 POD_PATH = "/api/v1/namespaces/default/pods/{}"

@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.answers import Figure, WayPlayed
+from cli.answers import Figure, VariantResult
 from cli.forms.text.replay import tables
-from cli.replaying import swept
+from cli.replay import swept
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
 from sim.report import Row
-from sim.ways import EMPTY
+from sim.variants import EMPTY
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
 
@@ -61,7 +61,7 @@ def test_a_replay_tells_compares_and_recommends(
     comment = file.read_text().splitlines()
     assert comment[0].startswith("# Chosen by `ebb replay` from ")
     assert main(["config", "validate", str(file)]) == 0
-    assert read_config(str(file)).extender.score in ("marks", "pack", "lifetime")
+    assert read_config(str(file)).extender.score in ("marks", "pack")
     assert_offline(page.read_text())
 
 
@@ -96,9 +96,9 @@ def test_prices_of_no_node_that_is_played_are_refused(
 @pytest.mark.parametrize(
     ("asked", "count", "thresholds"),
     [
-        (["usual"], 18, {"70%", "80%", "90%"}),
-        (["headroom=0,2", "usual"], 36, {"70%", "80%", "90%"}),
-        (["usual", "thresholds=95%"], 6, {"95%"}),
+        (["usual"], 12, {"70%", "80%", "90%"}),
+        (["headroom=0,2", "usual"], 24, {"70%", "80%", "90%"}),
+        (["usual", "thresholds=95%"], 4, {"95%"}),
         (["headroom=0,2"], 2, set()),
     ],
 )
@@ -225,10 +225,10 @@ def test_what_cannot_be_replayed_is_one_line(
 LABELS = ("cost", "pods that waited for a mark", "longest wait of a pod, minutes")
 
 
-def played(name: str) -> WayPlayed:
+def played(name: str) -> VariantResult:
     rows = [Row(label, lambda _: None, 1) for label in LABELS]
     figures = [Figure(row, Fraction(7), Fraction(5), Fraction(9)) for row in rows]
-    return WayPlayed(name=name, settings=(), figures=figures, best=False, moments=())
+    return VariantResult(name=name, settings=(), figures=figures, best=False, moments=())
 
 
 @pytest.mark.parametrize("spread", [False, True])

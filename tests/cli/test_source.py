@@ -11,8 +11,8 @@ import pytest
 
 from cli.__main__ import ebb as ebb_command
 from cli.__main__ import main
-from cli.look.live import told
-from cli.look.source import kubeconfig_of
+from cli.input.live import told
+from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
@@ -20,7 +20,7 @@ from core.edge.kube.listing import Listed
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.lease import micro_time
 from core.model.errors import InvalidInputError
-from tests.core.test_buffers import TEMPLATE, written
+from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb

@@ -10,10 +10,11 @@ import pytest
 
 from cli.__main__ import main
 from cli.forms.text import text
-from cli.look.found import Found, Leader
-from cli.look.overview import look
+from cli.input.cluster_input import ClusterInput, Leader
+from cli.input.overview import look
 from core.config.settings import Config
-from core.marks.keys import (
+from core.marks.mark import Details, encode_details
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -24,7 +25,6 @@ from core.marks.keys import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
-from core.marks.mark import Details, encode_details
 from core.model.cluster import Cluster
 from tests.support import builders
 from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, many_reaches, node, on_terminal, pod
@@ -232,7 +232,7 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
         lease="ns/l", holder=holder, renewed_seconds=renewed, duration_seconds=15, problem=problem
     )
     cluster = Cluster.of([builders.node("n")], [])
-    found = Found(cluster=cluster, config=Config(), where="w", leader=leader)
+    found = ClusterInput(cluster=cluster, config=Config(), where="w", leader=leader)
     shown = text(look(found, NOW))
     (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
     return line.removeprefix("leader").strip()

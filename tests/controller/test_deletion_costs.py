@@ -13,7 +13,7 @@ from controller.reconciler import OnPods, Reconciler
 from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.objects import FORBIDDEN_MAX
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
@@ -23,6 +23,8 @@ from core.writes.write import Write
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
+
+pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
 

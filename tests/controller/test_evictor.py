@@ -15,9 +15,9 @@ from controller.writers import BLIND
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain.memory import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
+from core.drain.state import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
 from core.edge.kube.stores.evictions import Answer, Outcome
-from core.marks.keys import (
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     KEEP_ANNOTATION,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,10 +12,10 @@ from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.marks.keys import TAINT_KEY
 from core.marks.mark import Mark, mark_of
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
@@ -22,6 +23,8 @@ from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import is_open, leaving
 from tests.support.standing import Standing
 from tests.support.strategies import clusters
+
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 
@@ -60,7 +63,7 @@ def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
     """Return of each placing the pod that asks for most CPU and may preempt."""
     movers = [one for one in pods if not one.stays_with_node]
     lowest = min((one.priority for one in movers), default=0)
-    found: dict[Placing, Pod] = {}
+    found: dict[NodeConstraints, Pod] = {}
     for one in sorted(movers, key=lambda one: (*amounts(one), one.key)):
         if one.priority > lowest:
             found[replace(one.placing, volumes=())] = one

@@ -17,6 +17,8 @@ from core.writes.nodes import WATCH_SECONDS
 from tests.support.builders import node, pod
 from tests.support.standing import Standing
 
+pytestmark = pytest.mark.law
+
 START = 1_000_000
 TICK_SECONDS = 20
 PERIOD_SECONDS = 600

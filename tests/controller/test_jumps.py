@@ -9,6 +9,8 @@ from core.edge.clock import SteadyClock
 from tests.controller.test_reconciler import DELAY, GUARD_SECONDS, World
 from tests.support.clock import Machine
 
+pytestmark = pytest.mark.mutate
+
 HOUR = 3600
 
 

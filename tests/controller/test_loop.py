@@ -18,16 +18,16 @@ from controller.loop import (
     Loop,
 )
 from controller.metrics import Metrics
-from controller.reconciler import Reconciler, TickReport
+from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import WRITERS_MAX
 from core.config.programs import ControllerConfig
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
-from core.marks.keys import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.marks.mark import Mark, guard_of
+from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.model.cluster import Cluster
-from core.model.constraints import Ties
+from core.model.constraints import DisruptionFacts
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.workload import DAEMON_SET
@@ -36,6 +36,8 @@ from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock
 from tests.support.slow_api import SlowApi
 from tests.support.strategies import marked
+
+pytestmark = pytest.mark.mutate
 
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
@@ -55,7 +57,7 @@ class Told(Reconciler):
         self.before: Callable[[], object] = lambda: None
         self.passes = 0
 
-    def judge(self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]) -> TickReport:  # type: ignore[override]
+    def judge(self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]) -> PassReport:  # type: ignore[override]
         self.passes += 1
         self.before()
         return super().judge(cluster, now_seconds, in_time)
@@ -314,7 +316,7 @@ async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
     assert world.marked() == WRITERS_MAX
 
 
-FOR_A_SECOND = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
+FOR_A_SECOND = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -6,13 +6,13 @@ import pytest
 
 from controller.metrics import Metrics
 from core.config.settings import Config
-from core.engine import step
-from core.engine.memory import Memory
-from core.engine.new_nodes import NewNodes
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.provisioning_time import ProvisioningTimes
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.writes.write import CostKind, WriteKind
-from tests.core.test_buffers import BUSY, NODES, buffer, cluster, config
+from tests.core.engine.test_buffers import BUSY, NODES, buffer, cluster, config
 
 NOW = 10**9
 
@@ -20,7 +20,7 @@ NOW = 10**9
 def told(found: Cluster, namespace: str = "ebb-system") -> dict[str, float]:
     """Return what is told of a look at the cluster, by name and the value of the label."""
     metrics = Metrics(namespace)
-    metrics.of_a_pass.tell(step.step(found, config(), Memory(), NOW))
+    metrics.of_a_pass.tell(reconcile.reconcile(found, config(), LeaderState(), NOW))
     return {
         " ".join((one.name, *one.labels.values())): one.value
         for family in metrics.of_a_pass.collect()
@@ -56,8 +56,8 @@ def test_what_the_reserve_keeps_is_told_in_nodes_cores_and_bytes() -> None:
 
 def test_how_long_new_nodes_take_is_told_of_reaches_that_are() -> None:
     metrics = Metrics()
-    memory = Memory(new_nodes=NewNodes(took={"general": (90,), "another": (70,)}))
-    metrics.of_a_pass.tell(step.step(cluster(), Config(), memory, NOW))
+    memory = LeaderState(new_nodes=ProvisioningTimes(took={"general": (90,), "another": (70,)}))
+    metrics.of_a_pass.tell(reconcile.reconcile(cluster(), Config(), memory, NOW))
     samples = [one for family in metrics.of_a_pass.collect() for one in family.samples]
     seconds = [one for one in samples if one.name == "ebb_engine_new_node_seconds"]
     assert [(one.labels["reach"], one.value) for one in seconds] == [("general", 90)]
@@ -67,7 +67,9 @@ def test_what_a_replica_saw_while_it_led_it_tells_no_longer() -> None:
     """Or two replicas would tell of the same nodes, one of them as they were when it led."""
     metrics = Metrics()
     removable = "ebb_engine_removable_nodes"
-    metrics.of_a_pass.tell(step.step(cluster(pods=(BUSY,)), config(), Memory(), NOW))
+    metrics.of_a_pass.tell(
+        reconcile.reconcile(cluster(pods=(BUSY,)), config(), LeaderState(), NOW)
+    )
     assert "ebb_engine_kept_nodes{" in metrics.text().decode()
     was = metrics.registry.get_sample_value(removable)
     metrics.leads = lambda: False

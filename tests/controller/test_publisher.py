@@ -15,20 +15,22 @@ from core.config.settings import Config, HandOver, Mode, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
 from core.edge.kube.stores.published import PublishedStore
 from core.engine.arrivals import Counts
-from core.engine.memory import Memory
-from core.engine.step import Pass, step
-from core.marks.keys import BUFFER_OURS_LABEL
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import PassResult, reconcile
+from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import ANYWHERE, Placing
+from core.model.constraints import NO_NODE_CONSTRAINTS, NodeConstraints
 from core.model.errors import UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.published import PUBLISHED_MAX, Change, Found
+from core.writes.capacity_buffers import PUBLISHED_MAX, Change, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
+
+pytestmark = pytest.mark.mutate
 
 START = 1_000_000 * 300
 RESERVE = Reserve(
@@ -51,7 +53,7 @@ class Engine:
     """What has been seen so far."""
 
     config: Config = CONFIG
-    last: Pass | None = None
+    last: PassResult | None = None
     judged: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(
@@ -64,12 +66,12 @@ class Engine:
         labels = [{"green": "true"}] * green + [{}] * (max(pods, 1) + free)
         nodes = [node(f"n{n}", cpu=cpu, labels=labels[n]) for n in range(max(pods, 1))]
         nodes += [node(f"free-{n}", cpu=cpu, labels=labels[n]) for n in range(free)]
-        placings = [GREEN] * green + [ANYWHERE] * pods
+        placings = [GREEN] * green + [NO_NODE_CONSTRAINTS] * pods
         size = pod("", None, cpu, 100).requests
         pods_there = [job(n, placing=placings[n], requests=size) for n in range(pods)]
         cluster = Cluster.of(nodes, pods_there)
-        memory = self.last.memory if self.last else Memory()
-        self.last = step(cluster, self.config, memory, START + seconds, last=self.last)
+        memory = self.last.memory if self.last else LeaderState()
+        self.last = reconcile(cluster, self.config, memory, START + seconds, last=self.last)
 
     def say(self, publish: Publish = Publish.CAPACITY_BUFFER, mode: Mode = Mode.ENFORCE) -> None:
         reserve = replace(RESERVE, publish=publish)
@@ -123,17 +125,17 @@ async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() ->
     """What came has gone, as it mostly has; ten nodes of 500m, of which eight are green."""
     budgets = replace(UNLIMITED, reserve=replace(RESERVE, buffers=Fraction(1, 2)))
     config = replace(CONFIG, budgets=budgets)
-    red = Placing(node_selector=(("red", "true"),))
+    red = NodeConstraints(node_selector=(("red", "true"),))
     nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
     nodes += [node(f"n{n}", cpu=500, labels={"red": "true"}) for n in (8, 9)]
     stays = [job(n, placing=red) for n in (8, 9)]
     came = [job(n, placing=GREEN) for n in range(8)]
     engine = Engine(config)
-    memory = Memory()
+    memory = LeaderState()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         for seconds, pods in ((0, stays), (10, [*came, *stays]), (20, stays)):
-            engine.last = step(Cluster.of(nodes, pods), config, memory, START + seconds)
+            engine.last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds)
             memory = engine.last.memory
         assert engine.last is not None
         engine.last = replace(engine.last, short=frozenset({"green=true"}))
@@ -247,9 +249,9 @@ async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> 
                 cpu = 900 + begins // 30 + number
                 size = Resources(cpu, 0, 0, 1)
                 came = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
-                memory = engine.last.memory if engine.last else Memory()
+                memory = engine.last.memory if engine.last else LeaderState()
                 cluster = Cluster.of(nodes, [*web, *came])
-                engine.last = step(cluster, config, memory, START + begins + 300 * number)
+                engine.last = reconcile(cluster, config, memory, START + begins + 300 * number)
                 await publisher.turn()
                 assert len(told(api)) <= PUBLISHED_MAX
                 assert cpu_asked(api) <= 8 * 4000 / 2
@@ -303,7 +305,7 @@ async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Memory):
+class Asked(LeaderState):
     """Remembers which threads have asked what is expected."""
 
     threads: list[int] = field(default_factory=list)
@@ -319,7 +321,7 @@ async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
     engine.look(0, 0)
     engine.look(10, 3)
     assert engine.last is not None
-    known = {one.name: getattr(engine.last.memory, one.name) for one in fields(Memory)}
+    known = {one.name: getattr(engine.last.memory, one.name) for one in fields(LeaderState)}
     asked = Asked(**known)
     engine.last = replace(engine.last, memory=asked)
     async with FakeApi() as api, opened(api) as client:
@@ -404,7 +406,7 @@ async def test_what_comes_late_goes_too() -> None:
         api.put(BUFFERS.resource, {"metadata": meta, "spec": {"replicas": 3}})
         seen = Buffer(namespace=SPACE, name="ebb-reserve-1", published=3)
         cluster = replace(Cluster.of([node("n")], []), buffers=(seen,))
-        engine.last = step(cluster, engine.config, Memory(), START + 10)
+        engine.last = reconcile(cluster, engine.config, LeaderState(), START + 10)
         await publisher.turn()
         assert nothing_left(api)
 

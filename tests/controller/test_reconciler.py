@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from controller.metrics import Metrics
-from controller.reconciler import Reconciler, TickReport
+from controller.reconciler import PassReport, Reconciler
 from core.config.settings import Config, Mode, UsabilityMode
 from core.engine.plan import REACHES_SHOWN
-from core.marks.keys import (
+from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -18,12 +18,14 @@ from core.marks.keys import (
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
-from core.model.constraints import Placing
+from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
+
+pytestmark = pytest.mark.mutate
 
 GUARD_SECONDS = Config().hand_over.guard_seconds
 NOW = 1_767_225_600
@@ -49,12 +51,12 @@ class World:
         self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
         self.now = NOW
 
-    async def tick(self, seconds: int = 0) -> TickReport:
+    async def tick(self, seconds: int = 0) -> PassReport:
         self.now += seconds
         nodes = [self.api.node(name) for name in self.api.nodes]
         return await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
 
-    async def until_marked(self) -> TickReport:
+    async def until_marked(self) -> PassReport:
         await self.tick()
         return await self.tick(DELAY + 1)
 
@@ -68,7 +70,7 @@ class World:
     def change(self, **metadata: Any) -> None:
         self.api.nodes["n1"]["metadata"] |= metadata
 
-    def kinds(self, report: TickReport) -> list[tuple[str, str]]:
+    def kinds(self, report: PassReport) -> list[tuple[str, str]]:
         return [(write.kind.value, write.key) for write in report.writes]
 
 
@@ -342,7 +344,7 @@ async def test_as_many_reaches_are_measured_as_are_shown() -> None:
             name = f"of-{number}{half}"
             world.api.nodes[name] = node_json(name)
             world.api.nodes[name]["metadata"]["labels"] = labels
-        placing = Placing(node_selector=tuple(labels.items()))
+        placing = NodeConstraints(node_selector=tuple(labels.items()))
         world.pods.append(replace(a_pod(f"q{number}", f"of-{number}a"), placing=placing))
     report = await world.tick()
     assert len(report.found.plan.reaches) > count

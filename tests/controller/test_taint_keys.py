@@ -15,12 +15,14 @@ from controller.taint_keys import (
 from controller.view import ClusterView
 from core.edge.decode.kinds import NODES
 from core.edge.kube.stores.lease import Lease
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import KEYS_ANNOTATION, KEYS_MAX, keys_of
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import ConflictError, UnavailableError
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store
+
+pytestmark = pytest.mark.mutate
 
 OLD, NEW = "example.com/old", "example.com/new"
 SOFT, HARD = "PreferNoSchedule", "NoSchedule"

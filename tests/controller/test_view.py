@@ -22,21 +22,21 @@ from core.edge.decode.kinds import (
     VOLUMES,
     Kind,
 )
-from core.edge.kube.news import Feed
+from core.edge.kube.freshness import WatchSink
 from core.guards.emptiness import occupants
-from core.guards.pods import pod_blockers
-from core.marks.keys import (
+from core.guards.unplaceable import pod_blockers
+from core.marks.mark import Mark
+from core.marks.wellknown import (
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     KARPENTER_KEEP_ANNOTATION,
     KARPENTER_LABEL,
     TAINT_KEY,
 )
-from core.marks.mark import Mark
 from core.model.cluster import Cluster
-from core.model.constraints import UNTIED, ClaimUse, Disk, Ties
-from core.model.leaving import DELETING_TAINTS
+from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, Disk, DisruptionFacts
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -45,6 +45,8 @@ from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
 from tests.support.builders import node
 from tests.support.strategies import marked
+
+pytestmark = pytest.mark.mutate
 
 
 class Ticking(Clock):
@@ -64,11 +66,12 @@ class Fed:
         self.view = ClusterView()
         self.metrics = Metrics()
         self.feeds = {
-            kind: Feed(self.view, kind, self.view.news, self.clock, self.metrics) for kind in KINDS
+            kind: WatchSink(self.view, kind, self.view.news, self.clock, self.metrics)
+            for kind in KINDS
         }
         self.nodes, self.pods = self.feeds[NODES], self.feeds[PODS]
 
-    def everything(self) -> Iterable[Feed]:
+    def everything(self) -> Iterable[WatchSink]:
         return self.feeds.values()
 
 
@@ -116,8 +119,8 @@ def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
     assert fed.view.urgent.is_set() is urgent
 
 
-LASTING = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
-FOR_A_MINUTE = Ties(notes=((KARPENTER_KEEP_ANNOTATION, "1m"),), started_seconds=100)
+LASTING = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
+FOR_A_MINUTE = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1m"),), started_seconds=100)
 DAEMONS: dict[str, Any] = {"daemon": True, "owner_kind": DAEMON_SET}
 
 
@@ -271,7 +274,7 @@ PLACED = st.builds(
     name=st.sampled_from("pqr"),
     node=st.sampled_from([None, "n", "m"]),
     priority=st.sampled_from([0, -11]),
-    ties=st.sampled_from([UNTIED, LASTING, FOR_A_MINUTE]),
+    ties=st.sampled_from([NO_DISRUPTION_FACTS, LASTING, FOR_A_MINUTE]),
     terminating=st.booleans(),
 )
 THERE = (a_node("m"), node("n", labels={KARPENTER_LABEL: "p"}))
@@ -381,7 +384,7 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     """In whatever order the watches tell it; what is forgotten again blocks again."""
     fed = Fed()
     fed.nodes.changed(a_node("n"))
-    ties = Ties(claims=(ClaimUse("c"),))
+    ties = DisruptionFacts(claims=(ClaimUse("c"),))
     fed.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
 
     def blocked() -> bool:

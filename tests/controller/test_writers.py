@@ -9,12 +9,12 @@ from controller.metrics import Metrics
 from controller.writers import (
     PRESSING_WRITERS_MAX,
     WRITERS_MAX,
-    Batch,
-    Sight,
+    LiveView,
+    WriteBatch,
     Writers,
 )
 from core.edge.kube.stores.objects import TRIES_MAX
-from core.marks.keys import (
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -30,6 +30,8 @@ from core.model.node import Node
 from core.writes.write import PRESSING, Write, WriteKind, repair
 from tests.support.admission import Json, merge, node_json
 from tests.support.slow_api import SlowApi
+
+pytestmark = pytest.mark.mutate
 
 NAMES = [f"n{number:03}" for number in range(100)]
 DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
@@ -63,8 +65,8 @@ class World:
         writes: list[Write[Node]],
         halted: Callable[[], str | None] = lambda: None,
         closed: Container[str] = (),
-    ) -> Batch:
-        sight = Sight(halted, self.heard.get, self.occupied.__contains__)
+    ) -> WriteBatch:
+        sight = LiveView(halted, self.heard.get, self.occupied.__contains__)
         return await self.writers.carry_out(writes, TAINT_KEY, sight, closed)
 
     def written(self, kind: WriteKind) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from core.marks.keys import (
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -168,7 +168,7 @@ NUMBERS: Final = (
     *(("deadline", value) for value in ("-1", "NaN", "1.5")),
     *(("order", value) for value in ("1" + "0" * 5000, "[]")),
 )
-"""One of each class: all of them in each place are damaged details (tests/core/test_marks.py)."""
+"""One of each class; tests/core/marks/test_marks.py has all of them in each place."""
 
 ATTACKS: Final = (
     Attack("pod whose managedFields nest 1,000 deep", TENANT,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json
 
 NODES = "/api/v1/nodes"

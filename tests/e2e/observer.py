@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from urllib3.exceptions import HTTPError
 
-from core.marks.keys import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.objects import NODES
 

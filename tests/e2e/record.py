@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from tests.e2e import tools
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json
 from tests.e2e.install import apply, in_force, point

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json, RefusedError
 from tests.e2e.install import admitting, policy
 from tests.e2e.objects import DETAILS, NODES, TAINT, THEIRS, add_nodes, mark, node, taints

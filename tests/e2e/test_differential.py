@@ -19,11 +19,11 @@ import pytest
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.plan import Plan
-from core.engine.step import plan
-from core.engine.survey import Survey
-from core.marks.keys import TAINT_KEY
+from core.engine.reconcile import plan
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.constraints import ALONE, ANYWHERE
+from core.model.constraints import NO_NODE_CONSTRAINTS, NO_POD_CONSTRAINTS
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -180,7 +180,9 @@ def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:
 
 def blind(found: Pod) -> Pod:
     """Return the pod as an Ebb would have it that knows nothing of it."""
-    return replace(found, placing=ANYWHERE, company=ALONE, requests=Resources(pods=1))
+    return replace(
+        found, placing=NO_NODE_CONSTRAINTS, company=NO_POD_CONSTRAINTS, requests=Resources(pods=1)
+    )
 
 
 SET_ASIDE = (TAINT_KEY, *PASSING)
@@ -226,7 +228,7 @@ def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
 
 def reach(cluster: Cluster, key: str) -> set[str]:
     """Return the nodes that Ebb says the pod reaches."""
-    survey = Survey(cluster, CONFIG)
+    survey = ClusterSnapshot(cluster, CONFIG)
     pod = next(pod for pod in cluster.pods if pod.key == key)
     return {survey.ground.nodes[number].name for number in survey.reaches.members(pod.placing)}
 

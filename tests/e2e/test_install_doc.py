@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from core.marks.keys import (
+from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,

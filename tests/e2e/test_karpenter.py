@@ -6,7 +6,7 @@ import pytest
 
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
-from core.marks.keys import COST_ANNOTATION, KARPENTER_KEEP_ANNOTATION, TAINT_KEY
+from core.marks.wellknown import COST_ANNOTATION, KARPENTER_KEEP_ANNOTATION, TAINT_KEY
 from core.writes.costs import cost_of
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed, overlay

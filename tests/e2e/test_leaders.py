@@ -12,8 +12,8 @@ import pytest
 
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import KEYS_ANNOTATION
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     LEASE,

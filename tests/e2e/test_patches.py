@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.install import admitting, policy
 from tests.e2e.objects import NODES, add_nodes, mark, node, taints

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.config.settings import Mode
-from core.marks.keys import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import LEASE, apply, config, ending, point, port_of, remove, start_program
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, node, pod, ready

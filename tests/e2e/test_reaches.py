@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from core.config.settings import Mode
-from core.marks.keys import KEEP_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, add_nodes, node, pod, ready

@@ -12,7 +12,7 @@ from typing import Self
 import pytest
 
 from core.config.settings import Mode
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import MERGE, Api, Json
 from tests.e2e.install import (
     LEASE,

@@ -9,7 +9,7 @@ import pytest
 
 from core.config.settings import Mode
 from core.edge.changes import FILES_SECONDS
-from core.marks.keys import (
+from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,

@@ -53,11 +53,8 @@ def extender(plane: Plane) -> Iterator[Ebb]:
         started.stop()
 
 
-@pytest.mark.parametrize("answers", ["full", "compact"])
-def test_marked_nodes_get_pods_only_when_nothing_else_fits(
-    plane: Plane, nodes: Api, answers: str
-) -> None:
-    extender = start_extender(plane, score="marks", answers=answers).wait_ready()
+def test_marked_nodes_get_pods_only_when_nothing_else_fits(plane: Plane, nodes: Api) -> None:
+    extender = start_extender(plane, score="marks").wait_ready()
     with scheduling(plane, stanza(port_of(extender))):
         assert set(placed(nodes, 14)) == set(UNMARKED)
         assert extender.metric('ebb_extender_prioritize_requests_total{outcome="scored"}') >= 14

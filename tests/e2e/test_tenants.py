@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from core.config.settings import Mode
-from core.marks.keys import KEEP_ANNOTATION
 from core.marks.mark import mark_of
+from core.marks.wellknown import KEEP_ANNOTATION
 from tests.e2e.api import MERGE, Api, Json, RefusedError
 from tests.e2e.attacks import (
     ATTACKS,

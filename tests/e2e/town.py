@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from core.config.settings import Mode
-from core.marks.keys import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import GUARD_WHILE_HELD, decode_details, guard_of, mark_of
 from core.marks.taints import desired_taints
+from core.marks.wellknown import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from tests.e2e.api import Json, RefusedError

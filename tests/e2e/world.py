@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from core.fit.filters import first_failing_filter
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.packing.ground import Ground
+from core.packing.node_order import NodeOrder
 from core.packing.packer import Packer
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn, name_of
@@ -170,7 +170,7 @@ class World:
         pod = next(pod for pod in self.cluster.pods if pod.key == key)
         found = next(other for other in self.cluster.nodes if other.name == node)
         packer = Packer(
-            self.cluster, Ground(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
+            self.cluster, NodeOrder(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
         )
         attempt = packer.attempt([0])
         return first_failing_filter(found, pod.placing) or packer.why_not(0, -1, attempt)
@@ -180,7 +180,7 @@ class World:
         pod = next(pod for pod in self.cluster.pods if pod.key == key)
         found: set[str] = set()
         while True:
-            ground = Ground(self.cluster, TAINT_KEY, self.closed | found)
+            ground = NodeOrder(self.cluster, TAINT_KEY, self.closed | found)
             packer = Packer(self.cluster, ground, movable=[[pod]])
             attempt = packer.attempt([0])
             if not attempt.placements:

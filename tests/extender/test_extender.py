@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.logs import SELDOM_SECONDS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
-from core.scores import SCORES
 from extender import wire
-from extender.app import Turns, make_app
+from extender.app import PerPeerLimiter, make_app
 from extender.metrics import Metrics
+from extender.scores import SCORES
 from extender.view import NEUTRAL, View
 from tests.hostile.objects import DEEP
 from tests.support.builders import node, pod
@@ -47,8 +47,8 @@ def marked(name: str, mark: str = "soft", since: int = 0, order: int = 0) -> Nod
     )
 
 
-def view(score: str = "marks", answers: AnswersMode = AnswersMode.FULL) -> View:
-    made = View(ExtenderConfig(score=score, answers=answers), TAINT_KEY, FakeClock())
+def view(score: str = "marks") -> View:
+    made = View(ExtenderConfig(score=score), TAINT_KEY)
     made.news.alive(NODES, 0.0)
     made.news.alive(PODS, 0.0)
     return made
@@ -217,15 +217,14 @@ CHANGES = st.lists(
 
 
 @settings(deadline=None)
-@given(CHANGES, st.sampled_from(["pack", "marks", "compact"]))
+@given(CHANGES, st.sampled_from(["pack", "marks"]))
 def test_after_any_marks_it_is_what_a_new_list_says(
     changes: list[tuple[str, str | None, int]], score: str
 ) -> None:
     """Of those that were marked before, the few whose score has changed are written anew."""
 
     def asked_first() -> View:
-        answers = AnswersMode.COMPACT if score == "compact" else AnswersMode.FULL
-        made = view("marks" if score == "compact" else score, answers)
+        made = view(score)
         made.replaced(PODS, [])
         return made
 
@@ -254,7 +253,7 @@ def owned(kind: str) -> dict[str, Any]:
     return {"metadata": {"name": "new", "namespace": "d", "ownerReferences": owners}}
 
 
-@pytest.mark.parametrize("score", [name for name, one in SCORES.items() if one.of])
+@pytest.mark.parametrize("score", [name for name, one in SCORES.items() if not one.names_max])
 def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str) -> None:
     """Anybody may ask for any, once for each kind of pod: six times 45 MB."""
     asked = view(score)
@@ -262,7 +261,8 @@ def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str
     asked.replaced(PODS, [])
     for pod_ in (b"null", orjson.dumps(owned("Job")), orjson.dumps(owned("ReplicaSet"))):
         assert len(wire.scores(asked.answer(wire.names_body(["n", "x"], pod_), 0.0)[0])) == 2
-    for fragments in (asked._fragments, *asked._of_kind.values()):
+    assert len(asked._fragments) > 1
+    for fragments in asked._fragments.values():
         assert list(fragments) == ["n"]
 
 
@@ -280,7 +280,7 @@ def test_pack_scores_follow_the_pods() -> None:
 
 @pytest.mark.parametrize("score", list(SCORES))
 def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
-    unsynced = View(ExtenderConfig(score=score), TAINT_KEY, FakeClock())
+    unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
     unsynced.replaced(NODES, [marked("m")])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
@@ -290,21 +290,10 @@ def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
     assert stale.why_neutral(late) is not None
 
 
-def test_compact_answers_say_the_same_relative_to_nothing() -> None:
-    full, short = view(), view(answers=AnswersMode.COMPACT)
-    names = ["n", *(f"m{number}" for number in range(5))]
-    for asked in (full, short):
-        asked.replaced(NODES, [marked(name, since=at) for at, name in enumerate(names[1:])])
-    scores = wire.scores(short.answer(b"not even read", 0.0)[0])
-    assert {name: scores.get(name, 0) + 10 for name in names} == ask(full, names)
-    late = ExtenderConfig().stale_after_seconds + 1.0
-    assert short.answer(b"", late) == (b"[]", False)
-
-
 @pytest.fixture
 async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
     clock = FakeClock()
-    shown = View(ExtenderConfig(score="marks"), TAINT_KEY, clock)
+    shown = View(ExtenderConfig(score="marks"), TAINT_KEY)
     server = http.Server(make_app(shown, clock, Metrics(), http.Health()), "127.0.0.1:0")
     await server.start()
     yield f"http://127.0.0.1:{server.port}", shown, clock
@@ -402,7 +391,7 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
 
 @in_virtual_time
 async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
-    clock, turns = virtual_clock(), Turns(virtual_clock())
+    clock, turns = virtual_clock(), PerPeerLimiter(virtual_clock())
     began: dict[str, float] = {}
 
     async def call(name: str, peer: str) -> None:
@@ -420,7 +409,7 @@ async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
 
 @in_virtual_time
 async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
-    turns = Turns(virtual_clock())
+    turns = PerPeerLimiter(virtual_clock())
 
     async def call() -> None:
         async with turns.of("one peer"):

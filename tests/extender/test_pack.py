@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
 from core.edge.decode.kinds import NODES, PODS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
 from core.model.resources import Resources
 from extender import wire
-from extender.asked import NOTHING, OnNodes
+from extender.node_requests import NOTHING, OnNodes
 from extender.view import View
 from tests.support.builders import node
 from tests.support.builders import pod as any_pod
-from tests.support.clock import FakeClock
 
 GPU = "nvidia.com/gpu"
 NAMES = ["n0", "n1", "gpu", "marked", "unknown"]
@@ -30,7 +29,7 @@ PLAIN = {"resources": {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}}
 
 
 def view_of(pods: Iterable[Pod]) -> View:
-    found = View(ExtenderConfig(), TAINT_KEY, FakeClock(0))
+    found = View(ExtenderConfig(), TAINT_KEY)
     nodes = [node(name, 4000) for name in NAMES[:4]]
     offered = {"gpu": ((GPU, GPUS),), "n1": (("hugepages-2Mi", 1024),)}
     nodes[3] = replace(nodes[3], labels={MARK_LABEL: "soft"})

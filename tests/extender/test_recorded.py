@@ -6,11 +6,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
@@ -28,15 +28,9 @@ MARKED = {"node-0": (Mark.SOFT, 0), "node-1": (Mark.HARD, 0), "node-2": (Mark.SO
 """The mark and its score, of three marks in the order of their names."""
 
 
-@pytest.fixture(params=list(AnswersMode))
-def answers(request: pytest.FixtureRequest) -> AnswersMode:
-    mode: AnswersMode = request.param
-    return mode
-
-
 @pytest.fixture
-async def url(answers: AnswersMode) -> AsyncIterator[str]:
-    view = View(ExtenderConfig(score="marks", answers=answers), TAINT_KEY, FakeClock())
+async def url() -> AsyncIterator[str]:
+    view = View(ExtenderConfig(score="marks"), TAINT_KEY)
     marks = {name: {MARK_LABEL: mark} for name, (mark, _) in MARKED.items()}
     view.replaced(NODES, [node(name, labels=one) for name, one in marks.items()])
     view.news.alive(NODES, 0.0)
@@ -52,7 +46,7 @@ def test_every_recording_is_asked_here() -> None:
 
 
 @pytest.mark.parametrize("message", NAMES)
-async def test_a_recorded_call(url: str, answers: AnswersMode, message: str) -> None:
+async def test_a_recorded_call(url: str, message: str) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.post(url, data=MESSAGES[message]) as response,
@@ -60,6 +54,4 @@ async def test_a_recorded_call(url: str, answers: AnswersMode, message: str) -> 
         assert response.status == 200
         found = wire.scores(await response.read())
     scores = {name: MARKED[name][1] if name in MARKED else 10 for name in NAMES[message]}
-    if answers is AnswersMode.COMPACT:
-        scores = {name: score - 10 for name, (_, score) in MARKED.items()}
     assert found == scores

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.resources import Resources
-from extender.shapes import SHAPES_MAX, Shapes
+from extender.node_shapes import SHAPES_MAX, NodeShapes
 
 GIB = 2**30
 MIB = 2**20
@@ -21,8 +21,8 @@ def asks(cores: int, gib: int, gpus: int = 0) -> Resources:
     return machine(cores, gib, gpus)
 
 
-def shapes(nodes: dict[str, Resources]) -> Shapes:
-    found = Shapes()
+def shapes(nodes: dict[str, Resources]) -> NodeShapes:
+    found = NodeShapes()
     for name, allocatable in nodes.items():
         found.put(name, allocatable)
     return found

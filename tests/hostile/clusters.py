@@ -13,12 +13,12 @@ from core.config.budgets import Budget, Budgets, Cooldown
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.dump import from_dumps
 from core.edge.decode.kinds import BY_NAME, KINDS
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import Listed
-from core.edge.kube.news import Feed
 from core.edge.kube.watch import _Follower
 from core.engine.plan import Plan
-from core.engine.step import judge
-from core.engine.survey import Survey
+from core.engine.reconcile import make_plan
+from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.errors import GarbledError
 from core.model.node import Node
@@ -54,7 +54,7 @@ class Watched:
         self.view = ClusterView()
         metrics, clock = Metrics(), FakeClock()
         self.feeds = {
-            kind: Feed(self.view, kind, self.view.news, clock, metrics) for kind in KINDS
+            kind: WatchSink(self.view, kind, self.view.news, clock, metrics) for kind in KINDS
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
@@ -82,8 +82,8 @@ class Watched:
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and by node all that is said of it."""
-    survey = Survey(cluster, CONFIG, Now(NOW))
-    plan = judge(survey)
+    survey = ClusterSnapshot(cluster, CONFIG, Now(NOW))
+    plan = make_plan(survey)
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Write[Node]] = []
     for turn in range(2):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.support import odd_nodes
 
 DEEP = "@deep@"

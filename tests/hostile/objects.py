@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from core.marks.keys import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL
 
 Json = dict[str, Any]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -60,7 +60,7 @@ class Port:
 
     async def listen(self, limits: Limits) -> None:
         metrics = WebhookMetrics() if self.secure else ControllerMetrics(NAMESPACE)
-        app = http.make_app(http.Health(), FakeClock(), metrics)
+        app = http.base_app(http.Health(), FakeClock(), metrics)
 
         async def length(request: web.Request) -> web.Response:
             body = await http.read_body(request, BODY_BYTES_MAX)

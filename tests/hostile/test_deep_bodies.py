@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from extender.wire import call
 from tests.hostile.objects import DEEP, LISTS

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from core.config.programs import ExtenderConfig
 from core.edge import http as bones
 from core.edge.decode.kinds import NODES, PODS
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
@@ -108,7 +108,7 @@ def webhook() -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def extender() -> Iterator[Front]:
-    view = View(ExtenderConfig(), TAINT_KEY, FakeClock())
+    view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.news.alive(kind, 0.0)
     marks = enumerate(Mark)

@@ -12,7 +12,7 @@ from controller.names import LEASE
 from core.config.document import parse
 from core.config.settings import Config, Mode
 from core.edge.kube.names import NAMESPACE
-from core.marks.keys import (
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,

@@ -7,9 +7,9 @@ from core.config.settings import Config, Mode
 from core.edge import files
 from core.edge.clock import SystemClock
 from core.edge.http import Health
-from core.edge.http import make_app as make_bones
+from core.edge.http import base_app as make_bones
 from core.edge.kube.names import NAMESPACE
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
@@ -233,7 +233,7 @@ def test_the_extenders_port_and_paths() -> None:
 
 def extender_routes() -> set[str]:
     app = make_extender(
-        View(Config().extender, TAINT_KEY, SystemClock()),
+        View(Config().extender, TAINT_KEY),
         SystemClock(),
         ExtenderMetrics(),
         Health(),

@@ -9,7 +9,6 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import (
     DETAILS_CHARACTERS_MAX,
     EFFECT_OF,
@@ -19,6 +18,7 @@ from core.marks.mark import (
     encode_details,
     seconds_of,
 )
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.manifests.kustomize import find, of_kind, render
 from webhook import names
 

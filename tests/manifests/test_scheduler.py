@@ -1,15 +1,14 @@
 import re
-from itertools import product
 
 import pytest
 import yaml
 
 from core.edge.kube.names import NAMESPACE
-from core.model.resources import Resources
-from core.scores import SCORE_MARKED_SOFT_MAX, SCORE_MAX, SCORES, Score
-from core.survival.spans import FAR
+from extender.formulas import SCORE_MARKED_SOFT_MAX, SCORE_MAX
+from extender.scores import ANY_POD, SCORES
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
 from tests.manifests.test_objects import extender_routes
+from tests.support.builders import node
 
 FILE = MANIFESTS / "scheduler" / "kube-scheduler-config.yaml"
 EXTENDER_SCORE_MAX = 10
@@ -74,19 +73,12 @@ def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
     assert most == (11 if shipped else 12)
     preferences = NODE_SCORE_MAX * (most + DEVICES_WEIGHT)
     assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
-    # With `pack` and `lifetime` the nearest unmarked node is an empty one, a step above the
-    # marked. The soft taint speaks for it too: that plugin's points are on its side, at most the
-    # others' are not.
+    # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
+    # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
     taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
-    nearest = min(_least(score) for score in SCORES.values()) - SCORE_MARKED_SOFT_MAX
+    least = min(score().of(node("n"), ANY_POD) for score in SCORES.values())
+    nearest = least - SCORE_MARKED_SOFT_MAX
     assert nearest * points + taint > preferences - taint
-
-
-def _least(score: Score) -> int:
-    """Return the least that an unmarked node gets."""
-    spans = [] if score.in_time is None else [*product(range(1, FAR + 1), range(FAR + 1))]
-    known = [score.in_time(*both) for both in spans if score.in_time]
-    return min([score.unmarked(Resources(), Resources(1, 1)), *known])
 
 
 def _service() -> Json:

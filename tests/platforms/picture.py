@@ -6,7 +6,7 @@ from typing import Final
 
 from core.capacity.sums import percent
 from core.config.settings import Config
-from core.engine import step
+from core.engine import reconcile
 from core.engine.plan import Plan, ReachSums
 from core.model.cluster import Cluster
 from tests.platforms import dump
@@ -22,7 +22,7 @@ INK, FULL, EMPTY = "#1f2937", "#3b82f6", "#e5e7eb"
 def picture() -> str:
     """Return the picture as SVG."""
     cluster = cluster_from_dumps([("kubeadm", dump("kubeadm"))])
-    plan = step.plan(cluster, Config())
+    plan = reconcile.plan(cluster, Config())
     parts = [*_frames(plan), *_nodes(cluster), *_below(plan)]
     style = (
         "text{font-family:Helvetica,Arial,sans-serif;font-size:13px;fill:#1f2937}"

@@ -13,7 +13,7 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import Config
-from core.engine import step
+from core.engine import reconcile
 from tests.platforms import PLATFORMS, dump
 from tests.platforms.expected import CPU, STAYS
 from tests.platforms.picture import picture
@@ -71,7 +71,7 @@ def test_the_sums_of_reaches_are_those_added_up_by_hand(
 
 def test_the_plain_plan_agrees(platform: str) -> None:
     cluster = cluster_from_dumps([(platform, dump(platform))])
-    plan, plain = step.plan(cluster, Config()), Reference(cluster, Config()).run()
+    plan, plain = reconcile.plan(cluster, Config()), Reference(cluster, Config()).run()
     assert [one.node for one in plan.removals] == [node for node, _ in plain.removals]
     assert sorted(plan.pending) == sorted(plain.pending)
     sums = [(one.before.requests, one.after.requests, one.after.usable) for one in plan.reaches]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.guards.emptiness import busy
-from core.marks.keys import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, Ties
+from core.model.constraints import DisruptionFacts, NodeConstraints
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.now import Now
@@ -423,7 +423,7 @@ def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:
     for zone in ("a", "b"):
         there = node("b", labels={"zone": zone})
         world, scaler = hands(ScaleDown.UTILIZATION, node("a", labels={"zone": "a"}), there)
-        placing = Placing((("zone", "a"),))
+        placing = NodeConstraints((("zone", "a"),))
         for one, on in (
             (pod("p", None, 100, 100, placing=placing), "a"),
             (pod("q", None, 3000, 100), "b"),
@@ -445,9 +445,9 @@ SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
         ({"owner_kind": "Job"}, True),
         (BARE, False),
         ({"owner_kind": "Workflow"}, False),
-        ({"ties": Ties(notes=((SAFE, "false"),))}, False),
-        ({"ties": Ties(local_volumes=("cache",))}, False),
-        ({**BARE, "ties": Ties(notes=((SAFE, "true"),))}, True),
+        ({"ties": DisruptionFacts(notes=((SAFE, "false"),))}, False),
+        ({"ties": DisruptionFacts(local_volumes=("cache",))}, False),
+        ({**BARE, "ties": DisruptionFacts(notes=((SAFE, "true"),))}, True),
     ],
 )
 def test_a_node_is_drained_of_pods_that_may_be_evicted_alone(

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.constraints import Placing, Toleration
+from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import scenario, waves
-from sim.bound import Asked, Division, Group, least_of
+from sim.bound import Asked, Division, Group, lp_lower_bound
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import in_cores
+from sim.simulator import BOUND_MS
 from sim.workload import HOUR_MS, PODS_PER_NODE, amount
-from sim.world import BOUND_MS
 
 GROUP = Taint("group", "x", Effect.NO_SCHEDULE)
-TOLERANT = Placing(tolerations=(Toleration("group", "Equal", "x"),))
+TOLERANT = NodeConstraints(tolerations=(Toleration("group", "Equal", "x"),))
 
 
 def node(cores: int, gib: int, gpus: int = 0, *taints: Taint) -> Node:
@@ -29,7 +29,7 @@ def node(cores: int, gib: int, gpus: int = 0, *taints: Taint) -> Node:
     return Node(name="", allocatable=room + DAEMON_REQUESTS, taints=taints)
 
 
-def pods(*asked: tuple[Resources, Placing], many: int = 1) -> list[Pod]:
+def pods(*asked: tuple[Resources, NodeConstraints], many: int = 1) -> list[Pod]:
     return [
         Pod(namespace="d", name=f"p{at}-{n}", requests=requests, placing=placing)
         for at, (requests, placing) in enumerate(asked)
@@ -39,13 +39,13 @@ def pods(*asked: tuple[Resources, Placing], many: int = 1) -> list[Pod]:
 
 def plain(
     cores: Fraction | int, gib: Fraction | int, gpu_millis: int = 0
-) -> tuple[Resources, Placing]:
-    return amount(int(1000 * cores), int(1024 * gib), gpu_millis), Placing()
+) -> tuple[Resources, NodeConstraints]:
+    return amount(int(1000 * cores), int(1024 * gib), gpu_millis), NodeConstraints()
 
 
 class TestByHand:
     def test_parts_of_nodes_count_and_the_scarcer_resource_decides(self) -> None:
-        least = least_of([node(4, 8)], lambda _: Fraction(6))
+        least = lp_lower_bound([node(4, 8)], lambda _: Fraction(6))
         assert least(pods(plain(1, 1), many=10)) == pytest.approx(Fraction(15))
         assert least(pods(plain(1, 4), many=10)) == pytest.approx(Fraction(30))
         assert least([]) == 0
@@ -53,14 +53,14 @@ class TestByHand:
     def test_the_cheapest_group_that_admits_the_pod_counts(self) -> None:
         groups = [node(4, 8, 0, GROUP), node(4, 8), node(4, 8, 1)]
         prices = dict(zip(groups, map(Fraction, (1, 2, 9)), strict=True))
-        least = least_of(groups, prices.__getitem__)
+        least = lp_lower_bound(groups, prices.__getitem__)
         assert least(pods(plain(4, 8))) == pytest.approx(2)
         assert least(pods((plain(4, 8)[0], TOLERANT))) == pytest.approx(1)
         assert least(pods(plain(1, 1, 500))) == pytest.approx(4.5)
 
     def test_two_resources_that_are_asked_for_apart_are_paid_once(self) -> None:
         """What no price of a single resource says: both kinds fill the same nodes."""
-        least = least_of([node(4, 4)], lambda _: Fraction(1))
+        least = lp_lower_bound([node(4, 4)], lambda _: Fraction(1))
         asked = pods(plain(3, 1), plain(1, 3), many=20)
         assert least(asked) == pytest.approx(20)
         assert least(asked[:20]) == pytest.approx(15)
@@ -68,21 +68,21 @@ class TestByHand:
     def test_a_node_too_small_for_the_pod_is_none_for_it(self) -> None:
         groups = [node(2, 4), node(8, 16)]
         prices = dict(zip(groups, map(Fraction, (1, 40)), strict=True))
-        least = least_of(groups, prices.__getitem__)
+        least = lp_lower_bound(groups, prices.__getitem__)
         assert least(pods(plain(2, 1))) == pytest.approx(1)
         assert least(pods(plain(3, 1))) == pytest.approx(15)
         assert least(pods(plain(9, 1))) == 0, "it cannot run here, so it does not"
 
     def test_prices_of_any_size_and_none(self) -> None:
         tiny = Fraction(1, 10**12)
-        least = least_of([node(4, 8)], lambda _: tiny)
+        least = lp_lower_bound([node(4, 8)], lambda _: tiny)
         assert least(pods(plain(4, 8))) / tiny == pytest.approx(1)
-        assert least_of([node(4, 8)], lambda _: Fraction())(pods(plain(4, 8))) == 0
-        assert least_of([], in_cores)(pods(plain(4, 8))) == 0
+        assert lp_lower_bound([node(4, 8)], lambda _: Fraction())(pods(plain(4, 8))) == 0
+        assert lp_lower_bound([], in_cores)(pods(plain(4, 8))) == 0
 
     def test_the_agent_of_the_node_leaves_less_for_pods(self) -> None:
         whole = amount(4200, 8192, 0, 110)
-        least = least_of([Node(name="", allocatable=whole)], lambda _: Fraction(1))
+        least = lp_lower_bound([Node(name="", allocatable=whole)], lambda _: Fraction(1))
         assert DAEMON_REQUESTS.cpu_millis == 200
         assert least(pods(plain(1, 0), many=4)) == pytest.approx(1)
 
@@ -125,7 +125,7 @@ NODES = st.builds(
 PODS = st.builds(
     lambda cpu, mib, gpu, placing: (amount(cpu, mib, gpu), placing),
     st.integers(0, 4000), st.integers(0, 8192), st.sampled_from([0, 0, 500, 1000]),
-    st.sampled_from([Placing(), TOLERANT]),
+    st.sampled_from([NodeConstraints(), TOLERANT]),
 )  # fmt: skip
 
 
@@ -135,14 +135,14 @@ PODS = st.builds(
     st.lists(PODS, min_size=1, max_size=5),
 )
 def test_no_cluster_of_whole_nodes_is_cheaper(
-    groups: list[tuple[Node, int]], asked: list[tuple[Resources, Placing]]
+    groups: list[tuple[Node, int]], asked: list[tuple[Resources, NodeConstraints]]
 ) -> None:
     named = [
         (replace(one, labels={"g": str(at)}), price) for at, (one, price) in enumerate(groups)
     ]
     runs = [one for one in pods(*asked) if cheapest(named, [one]) is not None]
     prices = {one.labels["g"]: Fraction(price) for one, price in named}
-    least = least_of([one for one, _ in named], lambda one: prices[one.labels["g"]])
+    least = lp_lower_bound([one for one, _ in named], lambda one: prices[one.labels["g"]])
     whole = cheapest(named, runs)
     assert whole is not None
     assert 0 <= least(runs) <= whole
@@ -156,7 +156,9 @@ def test_no_cluster_of_whole_nodes_is_cheaper(
     st.lists(st.fractions(0, 10, max_denominator=9), min_size=5, max_size=5),
 )
 def test_a_solver_that_errs_does_not_lift_it(
-    groups: list[tuple[Node, int]], asked: list[tuple[Resources, Placing]], said: list[Fraction]
+    groups: list[tuple[Node, int]],
+    asked: list[tuple[Resources, NodeConstraints]],
+    said: list[Fraction],
 ) -> None:
     def divide(_: Asked, among: Sequence[Group]) -> Division:
         places = [(at, name) for at, one in enumerate(among) for name in one.usable]
@@ -168,7 +170,7 @@ def test_a_solver_that_errs_does_not_lift_it(
     runs = [one for one in pods(*asked) if cheapest(named, [one]) is not None]
     prices = {one.labels["g"]: Fraction(price) for one, price in named}
     templates = [one for one, _ in named]
-    found = least_of(templates, lambda one: prices[one.labels["g"]], divide=divide)(runs)
+    found = lp_lower_bound(templates, lambda one: prices[one.labels["g"]], divide=divide)(runs)
     whole = cheapest(named, runs)
     assert whole is not None
     assert 0 <= found <= whole

@@ -8,7 +8,6 @@ from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode
 from core.model.pod import Pod
 from extender.view import View
-from sim.clock import VirtualClock
 from sim.cluster import State
 from sim.ebb import Direct, Ebb
 from tests.support.builders import UNLIMITED, node, pod
@@ -31,9 +30,8 @@ def job(state: State, name: str) -> Pod:
 
 def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     """Return for which pods room is asked once three have come, and by another replica then."""
-    clock = VirtualClock()
-    view = View(ExtenderConfig(), CONFIG.taint_key, clock)
-    ebb = Ebb(CONFIG, view, Direct(view, CONFIG), clock)
+    view = View(ExtenderConfig(), CONFIG.taint_key)
+    ebb = Ebb(CONFIG, view, Direct(view, CONFIG))
     state = State()
     for name, cpu in (("a", 1700), ("b", 700)):
         state.add_node(node(name, cpu), 0)

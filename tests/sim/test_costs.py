@@ -10,8 +10,8 @@ from core.model.node import Node
 from sim import report, scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown
 from sim.costs import check_prices, in_cores, price_of
+from sim.simulator import Result, Simulator
 from sim.workload import HOUR_MS, Arrival, Workload, amount
-from sim.world import Result, World
 from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
@@ -47,9 +47,9 @@ def test_prices_that_no_node_has_are_refused() -> None:
 
 def test_cost_is_price_times_time_and_ends_with_the_node() -> None:
     load = Workload("made", (CHEAP, CHEAP), (), 2 * HOUR_MS, 60_000)
-    found = World(load, ScaleDown.NEVER, None, 1).run()
+    found = Simulator(load, ScaleDown.NEVER, None, 1).run()
     assert found.cost_ms == 2 * 2 * HOUR_MS * (4 + Fraction(52, 100))
-    fewer = World(load, ScaleDown.EMPTY, None, 1).run()
+    fewer = Simulator(load, ScaleDown.EMPTY, None, 1).run()
     share = Fraction(fewer.node_ms, found.node_ms)
     assert 0 < fewer.cost_ms == share * found.cost_ms < found.cost_ms
 
@@ -64,7 +64,7 @@ def test_a_configurations_prices_count_for_every_run() -> None:
         assert found.cost_ms == found.node_ms * Fraction(1, 2) > 0
 
 
-class Evicting(World):
+class Evicting(Simulator):
     """A world in which somebody evicts each pod, once."""
 
     done: tuple[str, ...] = ()
@@ -90,13 +90,13 @@ def test_work_lost_is_what_an_evicted_job_had_done() -> None:
 def test_the_longest_wait_is_one_pods_and_counts_those_who_wait_still() -> None:
     arrivals = tuple(Arrival(0, f"p{n}", amount(3000, 64, 0), HOUR_MS) for n in range(3))
     load = Workload("made", (SHAPE,), arrivals, HOUR_MS, 60_000)
-    found = World(load, ScaleDown.NEVER, None, 1).run()
+    found = Simulator(load, ScaleDown.NEVER, None, 1).run()
     longest = REACTION_MS[1] + STARTUP_MS[1]
     assert found.longest_wait_ms <= longest
     assert found.longest_wait_ms < found.pending_ms <= 2 * found.longest_wait_ms
     never = Arrival(HOUR_MS // 2, "never", amount(9000, 64, 0), HOUR_MS)
     load = Workload("made", (SHAPE,), (never,), HOUR_MS, 60_000)
-    assert World(load, ScaleDown.NEVER, None, 1).run().longest_wait_ms == HOUR_MS // 2
+    assert Simulator(load, ScaleDown.NEVER, None, 1).run().longest_wait_ms == HOUR_MS // 2
 
 
 def test_the_table_says_all_of_it() -> None:

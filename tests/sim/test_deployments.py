@@ -12,10 +12,9 @@ from core.marks.mark import mark_of
 from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
+from sim.simulator import BY_DEFAULT, Compactor, Simulator
 from sim.workload import HOUR_MS, Deployment, Workload, amount
-from sim.world import BY_DEFAULT, Compactor, World
 
 SHAPE = amount(4000, 8192, 0, 110)
 SMALL = amount(500, 64, 0)
@@ -32,7 +31,7 @@ def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> W
     )
 
 
-class Counted(World):
+class Counted(Simulator):
     """A world that notes how many of its pods there are, and ready, after each change."""
 
     def __init__(
@@ -93,7 +92,8 @@ def test_a_restart_takes_the_oldest_and_another_one_comes() -> None:
 def test_pods_from_before_the_beginning_are_created_and_ready_when_they_were() -> None:
     old = replace(of((0, 3), (MINUTE_MS, 4)), ages_ms=(3 * HOUR_MS, HOUR_MS, 2_000))
     world = played(replace(load(old), duration_ms=2 * MINUTE_MS))
-    created = [one.created_seconds for one in world.pods()]
+    rolling = next(iter(world._deployments._owner.values()))
+    created = [one.created_ms // 1000 for _, one in rolling.pods.values()]
     assert created == [-3 * 3600, -3600, -2, 60]
     # The controller takes those first that have been ready for the least time.
     fewer = replace(old, replicas=((0, 3), (MINUTE_MS, 1)))
@@ -127,11 +127,10 @@ def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
     order: ScaleInOrder,
 ) -> None:
     config = Config(mode=Mode.ENFORCE, delay_seconds=60, scale_in_order=order)
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
-    ebb = Ebb(config, view, Direct(view, config), clock)
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
     day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
-    world = World(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
+    world = Simulator(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
     world.run()
     ebb.close()
     marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.config.settings import Config
 from core.model.errors import InvalidInputError
 from sim import waves, workload
 from sim.history import dumps
-from sim.history.load import played
-from sim.history.past import Life, Past
+from sim.history.cluster_history import ClusterHistory, PodLifetime
 from tests.support import recorder
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import EPOCH, record
@@ -77,7 +75,7 @@ def ms(minutes: float) -> int:
     return round(1000 * (EPOCH + 60 * minutes))
 
 
-def past_of(tmp_path: Path, *looks: tuple[int, list[Json]]) -> Past:
+def past_of(tmp_path: Path, *looks: tuple[int, list[Json]]) -> ClusterHistory:
     for minutes, items in looks:
         (tmp_path / f"{at(minutes)}.json").write_bytes(dump(*items))
     return dumps.read(str(tmp_path), [])
@@ -298,7 +296,9 @@ def test_dumps_of_a_cluster_give_back_its_pods_lives(tmp_path: Path, *, created:
         _near(was, key, life, last_ms, exact=created)
 
 
-def _near(was: recorder.Recorder, key: str, life: Life, last_ms: int, *, exact: bool) -> None:
+def _near(
+    was: recorder.Recorder, key: str, life: PodLifetime, last_ms: int, *, exact: bool
+) -> None:
     begun_ms, gone_ms = was.created[key], was.ended.get(key, last_ms + 1)
     begins_ms = life.begins_ms - 1000 * EPOCH
     if not exact and begun_ms <= EVERY_MS:
@@ -312,13 +312,3 @@ def _near(was: recorder.Recorder, key: str, life: Life, last_ms: int, *, exact: 
         assert gone_ms <= last_ms
         assert abs(life.ends_ms - 1000 * EPOCH - gone_ms) <= life.slack_ms + 1000
         assert life.slack_ms <= EVERY_MS // 2
-
-
-def test_who_was_there_before_is_as_old_as_it_is(tmp_path: Path) -> None:
-    came = [NODE, STAYS, dated(pod("new", "n"), 3)]
-    past = past_of(tmp_path, (0, [NODE, STAYS]), (10, came))
-    arrivals = played(past, Config()).workload.arrivals
-    assert {one.name: one.age_ms // MINUTE_MS for one in arrivals} == {
-        "shop.stays": 10,
-        "shop.new": 0,
-    }

@@ -4,21 +4,23 @@ from fractions import Fraction
 
 import pytest
 
-from core.model.constraints import ANYWHERE, Placing
+from core.model.constraints import NO_NODE_CONSTRAINTS, NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import REACTION_MS, SCAN_MS, YOUNG_MS, ScaleDown
 from sim.cluster import DAEMON_REQUESTS
 from sim.expander import Option, least_waste, option
+from sim.simulator import Simulator
 from sim.workload import HOUR_MS, Arrival, Workload, amount
-from sim.world import World
 from tests.support.builders import pod
 
 SMALL, LARGE = amount(4000, 8192, 0, 110), amount(16_000, 32_768, 0, 110)
 
 
-def asking(cpu: int, memory: int = 0, count: int = 1, placing: Placing = ANYWHERE) -> list[Pod]:
+def asking(
+    cpu: int, memory: int = 0, count: int = 1, placing: NodeConstraints = NO_NODE_CONSTRAINTS
+) -> list[Pod]:
     return [pod(f"p{cpu}-{n}", None, cpu, memory, placing=placing) for n in range(count)]
 
 
@@ -37,7 +39,7 @@ def test_who_does_not_fit_an_empty_node_beside_its_agent_is_not_helped() -> None
     most = SMALL.cpu_millis - DAEMON_REQUESTS.cpu_millis
     assert option(template(), asking(most + 1), 9) is None
     assert option(template(), asking(most), 9) is not None
-    there = Placing((("zone", "a"),))
+    there = NodeConstraints((("zone", "a"),))
     assert option(template(zone="b"), asking(100, placing=there), 9) is None
     assert option(template(zone="a"), asking(100, placing=there), 9) is not None
 
@@ -65,12 +67,12 @@ def test_the_best_used_group_wins_whomever_it_is_for() -> None:
 
 def played(
     pods: int, cpu: int, until_ms: int, shape: Resources, later: tuple[Arrival, ...] = ()
-) -> World:
+) -> Simulator:
     """Pods of one size arrive in a cluster of one node that is too small for them."""
     tiny = amount(300, 1024, 0, 110)
     arrivals = tuple(Arrival(0, f"p{n}", amount(cpu, 64, 0), HOUR_MS) for n in range(pods))
     load = Workload("made", (tiny, shape), (*arrivals, *later), until_ms, 60_000)
-    return World(load, ScaleDown.NEVER, None, 1)
+    return Simulator(load, ScaleDown.NEVER, None, 1)
 
 
 @pytest.mark.parametrize(("pods", "nodes"), [(1, 1), (7, 4), (40, 20)])

@@ -11,31 +11,29 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from controller.metrics import Metrics
-from controller.reconciler import Reconciler, TickReport
+from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
-from core.config.programs import ExtenderConfig
+from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
-from core.engine import step
-from core.engine.memory import Pace
-from core.engine.survey import Survey
+from core.engine import reconcile
+from core.engine.leader_state import RateLimits
+from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
-from core.marks.keys import KEEP_ANNOTATION, MARK_LABEL
 from core.marks.mark import Mark, mark_of
+from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, Toleration
+from core.model.constraints import NodeConstraints, Toleration
 from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
 from core.model.schedulers import KNOWN
-from core.scores import SCORES
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
 from sim import workload
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS, Workload, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
@@ -45,6 +43,8 @@ from tests.support.replay import Replay
 from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, marked, unmarked
+
+pytestmark = pytest.mark.law
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 GOING = Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE)
@@ -72,7 +72,7 @@ def leader(config: Config, writer: Standing | NodeApi) -> Reconciler:
     return Reconciler(config, writer, owner="me", metrics=Metrics())
 
 
-async def tick(standing: Standing, controller: Reconciler, now: int) -> TickReport:
+async def tick(standing: Standing, controller: Reconciler, now: int) -> PassReport:
     standing.now = now
     report = await controller.tick(standing.cluster, now)
     assert report.failed == 0
@@ -108,11 +108,11 @@ def zones_out_of_step() -> Cluster:
 
 @settings(max_examples=200, deadline=None)
 @given(partly_going(), configs(), PACE)
-@example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), Pace())
+@example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), RateLimits())
 def test_no_plan_exceeds_a_threshold_or_a_budget(
-    cluster: Cluster, config: Config, held: Pace
+    cluster: Cluster, config: Config, held: RateLimits
 ) -> None:
-    plan = step.plan(cluster, config, pace=held)
+    plan = reconcile.plan(cluster, config, pace=held)
     replay = Replay(cluster, config, held)
     replay.where |= dict(plan.pending)
     for removal in plan.removals:
@@ -142,7 +142,7 @@ async def test_no_window_holds_more_marks_than_it_may(
             controller = leader(config, standing)
         await tick(standing, controller, 120 * number)
     names = {one.name for one in cluster.nodes}
-    reached = set(filter(Survey(cluster, config).reaches_node, names))
+    reached = set(filter(ClusterSnapshot(cluster, config).reaches_node, names))
     marks: list[tuple[int, str]] = []
     carrying: set[str] = set()
     for when, name, came in standing.turns:
@@ -198,7 +198,7 @@ class Fate(NamedTuple):
     """Passes in which the webhook does not answer."""
 
 
-TOLERANT = Placing(tolerations=(Toleration(operator="Exists"),))
+TOLERANT = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 
 
 class Released:
@@ -222,7 +222,7 @@ class Released:
         self.pods = [pod(name, on, cpu, 1000, placing=TOLERANT) for name, on, cpu in asked]
         self.controller = leader(self.config, self.api)
 
-    async def tick(self, seconds: int) -> TickReport:
+    async def tick(self, seconds: int) -> PassReport:
         self.now += seconds
         self.api.webhook_up = self.passes not in self.fate.outages
         if self.passes in self.fate.elections:
@@ -334,13 +334,13 @@ def test_a_plan_that_is_carried_out_is_planned_again(
 ) -> None:
     """All its marks have one second: the order that the packing rests on must stand beside it."""
     cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
-    plan = step.plan(cluster, config)
+    plan = reconcile.plan(cluster, config)
     orders = {removal.node: removal.order for removal in plan.removals}
     nodes = (
         marked(one, mark, since=7, order=orders[one.name]) if one.name in orders else one
         for one in cluster.nodes
     )
-    again = step.plan(replace(cluster, nodes=tuple(nodes)), config)
+    again = reconcile.plan(replace(cluster, nodes=tuple(nodes)), config)
     assert again.removals == plan.removals
 
 
@@ -448,9 +448,8 @@ def day(
     load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
     """Play it; in the last hours nothing fails any more and the last configuration holds."""
-    clock = VirtualClock()
-    view = View(config.extender, config.taint_key, clock)
-    ebb = Ebb(config, view, Direct(view, config), clock)
+    view = View(config.extender, config.taint_key)
+    ebb = Ebb(config, view, Direct(view, config))
     world = Day(load, how, ebb, config, troubles)
     world.configure(22 * HOUR_MS + 1, last)
     try:
@@ -463,7 +462,7 @@ def day(
 @pytest.mark.parametrize("hard_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
 @settings(max_examples=5, deadline=None, phases=UNSHRUNK)
-@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(list(SCORES)), st.booleans())
+@given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
 def test_a_day_ends_well_whatever_breaks(
     how: ScaleDown,
     hard_after: int | None,

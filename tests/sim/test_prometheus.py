@@ -13,7 +13,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Taint
 from sim import waves, workload
 from sim.history import prometheus
-from sim.history.past import Past
+from sim.history.cluster_history import ClusterHistory
 from tests.support.recorder import EPOCH, Scraped, record
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ ASKED = series(
 INFO = series("kube_pod_info", **WHO, node="n", created_by_kind="Job", created_by_name="j")
 
 
-def past_of(tmp_path: Path, *found: tuple[str, Json]) -> Past:
+def past_of(tmp_path: Path, *found: tuple[str, Json]) -> ClusterHistory:
     metrics: dict[str, list[Json]] = {}
     for name, one in found:
         metrics.setdefault(name, []).append(one)

@@ -9,10 +9,10 @@ from controller.reconciler import Reconciler
 from core.config.budgets import Limit
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.marks.keys import KEEP_ANNOTATION
 from core.marks.mark import mark_of
+from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import Placing, Toleration
+from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Taint
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
@@ -32,7 +32,7 @@ def leader(config: Config, standing: Standing) -> Reconciler:
 
 async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> None:
     """General pods at most at 85 % of the unmarked general nodes, whatever the GPU nodes have."""
-    devices = Placing((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
+    devices = NodeConstraints((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
     general = [node(f"w{n}") for n in range(6)]
     keep = {KEEP_ANNOTATION: "true"}
     idle = [

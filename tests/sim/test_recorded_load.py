@@ -12,8 +12,8 @@ import pytest
 
 from sim.autoscaler import ScaleDown
 from sim.scoring import DEFAULT, PACKED, Profile
+from sim.simulator import Setting, Simulator
 from sim.workload import Arrival, Deployment, Workload, amount
-from sim.world import Setting, World
 from tests.e2e.live import Load
 from tests.e2e.standin import SHAPE, TIMERS
 
@@ -51,7 +51,7 @@ def workload(load: Load) -> Workload:
     return Workload("recorded", (SHAPE,) * load.nodes, tuple(jobs), end_ms, 1000, {}, deployments)
 
 
-class Counted(World):
+class Counted(Simulator):
     """A world that tells how many node-milliseconds had passed at the beginning."""
 
     before_ms = 0

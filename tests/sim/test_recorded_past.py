@@ -13,7 +13,7 @@ from core.config.settings import Config
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.history import dumps, load, prometheus
-from sim.history.past import Life, Past
+from sim.history.cluster_history import ClusterHistory, PodLifetime
 
 RECORDED = Path(__file__).parent / "recorded" / "past"
 POOL = "example.com/nodePool"
@@ -23,7 +23,7 @@ STEP_MS = 15_000
 
 
 @cache
-def told_by(which: str) -> Past:
+def told_by(which: str) -> ClusterHistory:
     refused: list[str] = []
     folder = str(RECORDED / which)
     past = (
@@ -33,7 +33,7 @@ def told_by(which: str) -> Past:
     return past
 
 
-def lives(which: str) -> dict[str, Life]:
+def lives(which: str) -> dict[str, PodLifetime]:
     return {life.pod.uid: life for life in told_by(which).lives}
 
 
@@ -82,7 +82,7 @@ def test_metrics_tell_what_dumps_tell_of_each_node(which: str) -> None:
 
 
 def test_what_is_played_is_the_same_whoever_told_it() -> None:
-    played = {which: load.played(told_by(which), Config()) for which in ALL}
+    played = {which: load.workload_of(told_by(which), Config()) for which in ALL}
     for found in played.values():
         whole = found.workload
         assert len(whole.nodes) == 6

@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.document import parse
+from core.config.programs import SCORE_NAMES
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
-from core.guards.disruption import SAFE_TO_EVICT
+from core.guards.drainability import SAFE_TO_EVICT
 from core.model.constraints import (
     ClaimUse,
-    Placing,
+    DisruptionFacts,
+    NodeConstraints,
     Requirement,
     SelectorTerm,
-    Ties,
     Toleration,
 )
 from core.model.errors import ConfigError, InvalidInputError
@@ -30,19 +31,18 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.all import POLICIES
-from core.scores import SCORES
-from sim import replay, report, trace, ways
+from sim import replay, report, trace, variants
 from sim.autoscaler import ScaleDown
 from sim.cluster import DAEMON_REQUESTS
 from sim.history import rows
-from sim.history.load import played
-from sim.history.past import Life, Past, Stay
+from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime
+from sim.history.load import workload_of
 from sim.replay import Outcome, Spread
 from sim.scenario import Scenario
 from sim.scoring import PACKED
-from sim.ways import EMPTY, Way
+from sim.simulator import Setting, Simulator
+from sim.variants import EMPTY, Variant
 from sim.workload import HOUR_MS, Deployment, Workload
-from sim.world import Setting, World
 
 GIB = 1024**3
 ZONE = "topology.kubernetes.io/zone"
@@ -55,8 +55,8 @@ def node(name: str, *, taints: tuple[Taint, ...] = (), cpu: int = 8000, **labels
     return Node(name=name, allocatable=whole, labels=named, taints=taints)
 
 
-def stay(of: Node, begins_ms: int = 0, ends_ms: int = END_MS) -> Stay:
-    return Stay(node=of, begins_ms=begins_ms, ends_ms=ends_ms)
+def stay(of: Node, begins_ms: int = 0, ends_ms: int = END_MS) -> NodeLifetime:
+    return NodeLifetime(node=of, begins_ms=begins_ms, ends_ms=ends_ms)
 
 
 def pod(name: str, owner: str = "Job", cpu: int = 1000, **more: object) -> Pod:
@@ -64,18 +64,22 @@ def pod(name: str, owner: str = "Job", cpu: int = 1000, **more: object) -> Pod:
     return Pod(namespace="n", name=name, requests=asked, owner_kind=owner, owner_name="o", **more)  # type: ignore[arg-type]
 
 
-def life(of: Pod, begins_ms: int = 0, ends_ms: int | None = None, slack_ms: int = 0) -> Life:
-    return Life(
+def life(
+    of: Pod, begins_ms: int = 0, ends_ms: int | None = None, slack_ms: int = 0
+) -> PodLifetime:
+    return PodLifetime(
         pod=of, begins_ms=begins_ms, bound_ms=begins_ms, ends_ms=ends_ms, slack_ms=slack_ms
     )
 
 
-def past(*lives: Life, stays: tuple[Stay, ...] = (stay(node("a")),)) -> Past:
-    return Past(source="s", begins_ms=0, ends_ms=END_MS, stays=stays, lives=lives)
+def past(
+    *lives: PodLifetime, stays: tuple[NodeLifetime, ...] = (stay(node("a")),)
+) -> ClusterHistory:
+    return ClusterHistory(source="s", begins_ms=0, ends_ms=END_MS, stays=stays, lives=lives)
 
 
-def load(*lives: Life, stays: tuple[Stay, ...] = (stay(node("a")),)) -> Workload:
-    return played(past(*lives, stays=stays), Config()).workload
+def load(*lives: PodLifetime, stays: tuple[NodeLifetime, ...] = (stay(node("a")),)) -> Workload:
+    return workload_of(past(*lives, stays=stays), Config()).workload
 
 
 class TestPods:
@@ -117,7 +121,7 @@ class TestPods:
         assert [one.name for one in found.arrivals] == ["n.a", "n.a.2"]
 
     def test_what_no_empty_node_would_take_is_left_out_and_said(self) -> None:
-        found = played(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
+        found = workload_of(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
         assert len(found.workload.arrivals) == 1
         assert found.notes == ("pods left out, as no kind of node admits them when empty: 1",)
 
@@ -136,7 +140,7 @@ class TestPods:
             for where in ("a", "fargate")
             for owner in ("Job", "ReplicaSet")
         )
-        found = played(past(*lives, stays=stays), Config())
+        found = workload_of(past(*lives, stays=stays), Config())
         assert [one.name for one in found.workload.arrivals] == ["n.a-Job"]
         assert [one.replicas for one in found.workload.deployments] == [((0, 1),)]
         assert found.notes == (
@@ -146,13 +150,15 @@ class TestPods:
 
     def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
-        asks = pod("p", placing=Placing(affinity=(term,)))
-        by_label = pod("q", placing=Placing((("kubernetes.io/hostname", "a"), ("pool", "x"))))
+        asks = pod("p", placing=NodeConstraints(affinity=(term,)))
+        by_label = pod(
+            "q", placing=NodeConstraints((("kubernetes.io/hostname", "a"), ("pool", "x")))
+        )
         stays = (stay(node("a", pool="x")),)
-        found = played(past(life(asks), life(by_label), stays=stays), Config())
+        found = workload_of(past(life(asks), life(by_label), stays=stays), Config())
         assert {one.placing for one in found.workload.arrivals} == {
-            Placing(),
-            Placing((("pool", "x"),)),
+            NodeConstraints(),
+            NodeConstraints((("pool", "x"),)),
         }
         assert found.notes[0].startswith("pods that ask for a node by its name, ")
         assert found.notes[0].endswith(": 2")
@@ -160,17 +166,19 @@ class TestPods:
     def test_what_speaks_against_an_eviction_is_kept(self) -> None:
         note = (SAFE_TO_EVICT, "false")
         claim = ClaimUse("data")
-        ties = Ties(notes=(note,), local_volumes=("cache",), claims=(claim,), started_seconds=9)
+        ties = DisruptionFacts(
+            notes=(note,), local_volumes=("cache",), claims=(claim,), started_seconds=9
+        )
         found = load(
             life(pod("p", ties=ties)),
-            life(pod("q", ties=Ties(claims=(claim,)))),
+            life(pod("q", ties=DisruptionFacts(claims=(claim,)))),
             life(pod("r", "ReplicaSet", ties=ties)),
             life(pod("s", "ReplicaSet")),
         )
-        played_as = Ties(notes=(note,), local_volumes=("cache",))
+        played_as = DisruptionFacts(notes=(note,), local_volumes=("cache",))
         assert [one.ties for one in found.arrivals] == [played_as, None]
         assert [one.ties for one in found.deployments] == [played_as, None]
-        world = World(found, ScaleDown.NEVER, None, 1)
+        world = Simulator(found, ScaleDown.NEVER, None, 1)
         world.run()
         pods = [one for one in world.state.pods.values() if not one.daemon]
         assert Counter(one.ties == played_as for one in pods) == {True: 2, False: 2}
@@ -188,7 +196,7 @@ class TestPods:
 
 
 class TestReplicaSets:
-    def of(self, *lives: Life) -> Deployment:
+    def of(self, *lives: PodLifetime) -> Deployment:
         (found,) = load(*lives).deployments
         return found
 
@@ -216,7 +224,7 @@ class TestReplicaSets:
         (web,) = found.deployments
         assert web.ages_ms == (2 * HOUR_MS, HOUR_MS)
         cut = replace(found, duration_ms=HOUR_MS)
-        world = World(cut, ScaleDown.NEVER, None, 1, Setting(PACKED))
+        world = Simulator(cut, ScaleDown.NEVER, None, 1, Setting(PACKED))
         assert world.run().pending_ms == 0
 
     @pytest.mark.parametrize(
@@ -276,14 +284,14 @@ class TestNodes:
         assert Counter(one.cpu_millis for one in found.nodes) == {8200: 2, 4200: 1}
 
     def test_labels_that_pods_ask_for_part_groups_of_one_shape(self) -> None:
-        asks = pod("p", placing=Placing((("pool", "x"),)))
+        asks = pod("p", placing=NodeConstraints((("pool", "x"),)))
         stays = (stay(node("a", pool="x")), stay(node("b", pool="y")))
         found = load(life(asks), stays=stays)
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
     def test_what_kubelets_declare_parts_groups_of_one_shape(self) -> None:
-        asks = pod("p", placing=Placing(features=("F",)))
+        asks = pod("p", placing=NodeConstraints(features=("F",)))
         stays = (stay(replace(node("a"), features=("F",))), stay(node("b")))
         found = load(life(asks), stays=stays)
         assert sorted(one.features for one in found.groups.values()) == [(), ("F",)]
@@ -293,7 +301,7 @@ class TestNodes:
         counted = {"underutilizedCount": {"poolLabel": "pool", "pools": pools}}
         config = parse({**EMPTY, **counted}, "x")
         stays = (stay(node("a", pool="web", other="1")), stay(node("b", pool="batch", other="1")))
-        found = played(past(life(pod("p")), stays=stays), config).workload
+        found = workload_of(past(life(pod("p")), stays=stays), config).workload
         labels = [dict(one.labels) for one in found.groups.values()]
         assert labels == [{"pool": "batch"}, {"pool": "web"}]
 
@@ -306,7 +314,7 @@ class TestNodes:
         kept = Counter(tuple(found.template(one).annotations) for one in found.nodes)
         assert kept == {(): 2, (keep,): 1, (disabled,): 1}
         assert [dict(one.annotations) for one in found.templates] == [{}]
-        world = World(found, ScaleDown.EMPTY, None, 1)
+        world = Simulator(found, ScaleDown.EMPTY, None, 1)
         world.run()
         left = [dict(one.node.annotations) for one in world.state.places.values()]
         assert {disabled: "true"} in left
@@ -324,15 +332,17 @@ class TestNodes:
         lasting = Taint("gpu", "", "NoSchedule")
         passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
         (group,) = load(
-            life(pod("p", placing=Placing(tolerations=()))),
+            life(pod("p", placing=NodeConstraints(tolerations=()))),
             stays=(stay(node("a", taints=(passing,))),),
         ).groups.values()
         assert group.taints == ()
         one = Node(
             name="a", allocatable=Resources(8000, 16 * GIB, 0, 58), taints=(lasting, passing)
         )
-        bears = pod("p", placing=Placing(tolerations=(Toleration("gpu", "Exists", "", ""),)))
-        found = played(past(life(bears), life(pod("q")), stays=(stay(one),)), Config())
+        bears = pod(
+            "p", placing=NodeConstraints(tolerations=(Toleration("gpu", "Exists", "", ""),))
+        )
+        found = workload_of(past(life(bears), life(pod("q")), stays=(stay(one),)), Config())
         assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
         assert [one.name for one in found.workload.arrivals] == ["n.p"]
 
@@ -350,7 +360,7 @@ class TestNodes:
         control = {"node-role.kubernetes.io/control-plane": ""}
         master = Node(name="m", allocatable=Resources(4000, 0, 0, 9), labels=control)
         stays = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
-        found = played(past(life(pod("p")), stays=stays), Config()).stood
+        found = workload_of(past(life(pod("p")), stays=stays), Config()).stood
         assert found.node_ms == 11 * HOUR_MS
         agent = DAEMON_REQUESTS  # what the simulation adds for DaemonSets, where there are none
         assert found.capacity_millis_ms == 11 * (8000 + agent.cpu_millis) * HOUR_MS
@@ -370,7 +380,7 @@ class TestRows:
 
     def test_rows_are_played_when_they_stand(self, tmp_path: Path) -> None:
         found = rows.read(self.write(tmp_path, "a,1000,1024,0,0,100,400\nb,1000,1,0,0,400,700\n"))
-        whole = played(found, Config()).workload
+        whole = workload_of(found, Config()).workload
         assert [(one.at_ms, one.life_ms) for one in whole.arrivals] == [
             (0, 300_000),
             (300_000, 300_000),
@@ -452,7 +462,7 @@ def there_at(of: Deployment, at_ms: int) -> int:
 
 class TestWays:
     def test_every_policy_and_every_mode_is_played_once(self) -> None:
-        found = list(ways.columns(EMPTY, "built in"))
+        found = list(variants.columns(EMPTY, "built in"))
         assert len({one.name for one in found}) == len(found)
         policies = {one.config.policy for one in found}
         assert policies == POLICIES.keys() - {"UnderutilizedCount"}, "it has no pool"
@@ -463,21 +473,21 @@ class TestWays:
     def test_what_nodes_cost_is_the_same_under_every_way(self) -> None:
         prices = [{"nodeSelector": {"a": "b"}, "price": "0.25"}]
         document = {**EMPTY, "prices": prices}
-        swept = ways.points({"headroom": ["0"]}, document, "x")
-        found = [*ways.columns(document, "x"), *swept]
+        swept = variants.points({"headroom": ["0"]}, document, "x")
+        found = [*variants.columns(document, "x"), *swept]
         assert {one.config.prices for one in found} == {parse(document, "x").prices}
 
     @pytest.mark.parametrize("enabled", [True, False])
     def test_a_rule_by_pools_is_played_where_one_is_enabled(self, enabled: bool) -> None:
         pool = {"enabled": enabled, "limit": "50%", "required": 2}
         document = {**EMPTY, "underutilizedCount": {"pools": {"a": pool}}}
-        found = ways.columns(document, "x")
+        found = variants.columns(document, "x")
         policies = {one.config.policy for one in found}
         assert ("UnderutilizedCount" in policies) is enabled
 
     def test_a_sweep_is_every_combination(self) -> None:
-        found = ways.points(
-            ways.asked_for(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
+        found = variants.points(
+            variants.asked_for(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
         )
         assert len(found) == 6
         last = found[-1]
@@ -487,14 +497,13 @@ class TestWays:
         assert last.config.budgets.headroom == 2
         assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
 
-    def test_another_score_is_played_where_answers_are_compact(self) -> None:
-        document = {**EMPTY, "extender": {"score": "marks", "answers": "compact"}}
-        columns = list(ways.columns(document, "x"))
-        points = ways.points({"extender.score": tuple(SCORES)}, document, "x")
+    def test_every_score_is_played_whatever_the_file_says(self) -> None:
+        document = {**EMPTY, "extender": {"score": "marks"}}
+        columns = list(variants.columns(document, "x"))
+        points = variants.points({"extender.score": SCORE_NAMES}, document, "x")
         for found in (columns, points):
             extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
-            assert {one.score for one in extenders} == {*SCORES}
-            assert {one.score for one in extenders if one.answers == "compact"} == {"marks"}
+            assert {one.score for one in extenders} == {*SCORE_NAMES}
 
     @pytest.mark.parametrize(
         ("asked", "said", "left"),
@@ -507,7 +516,7 @@ class TestWays:
     def test_with_other_thresholds_those_to_leave_follow(
         self, asked: str, said: dict[str, object], left: object
     ) -> None:
-        (found,) = ways.points(ways.asked_for([asked]), {**EMPTY, **said}, "x")
+        (found,) = variants.points(variants.asked_for([asked]), {**EMPTY, **said}, "x")
         assert found.document is not None
         assert found.document.get("leaveThresholds") == left
 
@@ -528,27 +537,27 @@ class TestWays:
         leave = {"cpu": "85%", "memory": "85%"}
         pool = {"name": "a", "nodeSelector": {"size": "small"}, "leaveThresholds": leave}
         document = {**EMPTY, "pools": [{**pool, "thresholds": own} if own else pool]}
-        (found,) = ways.points(ways.asked_for([asked]), document, "x")
+        (found,) = variants.points(variants.asked_for([asked]), document, "x")
         assert found.document is not None
         assert found.document["pools"][0].get("leaveThresholds") == left
 
     def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
         own = {"utilization": "40%", "leave": "60%"}
-        asked = ways.asked_for(["nodeUtilization.utilization=40%,70%"])
-        found = ways.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
+        asked = variants.asked_for(["nodeUtilization.utilization=40%,70%"])
+        found = variants.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
         sections = [one.document["nodeUtilization"] for one in found if one.document]
         assert sections == [own, {"utilization": "70%"}]
 
     def test_thresholds_to_leave_that_are_swept_too_hold(self) -> None:
-        asked = ways.asked_for(["leaveThresholds.cpu=99%", "thresholds=97%"])
-        (found,) = ways.points(asked, {**EMPTY, "leaveThresholds": {"cpu": "85%"}}, "x")
+        asked = variants.asked_for(["leaveThresholds.cpu=99%", "thresholds=97%"])
+        (found,) = variants.points(asked, {**EMPTY, "leaveThresholds": {"cpu": "85%"}}, "x")
         assert found.config is not None
         assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
 
     def test_the_usual_is_swept_beside_the_configuration_of_the_readme(self) -> None:
         readme = (Path(__file__).parents[2] / "README.md").read_text()
         document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
-        assert len(ways.points(ways.USUAL, document, "README.md")) == 18
+        assert len(variants.points(variants.USUAL, document, "README.md")) == 12
 
     @pytest.mark.parametrize(
         ("asked", "values"),
@@ -557,14 +566,13 @@ class TestWays:
             ("headroom=0,2", [0, 2]),
             ("taintKey=own.example/010", ["own.example/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
-            ("extender.score=marks,lifetime", ["marks", "lifetime"]),
-            ("extender.answers=full", ["full"]),
+            ("extender.score=marks,pack", ["marks", "pack"]),
         ],
     )
     def test_a_swept_value_means_what_it_means_in_the_file(
         self, asked: str, values: list[object]
     ) -> None:
-        found = ways.points(ways.asked_for([asked]), EMPTY, "built in")
+        found = variants.points(variants.asked_for([asked]), EMPTY, "built in")
         for one, value in zip(found, values, strict=True):
             assert one.document is not None
             told: Any = one.document
@@ -590,21 +598,21 @@ class TestWays:
             ("controller.interval=1m", "--sweep controller.interval: is not played; --interval"),
             ("controller={interval: 5s}", "--sweep controller: is not played; --interval says"),
             ("webhook.listen=a:1,b:2", "--sweep webhook.listen: it has no setting"),
-            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score and"),
-            ("extender={score: marks}", "--sweep extender: of its settings score and answers"),
+            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score alone"),
+            ("extender={score: marks}", "--sweep extender: of its settings score alone"),
             ("mode=observe,enforce", "--sweep mode: what is played is enforce"),
         ],
     )
     def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
         with pytest.raises((InvalidInputError, ConfigError)) as caught:
-            ways.points(ways.asked_for([asked]), EMPTY, "built in")
+            variants.points(variants.asked_for([asked]), EMPTY, "built in")
         assert problem in str(caught.value)
 
     def test_too_many_combinations_are_refused(self) -> None:
         twenty = ",".join(map(str, range(20)))
-        asked = ways.asked_for([f"headroom={twenty}", f"minNodes={twenty}"])
+        asked = variants.asked_for([f"headroom={twenty}", f"minNodes={twenty}"])
         with pytest.raises(InvalidInputError, match="400 combinations; allowed: up to 200"):
-            ways.points(asked, EMPTY, "built in")
+            variants.points(asked, EMPTY, "built in")
 
 
 def outcome(
@@ -618,7 +626,7 @@ def outcome(
         report.BY_MARK: blamed,
     }
     figures = {row: Spread.of([Fraction(value)]) for row, value in told.items()}
-    return Outcome(Way(name, scenario, Config(), EMPTY if ebb else None), figures, ())
+    return Outcome(Variant(name, scenario, Config(), EMPTY if ebb else None), figures, ())
 
 
 RIVAL = outcome(replay.COMPARED_TO, 10, 10, ebb=False)

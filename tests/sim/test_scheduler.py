@@ -48,7 +48,8 @@ class Side:
     def change(self, number: int, what: tuple[object, ...]) -> object:
         match what:
             case "place", int(size):
-                one = self.state.arrive(pod(f"p{number}", None, size, 100), 0)
+                one = pod(f"p{number}", None, size, 100)
+                self.state.arrive(one, 0)
                 name = self.choose(one)
                 self.state.delete(one.key) if name is None else self.state.bind(one, name)
                 return name

@@ -13,17 +13,20 @@ from core.model.resources import Resources
 from sim import report, scenario, workload
 from sim.autoscaler import ScaleDown
 from sim.scenario import MANAGED, SCENARIOS, WHOLE
+from sim.simulator import Simulator
 from sim.workload import HOUR_MS, Arrival, Workload, amount
-from sim.world import World
 from tests.support.configurations import HEAD
 
-SHORT = workload.embedded(seed=3, days=1)
+DAY = workload.embedded(seed=3, days=1)
+SHORT_MS = 4 * HOUR_MS
 SHORT = replace(
-    SHORT,
-    nodes=SHORT.nodes[::3],
-    duration_ms=6 * HOUR_MS,
-    arrivals=tuple(a for a in SHORT.arrivals if a.at_ms < 6 * HOUR_MS)[::3],
+    DAY,
+    nodes=DAY.nodes[::4],
+    duration_ms=SHORT_MS,
+    arrivals=tuple(a for a in DAY.arrivals if a.at_ms < SHORT_MS)[::4],
+    tick_ms=workload.TICK_MS,
 )
+"""Small, and still Ebb releases marks in it, and the autoscaler removes and adds nodes."""
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
@@ -65,7 +68,7 @@ def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> Non
     assert min(one.nodes for one in found.samples) < len(SHORT.nodes)
 
 
-class Watched(World):
+class Watched(Simulator):
     """A world that recounts everything after each pass."""
 
     def check(self) -> None:

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from core.config.document import parse
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.mark import Mark
 from core.marks.taints import desired_taints
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from sim import scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, TO_BE_DELETED, ScaleDown
 from sim.cluster import State
+from sim.simulator import BY_DEFAULT, Setting, Simulator
 from sim.workload import HOUR_MS, Arrival, Deployment, Workload, amount
-from sim.world import BY_DEFAULT, Setting, World
 from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
@@ -34,7 +34,6 @@ class Marker:
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
         return dict.fromkeys(names, 0)
 
-    def at(self, now_ms: int) -> None: ...
     def node_changed(self, node: Node) -> None: ...
     def node_gone(self, name: str) -> None: ...
     def pod_changed(self, pod: Pod) -> None: ...
@@ -55,14 +54,14 @@ class Marker:
         self._done = True
 
 
-def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> World:
+def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
     """One node of four cores; pods by arrival and millicores."""
     arrivals = tuple(
         Arrival(at_ms, f"p{number}", amount(cpu, 100, 0), HOUR_MS)
         for number, (at_ms, cpu) in enumerate(pods)
     )
     load = Workload("made", (SHAPE,), arrivals, HOUR_MS // 2, TICK_MS)
-    return World(load, ScaleDown.NEVER, compactor, seed=1)
+    return Simulator(load, ScaleDown.NEVER, compactor, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_the_engine_looks_at_its_own_interval(
 ) -> None:
     eager = Looking(Mark.SOFT)
     load = Workload("made", (SHAPE,), (), HOUR_MS, of_load)
-    World(load, ScaleDown.NEVER, eager, 1, setting).run()
+    Simulator(load, ScaleDown.NEVER, eager, 1, setting).run()
     assert eager.looks == looks
 
 

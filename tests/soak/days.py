@@ -15,10 +15,9 @@ from typing import Final
 
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.clock import VirtualClock
 from sim.ebb import Direct, Ebb
+from sim.simulator import Result
 from sim.workload import HOUR_MS
-from sim.world import Result
 from tests.soak.drawn import DAYS, Run, draw
 from tests.support.faults import Day
 
@@ -89,9 +88,8 @@ class Watched(Day):
 
 def play(run: Run) -> Outcome:
     """Play a run and say what went wrong."""
-    clock = VirtualClock()
-    view = View(run.config.extender, run.config.taint_key, clock)
-    ebb = Ebb(run.config, view, Direct(view, run.config), clock)
+    view = View(run.config.extender, run.config.taint_key)
+    ebb = Ebb(run.config, view, Direct(view, run.config))
     world = Watched(run, ebb)
     outcome = Outcome(run, world.result)
     try:

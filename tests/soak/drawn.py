@@ -7,15 +7,14 @@ from fractions import Fraction
 from typing import Final
 
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
-from core.config.programs import AnswersMode, ExtenderConfig
+from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
-from core.marks.keys import KARPENTER_LABEL
-from core.model.constraints import ANYWHERE, Placing, Toleration
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.constraints import NO_NODE_CONSTRAINTS, NodeConstraints, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.resources import Resources
-from core.scores import SCORES
 from sim import workload
 from sim.autoscaler import ScaleDown
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount
@@ -34,11 +33,11 @@ POOL: Final = "example.org/pool"
 TAINTED: Final = Taint("dedicated", "batch", Effect.NO_SCHEDULE)
 TOLERATING: Final = (Toleration("dedicated", "Equal", "batch", "NoSchedule"),)
 PLACINGS: Final = (
-    (ANYWHERE, 60),
-    (Placing(tolerations=TOLERATING), 10),
-    (Placing(node_selector=((POOL, "batch"),), tolerations=TOLERATING), 15),
-    (Placing(node_selector=((POOL, "general"),)), 5),
-    *((Placing(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
+    (NO_NODE_CONSTRAINTS, 60),
+    (NodeConstraints(tolerations=TOLERATING), 10),
+    (NodeConstraints(node_selector=((POOL, "batch"),), tolerations=TOLERATING), 15),
+    (NodeConstraints(node_selector=((POOL, "general"),)), 5),
+    *((NodeConstraints(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
 )
 """What pods ask of their nodes, and how many of a hundred do."""
 BLOCK_MS: Final = 3 * HOUR_MS
@@ -83,8 +82,6 @@ def draw(seed: int) -> Run:
 
 def _config(chance: random.Random) -> Config:
     share = Fraction(chance.choice((60, 80, 90, 100)), 100)
-    score = chance.choice(list(SCORES))
-    compact = score == "marks" and chance.random() < 0.3
     return Config(
         mode=Mode.ENFORCE,
         delay_seconds=chance.choice((0, 60, 600)),
@@ -96,9 +93,7 @@ def _config(chance: random.Random) -> Config:
         hand_over=HandOver(
             scope=chance.choice(list(Scope)), guard_seconds=chance.choice((60, 900))
         ),
-        extender=ExtenderConfig(
-            score=score, answers=AnswersMode.COMPACT if compact else AnswersMode.FULL
-        ),
+        extender=ExtenderConfig(score=chance.choice(SCORE_NAMES)),
     )
 
 

@@ -9,7 +9,7 @@ import orjson
 
 from core.edge.decode import kinds
 from core.edge.kube.client import ApiError
-from core.marks.keys import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
 from core.writes.write import Write

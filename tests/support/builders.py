@@ -8,7 +8,14 @@ from core.config.budgets import Budget, Budgets, Cooldown, Reserve
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
 from core.model.cluster import Cluster
-from core.model.constraints import ALONE, ANYWHERE, Company, Placing, PodSelector, Requirement
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    NodeConstraints,
+    PodConstraints,
+    PodSelector,
+    Requirement,
+)
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -61,11 +68,11 @@ def pod(
     cpu: int,
     memory: int,
     *,
-    placing: Placing = ANYWHERE,
+    placing: NodeConstraints = NO_NODE_CONSTRAINTS,
     daemon: bool = False,
     unsupported: tuple[str, ...] = (),
     extended: tuple[tuple[str, int], ...] = (),
-    company: Company = ALONE,
+    company: PodConstraints = NO_POD_CONSTRAINTS,
     labels: Mapping[str, str] | None = None,
     namespace: str = "d",
     terminating: bool = False,
@@ -90,7 +97,7 @@ def select(app: str, *namespaces: str) -> PodSelector:
     return PodSelector(namespaces or ("d",), (Requirement("app", "In", (app,)),))
 
 
-GREEN = Placing(node_selector=(("green", "true"),))
+GREEN = NodeConstraints(node_selector=(("green", "true"),))
 
 
 def thesis_cluster() -> Cluster:

@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from controller.loop import STALE_SECONDS
 from core.config.settings import Config, Mode, Scope
-from core.marks.keys import (
+from core.marks.mark import decode_details, guard_of, mark_of
+from core.marks.taints import desired_taints, without_our_taint
+from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -17,19 +19,17 @@ from core.marks.keys import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
-from core.marks.mark import decode_details, guard_of, mark_of
-from core.marks.taints import desired_taints, without_our_taint
 from core.model.errors import UnavailableError
-from core.model.leaving import going
 from core.model.node import Node
+from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.writes.nodes import WATCH_SECONDS
 from sim.autoscaler import ScaleDown
 from sim.cluster import State
 from sim.ebb import Ebb
 from sim.scheduler import admits
+from sim.simulator import Simulator
 from sim.workload import Workload
-from sim.world import World
 
 OURS = (
     MARK_LABEL,
@@ -70,7 +70,7 @@ class Trouble:
 
 
 class Troubled:
-    """Ebb under faults; implements sim.world.Compactor."""
+    """Ebb under faults; implements sim.simulator.Compactor."""
 
     def __init__(self, ebb: Ebb) -> None:
         self.ebb = ebb
@@ -93,9 +93,6 @@ class Troubled:
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         return {} if self.faults[Fault.UNSCORED] else self.ebb.scores(pod, names)
-
-    def at(self, now_ms: int) -> None:
-        self.ebb.at(now_ms)
 
     def node_changed(self, node: Node) -> None:
         self.ebb.node_changed(node)
@@ -140,7 +137,7 @@ class Troubled:
         return now_ms - self._held_ms > 1000 * STALE_SECONDS
 
 
-class Day(World):
+class Day(Simulator):
     """A world that plays troubles and checks its nodes after every pass that was sound."""
 
     def __init__(
@@ -227,7 +224,7 @@ class Day(World):
             self._sound_ms = self.now_ms()
         if self._troubled.sound:
             for place in self.state.places.values():
-                if not going(place.node):
+                if not is_terminating(place.node):
                     self._check(place.node, occupied=bool(place.pods))
             self._check_waiting()
 
@@ -264,7 +261,7 @@ class Day(World):
         return [
             f"{node.name}: {key}"
             for node in (place.node for place in self.state.places.values())
-            if not going(node)
+            if not is_terminating(node)
             for key in (*node.labels, *node.annotations, *(taint.key for taint in node.taints))
             if key in OURS
         ]

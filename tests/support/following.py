@@ -11,19 +11,19 @@ from core.edge.clock import SystemClock
 from core.edge.decode.inventory import Inventory, Odd
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ANSWER_BYTES_MAX, Client
-from core.edge.kube.news import Feed, News
+from core.edge.kube.freshness import Freshness, WatchSink
 from core.edge.kube.watch import follow
 from core.edge.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
 
 
-class Seen(Feed):
+class Seen(WatchSink):
     """A feed that notes every call, and can be waited for."""
 
     def __init__(self, kind: AnyKind) -> None:
         inventory = Inventory()
-        super().__init__(inventory, kind, News(), SystemClock(), WatchMetrics())
+        super().__init__(inventory, kind, Freshness(), SystemClock(), WatchMetrics())
         self.view = inventory.of(kind)
         self.calls: list[tuple[str, str]] = []
         self.lives = 0

@@ -7,12 +7,12 @@ from typing import Final
 
 from core.model.cluster import Cluster
 from core.model.constraints import (
-    ALONE,
-    ANYWHERE,
-    Company,
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     PodSelector,
     Requirement,
     SpreadConstraint,
@@ -59,7 +59,7 @@ def of_reaches(made: Cluster, many: bool, seed: int = 1) -> Cluster:
     """
     if not many:
         nodes = (replace(node, taints=()) for node in made.nodes)
-        pods = (replace(pod, placing=ANYWHERE) for pod in made.pods)
+        pods = (replace(pod, placing=NO_NODE_CONSTRAINTS) for pod in made.pods)
         return Cluster.of(nodes, pods)
     chance, at = random.Random(seed), {node.name: node for node in made.nodes}
     return Cluster.of(made.nodes, [_dealt(pod, at[pod.node or ""], chance) for pod in made.pods])
@@ -71,7 +71,9 @@ def _dealt(pod: Pod, node: Node, chance: random.Random) -> Pod:
     asked = [_ASKING["zone", node.labels["zone"]], _ASKING["pool", node.labels["pool"]]]
     if node.labels["disk"] == "ssd":
         asked.append(_ASKING["disk", "ssd"])
-    return replace(pod, placing=chance.choice(asked) if chance.random() < 0.5 else ANYWHERE)
+    return replace(
+        pod, placing=chance.choice(asked) if chance.random() < 0.5 else NO_NODE_CONSTRAINTS
+    )
 
 
 def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[Pod]:
@@ -81,7 +83,7 @@ def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[P
         one = PodSelector(("load",), (Requirement("app", "In", (f"app-{number}",)),))
         asks = chance.choices(COMPANIES, weights=_COMPANY_WEIGHTS)[0](one)
         labels = {"app": f"app-{number}"}
-        apps.append((labels, asks if chance.randrange(100) < social else ALONE))
+        apps.append((labels, asks if chance.randrange(100) < social else NO_POD_CONSTRAINTS))
     dealt = (chance.choice(apps) for _ in pods)
     return [
         replace(pod, labels=labels, company=company)
@@ -91,12 +93,12 @@ def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[P
 
 REPLICAS: Final = 20
 """Pods of an application, about."""
-COMPANIES: Final[tuple[Callable[[PodSelector], Company], ...]] = (
-    lambda one: Company(apart=(PodAffinityTerm(one, "host"),)),
-    lambda one: Company(spread=(SpreadConstraint(one, "zone", 2),)),
-    lambda one: Company(spread=(SpreadConstraint(one, "host", 2),)),
-    lambda one: Company(near=(PodAffinityTerm(one, "zone"),)),
-    lambda _: Company(host_ports=(HostPort(8000),)),
+COMPANIES: Final[tuple[Callable[[PodSelector], PodConstraints], ...]] = (
+    lambda one: PodConstraints(apart=(PodAffinityTerm(one, "host"),)),
+    lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 2),)),
+    lambda one: PodConstraints(spread=(SpreadConstraint(one, "host", 2),)),
+    lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)),
+    lambda _: PodConstraints(host_ports=(HostPort(8000),)),
 )
 _COMPANY_WEIGHTS: Final = (8, 5, 3, 3, 1)
 
@@ -126,16 +128,16 @@ def _target(number: int, regime: str, chance: random.Random) -> float:
 
 _WEIGHTS: Final = [5, 4, 3, 2, 1] * 8
 """Of the five sizes of each shape: small pods are the commonest."""
-_ZONES: Final = {zone: Placing(node_selector=(("zone", zone),)) for zone in "abc"}
+_ZONES: Final = {zone: NodeConstraints(node_selector=(("zone", zone),)) for zone in "abc"}
 _ASKING: Final = {
-    label: Placing(node_selector=(label,))
+    label: NodeConstraints(node_selector=(label,))
     for label in (
         *(("zone", zone) for zone in "abc"),
         *(("pool", str(pool)) for pool in range(6)),
         ("disk", "ssd"),
     )
 }
-_BATCH: Final = Placing(tolerations=(Toleration("batch", "Exists"),))
+_BATCH: Final = NodeConstraints(tolerations=(Toleration("batch", "Exists"),))
 
 
 def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Random) -> list[Pod]:
@@ -143,7 +145,7 @@ def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Ran
     scale = node.allocatable.cpu_millis // 8000
     cpu = memory = 0
     pods: list[Pod] = []
-    placing = _BATCH if BATCH in node.taints else ANYWHERE
+    placing = _BATCH if BATCH in node.taints else NO_NODE_CONSTRAINTS
     misses = 0
     while len(pods) < PODS_MAX and misses < 5:
         asked = chance.choices(shapes, weights=_WEIGHTS)[0]
@@ -158,7 +160,7 @@ def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Ran
             misses += 1
             continue
         cpu, memory = cpu + asked.cpu_millis, memory + asked.memory_bytes
-        zoned = placing is ANYWHERE and chance.random() < 0.1
+        zoned = placing is NO_NODE_CONSTRAINTS and chance.random() < 0.1
         pods.append(
             Pod(
                 namespace="load",

@@ -7,11 +7,17 @@ from typing import NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Cooldown, Reserve
 from core.config.settings import Config
-from core.engine.work import always
-from core.marks.keys import BACKOFF_ANNOTATION
+from core.engine.planner import unlimited_time
+from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster, DisruptionBudget
-from core.model.constraints import Company, Placing, PodAffinityTerm, Ties, Toleration
+from core.model.constraints import (
+    DisruptionFacts,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    Toleration,
+)
 from core.model.node import Node, Taint
 from core.model.pod import DEVICES_FIELD, Pod
 from core.model.volumes import CLAIMS_FIELD
@@ -30,8 +36,8 @@ EPOCH = 1_000_000
 AHEAD = CLOCKS_APART_SECONDS_MAX + 100
 """Seconds by which an annotation is too far ahead for a leader of our time to have written it."""
 TIMED = (
-    Ties(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
-    Ties(overdue_seconds=EPOCH + 100),
+    DisruptionFacts(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
+    DisruptionFacts(overdue_seconds=EPOCH + 100),
 )
 COUNTED = CountedPools(
     pool_label="pool",
@@ -73,13 +79,13 @@ def history(seed: int) -> History:
 
 def _looks(chance: random.Random, cluster: Cluster) -> Iterator[Look]:
     now = EPOCH
-    yield Look(cluster, now, frozenset(), always)
+    yield Look(cluster, now, frozenset(), unlimited_time)
     for _ in range(LOOKS):
         now += chance.choice(SECONDS)
         if chance.random() < 0.5:
             cluster = changed(chance, cluster, now)
         failed = frozenset(one.name for one in cluster.nodes if chance.random() < 0.02)
-        yield Look(cluster, now, failed, always if chance.random() < 0.98 else never)
+        yield Look(cluster, now, failed, unlimited_time if chance.random() < 0.98 else never)
 
 
 def never() -> bool:
@@ -186,7 +192,7 @@ def _unsupported(field: str) -> Callable[[Config, Cluster], Made]:
 
 def _unreached(asked: Config, was: Cluster) -> Made:
     taint = Taint("rare", "", "NoSchedule")
-    tolerant = Placing(tolerations=(Toleration(key="rare", operator="Exists"),))
+    tolerant = NodeConstraints(tolerations=(Toleration(key="rare", operator="Exists"),))
     odd = replace(pod("rare", None, 10, 10, placing=tolerant), unsupported=("spec.rare",))
     return _with(asked, was, [node("rare", taints=(taint,))], odd)
 
@@ -215,7 +221,7 @@ def _hard_daemonset(asked: Config, was: Cluster) -> Made:
 
 def _hard_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
-    near = pod("client", "rare", 10, 10, company=Company(near=terms))
+    near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
     cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
     soft = mixed.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
     return _with(replace(asked, hard_after_seconds=0), was, [soft], near, cache)

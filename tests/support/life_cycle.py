@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from core.writes.life_cycle import LAST, TABLE, Act, Event, State
+from core.writes.life_cycle import LAST, TABLE, Event, State, Transition
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
 HEAD: Final = """# The life of a mark
@@ -31,7 +31,7 @@ def _picture() -> Iterator[str]:
     yield "stateDiagram-v2"
     for state in State:
         yield f'    state "{state.title}" as {state.name}'
-    arrows: dict[tuple[State, State, Act], list[str]] = {}
+    arrows: dict[tuple[State, State, Transition], list[str]] = {}
     for event, acts in TABLE.items():
         for state, act in acts.items():
             arrows.setdefault((state, act.then or state, act), []).append(event.title)
@@ -52,7 +52,7 @@ def _events() -> Iterator[str]:
 
 
 def _written(event: Event) -> str:
-    where: dict[Act, list[str]] = {}
+    where: dict[Transition, list[str]] = {}
     for state, act in TABLE[event].items():
         where.setdefault(act, []).append(state.title)
     return "; ".join(f"{', '.join(titles)}: {act.title}" for act, titles in where.items())

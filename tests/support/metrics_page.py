@@ -14,9 +14,9 @@ import webhook.metrics
 from controller import config_reload, evictor
 from controller.loop import STALE_SECONDS
 from controller.writers import EVENT_REASONS
-from core.edge.metrics import Together
+from core.edge.metrics import MetricCollector
 from core.engine.plan import REACHES_SHOWN
-from core.fields.sections import CONTROLLER, EXTENDER, WEBHOOK
+from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.writes.write import WriteKind
 from webhook import certs
 
@@ -213,7 +213,7 @@ def rows() -> list[Row]:
 
 def _rows(made: core.edge.metrics.Metrics) -> Iterator[Row]:
     for one in vars(made).values():
-        if isinstance(one, Together):
+        if isinstance(one, MetricCollector):
             yield from (Row(told.name, "gauge", told.labels, told.what) for told in one._gauges)
         elif isinstance(one, MetricWrapperBase):
             yield _row(one)

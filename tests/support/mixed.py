@@ -10,24 +10,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, encode_details
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
-    ALONE,
     HOST_USERS,
+    NO_POD_CONSTRAINTS,
     RESTARTS_ALL,
-    Company,
     Disk,
+    DisruptionFacts,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
-    Ties,
     Toleration,
-    VolumeReach,
+    VolumeTopology,
 )
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -66,48 +66,52 @@ PASSING = (
 TOLERATE_GPU = (Toleration("gpu", "Exists"),)
 A, B = select("a"), select("b")
 COMPANIES = (
-    Company(apart=(PodAffinityTerm(A, HOST),)),
-    Company(apart=(PodAffinityTerm(B, ZONE),)),
-    Company(near=(PodAffinityTerm(A, ZONE),)),
-    Company(spread=(SpreadConstraint(A, ZONE, 1),)),
-    Company(spread=(SpreadConstraint(A, HOST, 1, honor_taints=True),)),
-    Company(host_ports=(HostPort(80),)),
-    Company(disks=(Disk("ebs", "v1"),)),
-    Company(sole=("d/one",)),
+    PodConstraints(apart=(PodAffinityTerm(A, HOST),)),
+    PodConstraints(apart=(PodAffinityTerm(B, ZONE),)),
+    PodConstraints(near=(PodAffinityTerm(A, ZONE),)),
+    PodConstraints(spread=(SpreadConstraint(A, ZONE, 1),)),
+    PodConstraints(spread=(SpreadConstraint(A, HOST, 1, honor_taints=True),)),
+    PodConstraints(host_ports=(HostPort(80),)),
+    PodConstraints(disks=(Disk("ebs", "v1"),)),
+    PodConstraints(sole=("d/one",)),
 )
 
 
 FEATURES = (RESTARTS_ALL, HOST_USERS)
 
 
-def _expression(key: str, operator: str, *values: str) -> Placing:
-    return Placing(affinity=(SelectorTerm((Requirement(key, operator, values),)),))
+def _expression(key: str, operator: str, *values: str) -> NodeConstraints:
+    return NodeConstraints(affinity=(SelectorTerm((Requirement(key, operator, values),)),))
 
 
 PLACINGS = (
-    *(Placing(),) * 7,
-    Placing(features=FEATURES[:1]),
-    Placing(node_selector=(("pool", "batch"),)),
-    Placing(node_selector=(("pool", "batch"),), features=FEATURES),
-    *(Placing(node_selector=(("pool", "gpu"),), tolerations=TOLERATE_GPU),) * 2,
-    Placing(tolerations=TOLERATE_GPU),
-    Placing(tolerations=(Toleration(operator="Exists"),)),
-    Placing(tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists"),)),
-    Placing(node_selector=((ZONE, "a"),)),
-    Placing(system=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)),
+    *(NodeConstraints(),) * 7,
+    NodeConstraints(features=FEATURES[:1]),
+    NodeConstraints(node_selector=(("pool", "batch"),)),
+    NodeConstraints(node_selector=(("pool", "batch"),), features=FEATURES),
+    *(NodeConstraints(node_selector=(("pool", "gpu"),), tolerations=TOLERATE_GPU),) * 2,
+    NodeConstraints(tolerations=TOLERATE_GPU),
+    NodeConstraints(tolerations=(Toleration(operator="Exists"),)),
+    NodeConstraints(tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists"),)),
+    NodeConstraints(node_selector=((ZONE, "a"),)),
+    NodeConstraints(
+        system=(("kubernetes.io/os", "windows"),), tolerations=(Toleration("os", "Exists"),)
+    ),
     _expression(ZONE, "In", "a", "b"),
     _expression(ZONE, "NotIn", "b"),
     _expression("pool", "Exists"),
     _expression("pool", "DoesNotExist"),
     _expression("rank", "Gt", "1"),
     _expression("rank", "Lt", "2"),
-    Placing(affinity=()),
-    Placing(affinity=(SelectorTerm((), (Requirement("metadata.name", "In", ("n00",)),)),)),
-    Placing(affinity=(SelectorTerm((), (Requirement("metadata.name", "NotIn", ("n01",)),)),)),
-    Placing(volumes=(VolumeReach(zones=((ZONE, ("a",)),)),)),
-    Placing(
+    NodeConstraints(affinity=()),
+    NodeConstraints(affinity=(SelectorTerm((), (Requirement("metadata.name", "In", ("n00",)),)),)),
+    NodeConstraints(
+        affinity=(SelectorTerm((), (Requirement("metadata.name", "NotIn", ("n01",)),)),)
+    ),
+    NodeConstraints(volumes=(VolumeTopology(zones=((ZONE, ("a",)),)),)),
+    NodeConstraints(
         node_selector=(("pool", "batch"),),
-        volumes=(VolumeReach(affinity=(SelectorTerm((Requirement(ZONE, "In", ("b",)),)),)),),
+        volumes=(VolumeTopology(affinity=(SelectorTerm((Requirement(ZONE, "In", ("b",)),)),)),),
     ),
 )
 
@@ -252,7 +256,7 @@ def app(chance: random.Random, wishes: float) -> Pod:
         requests=Resources(cpu, memory * MB, chance.choice((0,) * 9 + (6000 * MB,)), 1, gpus),
         placing=placing,
         labels={"app": chance.choice("abc")},
-        company=chance.choice(COMPANIES) if chance.random() < wishes else ALONE,
+        company=chance.choice(COMPANIES) if chance.random() < wishes else NO_POD_CONSTRAINTS,
         owner_kind=chance.choice(("ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "Job")),
     )
 
@@ -266,7 +270,7 @@ def daemon(chance: random.Random, on: Node) -> Pod:
         name=f"agent-{on.name}",
         node=on.name,
         requests=Resources(cpu, memory * MB, 0, 1),
-        placing=Placing(tolerations=(Toleration(operator="Exists"),)),
+        placing=NodeConstraints(tolerations=(Toleration(operator="Exists"),)),
         owner_kind="Node" if static else "DaemonSet",
         mirror=static,
         daemon=not static,
@@ -285,7 +289,7 @@ def odd(chance: random.Random, made: Pod) -> Pod:
             (1, replace(made, unreadable="spec")),
             (4, replace(made, terminating=True)),
             (4, replace(made, owner_kind="")),
-            (4, replace(made, ties=Ties(notes=notes))),
+            (4, replace(made, ties=DisruptionFacts(notes=notes))),
             (4, replace(made, priority=-20)),
         ),
     )

@@ -9,7 +9,7 @@ from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.engine.memory import Pace
+from core.engine.leader_state import RateLimits
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 from tests.support.restraints import window
@@ -78,11 +78,11 @@ def pools(chance: random.Random) -> tuple[Pool, ...]:
     )
 
 
-def pace(chance: random.Random, keys: Sequence[str] = ()) -> Pace | None:
+def pace(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits | None:
     """Return what holds back at a moment, *keys* are those of reaches; None: nothing."""
     if chance.random() < 0.6:
         return None
-    return Pace(
+    return RateLimits(
         cooling_until=9 if chance.random() < 0.1 else None,
         **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),
         backing_off=chance.choice(({}, {"n00": 7})),

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.marks.keys import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import BACKOFF_ANNOTATION, DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 
 Json = dict[str, Any]
 ABSENT: Any = object()

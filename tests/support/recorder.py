@@ -12,8 +12,8 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import ScaleDown
 from sim.cluster import State
+from sim.simulator import Setting, Simulator
 from sim.workload import Workload
-from sim.world import Setting, World
 
 Json = dict[str, Any]
 EPOCH = 1_793_520_000
@@ -43,8 +43,6 @@ class Recorder:
         self.ended: dict[str, int] = {}
         self.seen: dict[str, list[int]] = {}
         """When each object was looked at."""
-
-    def at(self, now_ms: int) -> None: ...
 
     def node_changed(self, node: Node) -> None:
         self.created.setdefault(node.name, self.now())
@@ -81,7 +79,7 @@ def record(
     load: Workload, every_ms: int, look: Callable[[Recorder, State, int], None]
 ) -> Recorder:
     recorder = Recorder(look)
-    world = World(load, ScaleDown.EMPTY, recorder, 1, Setting(tick_ms=every_ms))
+    world = Simulator(load, ScaleDown.EMPTY, recorder, 1, Setting(tick_ms=every_ms))
     recorder.now = world.now_ms
     world.run()
     return recorder

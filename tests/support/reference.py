@@ -43,7 +43,7 @@ from tests.support.reference_sums import (
 )
 
 if TYPE_CHECKING:
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
 
 ATTEMPTS_MAX = 4
 """How often the pods of one node are packed, ever fewer nodes being asked."""
@@ -79,7 +79,7 @@ class Reference(Packing):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "Pace | None" = None,
+        pace: "RateLimits | None" = None,
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,

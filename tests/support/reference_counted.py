@@ -18,7 +18,7 @@ from tests.support.reference_rules import holds_pods, is_marked, leaving, mark_r
 from tests.support.reference_state import Members, is_spare, plain_key
 
 if TYPE_CHECKING:
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
     from core.policies.ported.underutilized_count import CountedPool, CountedPools
 
 
@@ -66,7 +66,7 @@ class Counted(Reference):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "Pace | None" = None,
+        pace: "RateLimits | None" = None,
         *,
         listed: frozenset[str] | None = None,
         due: frozenset[str] | None = None,

@@ -8,7 +8,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from core.model.constraints import Placing, PodSelector, Requirement, SelectorTerm, Toleration
+from core.model.constraints import (
+    NodeConstraints,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+)
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -126,7 +132,7 @@ def starts(key: str) -> bool:
     return key in STARTING or STARTUP.match(key) is not None
 
 
-def stands_taints(node: Node, placing: Placing, aside: Callable[[str], bool]) -> bool:
+def stands_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], bool]) -> bool:
     """Say whether all taints that keep pods away are tolerated, but for those set *aside*."""
     return all(
         aside(taint.key) or any(stands(one, taint) for one in placing.tolerations)
@@ -135,27 +141,27 @@ def stands_taints(node: Node, placing: Placing, aside: Callable[[str], bool]) ->
     )
 
 
-def labelled(node: Node, placing: Placing) -> bool:
+def labelled(node: Node, placing: NodeConstraints) -> bool:
     """Ask for the labels of nodeSelector."""
     return set(placing.node_selector) <= set(node.labels.items())
 
 
-def of_system(node: Node, placing: Placing) -> bool:
+def of_system(node: Node, placing: NodeConstraints) -> bool:
     """Ask for the labels that the kubelet of the pod's system sets; kube-scheduler does not."""
     return set(placing.system) <= set(node.labels.items())
 
 
-def declares(node: Node, placing: Placing) -> bool:
+def declares(node: Node, placing: NodeConstraints) -> bool:
     """Ask the node's kubelet for every feature that the pod needs of one."""
     return set(placing.features) <= set(node.features)
 
 
-def liked(node: Node, placing: Placing) -> bool:
+def liked(node: Node, placing: NodeConstraints) -> bool:
     """Ask for one term of the required node affinity."""
     return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
 
 
-def volumes_reach(node: Node, placing: Placing) -> bool:
+def volumes_reach(node: Node, placing: NodeConstraints) -> bool:
     """Ask for one term of the affinity of each volume."""
     return all(
         any(term_selects(one, node) for one in volume.affinity)
@@ -164,7 +170,7 @@ def volumes_reach(node: Node, placing: Placing) -> bool:
     )
 
 
-def volumes_zoned(node: Node, placing: Placing) -> bool:
+def volumes_zoned(node: Node, placing: NodeConstraints) -> bool:
     """Ask for the zones and regions of the volumes of a node that is in one itself."""
     newer = {OLD_ZONE: ZONE, OLD_REGION: REGION}
     if not any(key in node.labels for key in (ZONE, REGION, OLD_ZONE, OLD_REGION)):
@@ -176,7 +182,7 @@ def volumes_zoned(node: Node, placing: Placing) -> bool:
     )
 
 
-def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
+def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
     """Say whether the pod's hard constraints admit the node, whatever its state."""
 
     def aside(key: str) -> bool:
@@ -190,7 +196,7 @@ def reaches(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> b
     )
 
 
-def without_places(placing: Placing, mutant: str = "") -> Placing:
+def without_places(placing: NodeConstraints, mutant: str = "") -> NodeConstraints:
     """Return what is asked for but for the names of nodes, zones and regions."""
     places = {ZONE, OLD_ZONE, REGION, OLD_REGION} if mutant != "named zones decide" else set()
     if mutant != "named nodes decide":
@@ -209,7 +215,7 @@ def without_places(placing: Placing, mutant: str = "") -> Placing:
     )
 
 
-def admits(node: Node, placing: Placing, taint_key: str, mutant: str = "") -> bool:
+def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
     """Say whether the node as it is admits the pod; every real taint counts but ours."""
     rules: dict[str, Callable[[], bool]] = {
         "no selectors": lambda: labelled(node, placing) and of_system(node, placing),

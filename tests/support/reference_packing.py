@@ -20,7 +20,7 @@ from tests.support.reference_state import Members, State, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
 if TYPE_CHECKING:
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
 
 Moves = list[tuple[str, str]]
 """Pods, by namespace/name, and where they would go."""
@@ -34,7 +34,7 @@ class Packing(State):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "Pace | None" = None,
+        pace: "RateLimits | None" = None,
         *,
         key: Callable[[Members], str] = plain_key,
     ) -> None:

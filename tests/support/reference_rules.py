@@ -16,7 +16,7 @@ from tests.support.reference_fit import LEAVING, ZONE, passing
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
     from core.config.settings import Config
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
 
 MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
 DETAILS = "kube-ebb.io/drain"
@@ -91,7 +91,7 @@ def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
     return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
 
 
-def is_shut(node: Node, pace: "Pace | None") -> bool:
+def is_shut(node: Node, pace: "RateLimits | None") -> bool:
     """Say whether it carries a hard mark that could not be taken away."""
     refused = pace is not None and node.name in pace.refused
     return refused and node.labels.get(MARK) == "hard"
@@ -194,7 +194,7 @@ class Counts:
         self,
         cluster: Cluster,
         config: "Config",
-        pace: "Pace | None",
+        pace: "RateLimits | None",
         found: Reaches,
         mutant: str = "",
     ) -> None:
@@ -279,7 +279,7 @@ class Counts:
         return left.count(mine) - 1 < most - 1
 
     def too_fast(
-        self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "Pace"
+        self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "RateLimits"
     ) -> bool:
         """Say whether it must wait for its turn."""
         if pace.cooling_until or pace.pending_until:

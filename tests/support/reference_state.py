@@ -43,7 +43,7 @@ from tests.support.reference_sums import (
 )
 
 if TYPE_CHECKING:
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
 
 REACHES_MAX = 256
 Moves = list[tuple[str, str]]
@@ -76,7 +76,7 @@ class State:
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "Pace | None" = None,
+        pace: "RateLimits | None" = None,
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,

@@ -21,7 +21,7 @@ from tests.support.reference_state import is_spare
 from tests.support.reference_sums import asked, dominant, offered
 
 if TYPE_CHECKING:
-    from core.engine.memory import Pace
+    from core.engine.leader_state import RateLimits
 
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -46,7 +46,7 @@ class Utilization(Reference):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "Pace | None" = None,
+        pace: "RateLimits | None" = None,
         *,
         before: Remembered | None = None,
         now: int = 0,

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from core.config.budgets import Budget
 from core.config.settings import Config
-from core.engine.memory import Pace
+from core.engine.leader_state import RateLimits
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
-from core.model.leaving import going
 from core.model.node import Node
+from core.model.node_lifecycle import is_terminating
 from tests.support.reference_rules import limits
 from tests.support.reference_state import State
 from tests.support.reference_sums import NONE, asked, plus, within
@@ -18,9 +18,9 @@ from tests.support.strategies import keys
 class Replay:
     """A plan's removals carried out one by one, everything counted anew at each."""
 
-    def __init__(self, cluster: Cluster, config: Config, held: Pace) -> None:
+    def __init__(self, cluster: Cluster, config: Config, held: RateLimits) -> None:
         self.config, self.held = config, held
-        self.all = {one.name: one for one in cluster.nodes if not going(one)}
+        self.all = {one.name: one for one in cluster.nodes if not is_terminating(one)}
         self.staying = dict(self.all)
         self.new: list[Node] = []
         self.pods = {one.key: one for one in cluster.pods}

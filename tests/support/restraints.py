@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
-from core.engine.memory import Pace
+from core.engine.leader_state import RateLimits
 from tests.support.builders import MB, UNLIMITED
 
 LIMITS = st.sampled_from((None, Limit(1), Limit(3), Limit(None, Fraction(1, 2))))
@@ -44,8 +44,8 @@ ENDS = st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers
 RESERVES = st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB)))
 
 
-def _pace(marks: dict[str, Any], **rest: Any) -> Pace:
-    return Pace(**marks, **rest)
+def _pace(marks: dict[str, Any], **rest: Any) -> RateLimits:
+    return RateLimits(**marks, **rest)
 
 
 PACE = st.builds(

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from core.marks.keys import TAINT_KEY
 from core.marks.mark import mark_of
 from core.marks.taints import desired_taints
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.writes.write import Write, applied

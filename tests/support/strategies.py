@@ -6,46 +6,48 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from core.config.settings import Config
-from core.engine.survey import Survey
+from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.fit.filters import first_failing_filter
-from core.marks.keys import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.marks.mark import Details, Mark, encode_details
 from core.marks.taints import desired_taints, without_our_taint
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
-    ALONE,
     ANY_DRIVER,
-    Company,
+    NO_POD_CONSTRAINTS,
     Disk,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     PodSelector,
     Requirement,
     SelectorTerm,
     SpreadConstraint,
     Toleration,
-    VolumeReach,
+    VolumeTopology,
 )
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from tests.support.builders import node, pod, select
 
 PLACINGS = (
-    Placing(),
-    Placing(),
-    Placing(node_selector=(("zone", "a"),)),
-    Placing(system=(("zone", "a"),)),
-    Placing(tolerations=(Toleration(key="batch", operator="Exists"),)),
-    Placing(volumes=(VolumeReach(zones=((ZONE_LABEL, ("a",)),)),)),
-    Placing(
+    NodeConstraints(),
+    NodeConstraints(),
+    NodeConstraints(node_selector=(("zone", "a"),)),
+    NodeConstraints(system=(("zone", "a"),)),
+    NodeConstraints(tolerations=(Toleration(key="batch", operator="Exists"),)),
+    NodeConstraints(volumes=(VolumeTopology(zones=((ZONE_LABEL, ("a",)),)),)),
+    NodeConstraints(
         node_selector=(("zone", "a"),),
         volumes=(
-            VolumeReach(
+            VolumeTopology(
                 affinity=(SelectorTerm((Requirement("host", "In", ("n00", "n01", "n02")),)),)
             ),
-            VolumeReach(affinity=(SelectorTerm((Requirement("zone", "Exists"),)), SelectorTerm())),
+            VolumeTopology(
+                affinity=(SelectorTerm((Requirement("zone", "Exists"),)), SelectorTerm())
+            ),
         ),
     ),
 )
@@ -54,43 +56,45 @@ ZONE_A, ZONE_B = PodAffinityTerm(A, "zone"), PodAffinityTerm(B, "zone")
 HOST_A, HOST_B = PodAffinityTerm(A, "host"), PodAffinityTerm(B, "host")
 EVERYBODY = PodSelector(None, ())
 APART = (
-    Company(apart=(HOST_A,)),
-    Company(apart=(ZONE_B,)),
-    Company(apart=(HOST_A, ZONE_B)),
-    Company(apart=(PodAffinityTerm(EVERYBODY, "host"),)),
+    PodConstraints(apart=(HOST_A,)),
+    PodConstraints(apart=(ZONE_B,)),
+    PodConstraints(apart=(HOST_A, ZONE_B)),
+    PodConstraints(apart=(PodAffinityTerm(EVERYBODY, "host"),)),
 )
 NEAR = (
-    Company(near=(ZONE_A,)),
-    Company(near=(HOST_B,)),
-    Company(near=(HOST_A, ZONE_A)),
-    Company(near=(ZONE_A, ZONE_B)),
-    Company(near=(ZONE_A,), apart=(HOST_A,)),
+    PodConstraints(near=(ZONE_A,)),
+    PodConstraints(near=(HOST_B,)),
+    PodConstraints(near=(HOST_A, ZONE_A)),
+    PodConstraints(near=(ZONE_A, ZONE_B)),
+    PodConstraints(near=(ZONE_A,), apart=(HOST_A,)),
 )
 SPREAD = (
-    Company(spread=(SpreadConstraint(A, "zone", 1),)),
-    Company(spread=(SpreadConstraint(A, "host", 1),)),
-    Company(spread=(SpreadConstraint(B, "host", 2, min_domains=9),)),
-    Company(spread=(SpreadConstraint(A, "zone", 1, 3), SpreadConstraint(A, "host", 2))),
-    Company(spread=(SpreadConstraint(B, "zone", 1, honor_affinity=False, honor_taints=True),)),
-    Company(spread=(SpreadConstraint(PodSelector((), ()), "zone", 1),)),
+    PodConstraints(spread=(SpreadConstraint(A, "zone", 1),)),
+    PodConstraints(spread=(SpreadConstraint(A, "host", 1),)),
+    PodConstraints(spread=(SpreadConstraint(B, "host", 2, min_domains=9),)),
+    PodConstraints(spread=(SpreadConstraint(A, "zone", 1, 3), SpreadConstraint(A, "host", 2))),
+    PodConstraints(
+        spread=(SpreadConstraint(B, "zone", 1, honor_affinity=False, honor_taints=True),)
+    ),
+    PodConstraints(spread=(SpreadConstraint(PodSelector((), ()), "zone", 1),)),
 )
 PORTS = (
-    Company(host_ports=(HostPort(80),)),
-    Company(host_ports=(HostPort(80, ip="10.0.0.1"), HostPort(81))),
-    Company(host_ports=(HostPort(80, ip="10.0.0.2"),)),
-    Company(host_ports=(HostPort(80, "UDP"),), apart=(ZONE_A,)),
+    PodConstraints(host_ports=(HostPort(80),)),
+    PodConstraints(host_ports=(HostPort(80, ip="10.0.0.1"), HostPort(81))),
+    PodConstraints(host_ports=(HostPort(80, ip="10.0.0.2"),)),
+    PodConstraints(host_ports=(HostPort(80, "UDP"),), apart=(ZONE_A,)),
 )
 V1, V2, V3 = (Disk("ebs", f"v{number}") for number in (1, 2, 3))
 DISKS = (
-    Company(disks=(V1,)),
-    Company(disks=(V2,)),
-    Company(disks=(V1, V3)),
-    Company(disks=(V2, Disk("nas", "v1")), apart=(HOST_A,)),
+    PodConstraints(disks=(V1,)),
+    PodConstraints(disks=(V2,)),
+    PodConstraints(disks=(V1, V3)),
+    PodConstraints(disks=(V2, Disk("nas", "v1")), apart=(HOST_A,)),
 )
 SOLE = (
-    Company(sole=("d/one",)),
-    Company(sole=("d/one", "d/other"), disks=(V3,)),
-    Company(sole=("d/other",)),
+    PodConstraints(sole=("d/one",)),
+    PodConstraints(sole=("d/one", "d/other"), disks=(V3,)),
+    PodConstraints(sole=("d/other",)),
 )
 COMPANIES = APART + NEAR + SPREAD + PORTS + DISKS + SOLE
 LIMITS: tuple[Mapping[str, int | None], ...] = (
@@ -147,7 +151,9 @@ def unmarked(found: Node) -> Node:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, most: int = 8, companies: Sequence[Company] = COMPANIES) -> Cluster:
+def clusters(
+    draw: st.DrawFn, most: int = 8, companies: Sequence[PodConstraints] = COMPANIES
+) -> Cluster:
     """Return a cluster in which every pod stands where the scheduler could have put it.
 
     Only what pods ask of other pods may be broken, as it may in a cluster: nothing enforces it
@@ -170,14 +176,16 @@ def clusters(draw: st.DrawFn, most: int = 8, companies: Sequence[Company] = COMP
             unsupported=("spec.volumes",) if draw(st.integers(0, 19)) == 0 else (),
             extended=(("gpu", 1),) if draw(st.integers(0, 9)) == 0 else (),
             labels={"app": draw(st.sampled_from("abc"))} if social else {},
-            company=draw(st.sampled_from(companies)) if draw(_of_ten(social)) else ALONE,
+            company=draw(st.sampled_from(companies))
+            if draw(_of_ten(social))
+            else NO_POD_CONSTRAINTS,
             terminating=social > 0 and draw(_of_ten(1)),
         )
         if not made.daemon and draw(_of_ten(1)):
             made = replace(made, owner_kind=draw(st.sampled_from(("", "StatefulSet", "Job"))))
         made = replace(made, unschedulable=draw(st.booleans()))
         if made.unsupported and social:
-            made = replace(made, company=Company(disks=(Disk(ANY_DRIVER, made.name),)))
+            made = replace(made, company=PodConstraints(disks=(Disk(ANY_DRIVER, made.name),)))
         target = draw(st.sampled_from(places))
         pods.append(_bound(made, target, left))
     found = Cluster.of(places, [one for one in pods if not (one.daemon and one.node is None)])
@@ -209,7 +217,7 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
 
 def keys(cluster: Cluster, config: Config) -> Callable[[frozenset[str]], str]:
     """Return what the product calls a set of nodes; what it does not tell apart has no name."""
-    survey = Survey(cluster, config)
+    survey = ClusterSnapshot(cluster, config)
     found = {
         frozenset(survey.ground.nodes[node].name for node in reach.nodes): reach.key
         for reach in survey.reaches.all

@@ -11,7 +11,7 @@ import pytest
 from core.edge import http, tls
 from core.edge.clock import SystemClock
 from core.edge.serving import Serving, serving, trusting
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from tests.support.admission import patch_of
 from tests.support.clock import FakeClock

@@ -9,11 +9,13 @@ import orjson
 import pytest
 
 from core.edge import http
-from core.marks.keys import TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from tests.support.admission import apply_json_patch, patch_of
 from tests.support.clock import FakeClock
 from webhook.app import MUTATE_PATH, make_app
 from webhook.metrics import Metrics
+
+pytestmark = pytest.mark.mutate
 
 MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
             for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.marks.keys import MARK_LABEL, TAINT_KEY
 from core.marks.taints import desired_taints
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cli.answers import WayPlayed
+from cli.answers import VariantResult
 from sim.report import COST, PENDING, Row
 
 FAR: Final = 2
@@ -25,14 +25,14 @@ GREEN: Final = "#1f8a4c"
 COLOURS: Final = (GREY, RED, "#b7791f", BLUE, GREEN, "#7c3aed", "#0e8f9c", "#9d5b3f", "#444444")
 
 
-def near_and_far(ways: Sequence[WayPlayed]) -> tuple[list[WayPlayed], list[WayPlayed]]:
+def near_and_far(ways: Sequence[VariantResult]) -> tuple[list[VariantResult], list[VariantResult]]:
     """Return the ways that are drawn beside each other, and those that cost too much for that."""
     least = min(way.mean(COST) for way in ways)
     near = [way for way in ways if way.mean(COST) <= FAR * least]
     return near, [way for way in ways if way not in near]
 
 
-def tradeoff(ways: Sequence[WayPlayed], chosen: str) -> Markup:
+def tradeoff(ways: Sequence[VariantResult], chosen: str) -> Markup:
     """Draw cost against waits: each way with its range, and what nothing is better than."""
     with _style():
         figure = Figure(figsize=(11, 5.5), layout="constrained")
@@ -54,7 +54,7 @@ def tradeoff(ways: Sequence[WayPlayed], chosen: str) -> Markup:
         return _svg(figure)
 
 
-def _point(axes: Axes, way: WayPlayed, mark: str, *, chosen: bool) -> None:
+def _point(axes: Axes, way: VariantResult, mark: str, *, chosen: bool) -> None:
     wait, cost = (_of(way, row) for row in (PENDING, COST))
     colour = BLUE if way.settings else GREY
     axes.errorbar(
@@ -67,12 +67,12 @@ def _point(axes: Axes, way: WayPlayed, mark: str, *, chosen: bool) -> None:
     )  # fmt: skip
 
 
-def _of(way: WayPlayed, row: Row) -> tuple[float, float, float]:
+def _of(way: VariantResult, row: Row) -> tuple[float, float, float]:
     found = way.figure(row)
     return float(found.mean or 0), float(found.least or 0), float(found.most or 0)
 
 
-def _scale(axes: Axes, ways: Sequence[WayPlayed]) -> None:
+def _scale(axes: Axes, ways: Sequence[VariantResult]) -> None:
     waits = sorted(float(way.mean(PENDING)) for way in ways if way.mean(PENDING))
     if waits and waits[-1] > WIDE * waits[0]:
         axes.set_xscale("symlog", linthresh=max(waits[0], 1.0))
@@ -80,7 +80,7 @@ def _scale(axes: Axes, ways: Sequence[WayPlayed]) -> None:
     axes.set_xlim(-max(most, 1) / 100, max(1.1 * most, 1))
 
 
-def capacity(ways: Sequence[WayPlayed]) -> Markup:
+def capacity(ways: Sequence[VariantResult]) -> Markup:
     """Draw how many cores stood there over time, with the first seed, and what was asked for."""
     with _style():
         figure = Figure(figsize=(11, 4.4), layout="constrained")

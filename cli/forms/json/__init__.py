@@ -14,7 +14,7 @@ from cli.answers import (
     Settings,
 )
 from cli.forms.json import explain, plan, replay, status
-from cli.look.overview import Status
+from cli.input.overview import Status
 from core.config.schema import schema
 
 
@@ -29,7 +29,7 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
         case Planned():
             found = plan.document(answer)
         case NodeExplained():
-            found = explain.node(answer.answer, answer.standing, answer.emptying)
+            found = explain.node(answer.answer, answer.standing)
         case PodExplained():
             found = explain.pod(answer.answer)
         case Status():

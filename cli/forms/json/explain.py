@@ -5,15 +5,14 @@ from typing import Any
 
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, in_general
-from cli.forms.json.plan import DIGITS, empty_in
-from cli.look.standing import Standing
+from cli.forms.json.plan import DIGITS
+from cli.input.node_status import NodeStatus
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
-from core.survival.look import Emptying
 
 
-def node(answer: NodeAnswer, standing: Standing, emptying: Emptying) -> dict[str, Any]:
+def node(answer: NodeAnswer, standing: NodeStatus) -> dict[str, Any]:
     """Return what there is to say about a node in the form that orjson writes."""
     return {
         "apiVersion": API_VERSION,
@@ -30,11 +29,6 @@ def node(answer: NodeAnswer, standing: Standing, emptying: Emptying) -> dict[str
             "left": standing.pods_left,
             "takenFirst": standing.taken_first,
         },
-        "emptyIn": empty_in(emptying),
-        "notKnownOf": [
-            {"namespace": one.namespace, "ownerKind": one.owner_kind, "ownerName": one.owner_name}
-            for one in emptying.unknown
-        ],
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
         "reasons": _reasons(answer.blockers, answer.node.name),
@@ -57,7 +51,7 @@ def verdict(answer: NodeAnswer) -> dict[str, Any]:
     return {"goes": answer.order is not None, "order": answer.order}
 
 
-def mark(standing: Standing) -> dict[str, Any]:
+def mark(standing: NodeStatus) -> dict[str, Any]:
     """Return what of Ebb's own stands on the node."""
     details = standing.details
     return {

@@ -12,7 +12,6 @@ from core.config.thresholds import Thresholds
 from core.engine.plan import Plan, ReachSums
 from core.model.reason import Blocker
 from core.policies.all import POLICIES
-from core.survival.look import Emptying
 
 DIGITS: Final = 6
 """Of fractions; enough to tell nodes apart, few enough to read."""
@@ -39,7 +38,6 @@ def document(answer: Planned) -> dict[str, Any]:
             {
                 "node": removal.node,
                 "order": removal.order,
-                "emptyIn": empty_in(answer.emptying[removal.node]),
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
             }
             for removal in plan.removals
@@ -67,17 +65,6 @@ def buffers(plan: Plan) -> list[dict[str, Any]]:
         }
         for one in plan.buffers
     ]
-
-
-def empty_in(emptying: Emptying) -> dict[str, int | None] | None:
-    """Return in how many seconds a node is expected to be empty; None: nobody knows.
-
-    A time that is None is longer than pods like its were seen to live.
-    """
-    left = emptying.left
-    if left is None:
-        return None
-    return {"early": left.early, "expected": left.expected, "late": left.late}
 
 
 def _rule(answer: Planned) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from cli.answers import Figure, Replayed, WayPlayed
+from cli.answers import Figure, Replayed, VariantResult
 from cli.forms.json.plan import DIGITS
 from core.config.settings import API_VERSION
 
@@ -26,7 +26,7 @@ def document(answer: Replayed) -> dict[str, Any]:
     }
 
 
-def _way(one: WayPlayed) -> dict[str, Any]:
+def _way(one: VariantResult) -> dict[str, Any]:
     return {
         "name": one.name,
         "settings": dict(one.settings),

@@ -4,8 +4,8 @@ from typing import Any
 
 from cli.forms.json import explain
 from cli.forms.json import plan as plan_json
-from cli.look.found import Leader
-from cli.look.overview import Status
+from cli.input.cluster_input import Leader
+from cli.input.overview import Status
 from cli.terminal import printable
 from core.config.settings import API_VERSION
 
@@ -38,7 +38,6 @@ def document(status: Status) -> dict[str, Any]:
                 "node": one.node,
                 **explain.mark(one),
                 "podsLeft": one.pods_left,
-                "emptyIn": plan_json.empty_in(status.emptying[one.node]),
             }
             for one in status.marked
         ],

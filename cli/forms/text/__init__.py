@@ -12,7 +12,7 @@ from cli.answers import (
     Settings,
 )
 from cli.forms.text import explain, plan, replay, status
-from cli.look.overview import Status
+from cli.input.overview import Status
 from cli.terminal import Table, say, written
 from core.config.schema import allowed, settings
 

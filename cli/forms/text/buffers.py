@@ -5,15 +5,15 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.look.overview import Published
+from cli.input.overview import Published
 from cli.terminal import Table, say
-from core.engine.plan import Buffered
+from core.engine.plan import BufferRoom
 
 BUFFERS_SHOWN: Final = 12
 """Of each table."""
 
 
-def write(buffers: Sequence[Buffered], out: Console) -> None:
+def write(buffers: Sequence[BufferRoom], out: Console) -> None:
     """Say for which buffers of others there is room, which is kept, and why not for others."""
     rows = [
         (one.buffer, f"{one.asked:,}", f"{one.allowed:,}", f"{one.placed:,}", _short(one))
@@ -38,7 +38,7 @@ def _table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: Consol
     say(out, "", Table(*headings, rows=shown, left=(0, len(headings) - 1)))
 
 
-def _short(one: Buffered) -> str:
+def _short(one: BufferRoom) -> str:
     """Say why room is not kept for all that a buffer asks for."""
     if one.fault or one.placed >= one.asked:
         return one.fault

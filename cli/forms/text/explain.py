@@ -8,16 +8,15 @@ from rich.console import Console
 from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, in_general
-from cli.forms.text import emptying
 from cli.forms.text.reaches import in_percent
-from cli.look.found import Found
-from cli.look.standing import Standing
+from cli.input.cluster_input import ClusterInput
+from cli.input.node_status import NodeStatus
 from cli.terminal import Table, say
 from core.engine.plan import REACHES_SHOWN
-from core.model.leaving import why_leaving
+from core.model.humanize import amounts, first, plural, timestamp
+from core.model.node_lifecycle import why_leaving
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.model.telling import amounts, first, many, moment
 
 NODES_SHOWN: Final = 5
 NO_DELAY: Final = (
@@ -78,7 +77,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     answer = explained.answer
     with_it = sum(one.stays_with_node for one in answer.pods)
     rank = (
-        f"price {float(answer.price):g}, {many(answer.to_move, 'pod')} to move, "
+        f"price {float(answer.price):g}, {plural(answer.to_move, 'pod')} to move, "
         f"{in_percent(answer.share)} requested"
     )
     return [
@@ -88,25 +87,24 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("tried by", answer.rule or rank),
         ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
         *_scale_ins(explained.standing),
-        ("empty in", emptying.sentence(explained.emptying)),
         ("reaches", _reaches(answer)),
         *explained.found.origin,
     ]
 
 
-def _scale_ins(standing: Standing) -> list[tuple[str, str]]:
+def _scale_ins(standing: NodeStatus) -> list[tuple[str, str]]:
     """Say whether scale-ins are told to take pods from here."""
     if not standing.taken_first:
         return []
     order = "first" if standing.mark else "next, after those of marked nodes"
-    return [("scale-ins", f"take {many(standing.taken_first, 'pod')} {order}")]
+    return [("scale-ins", f"take {plural(standing.taken_first, 'pod')} {order}")]
 
 
 def _reaches(answer: NodeAnswer) -> str:
     """Name the reaches that the node is in: whose thresholds hold for it."""
     if not answer.reached:
         return "none: no pod that may move could run here, so it is in no sum"
-    reaches = [f"{one.name} ({many(len(one.nodes), 'node')})" for one in answer.reaches]
+    reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
     alone = "none but its own: pods are bound to this node alone"
     return first(reaches, REACHES_SHOWN) or alone
 
@@ -114,8 +112,8 @@ def _reaches(answer: NodeAnswer) -> str:
 def _reach(answer: PodAnswer) -> str:
     """Name the nodes that the pod's constraints admit, and their reach."""
     if answer.reach is None:
-        return f"{many(answer.admitted, 'node')}; no reach"
-    return f"{answer.reach.name} ({many(answer.admitted, 'node')})"
+        return f"{plural(answer.admitted, 'node')}; no reach"
+    return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
 
 
 def _verdict(answer: NodeAnswer) -> str:
@@ -128,25 +126,25 @@ def _verdict(answer: NodeAnswer) -> str:
     return f"stays: {', '.join(codes)}{all_of}"
 
 
-def _mark_facts(standing: Standing, now_seconds: int) -> list[tuple[str, str]]:
+def _mark_facts(standing: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
     guard = ("guard", standing.guard.value)
     if standing.mark is None:
         until = standing.left_alone_until
-        backoff = [("left alone until", moment(until, now_seconds))] if until else []
+        backoff = [("left alone until", timestamp(until, now_seconds))] if until else []
         wrong = [] if standing.taints_right else [("taint", "ebb's taint without a mark")]
         return [("mark", "none"), guard, *wrong, *backoff]
-    since = moment(standing.since, now_seconds) if standing.since else "not known"
+    since = timestamp(standing.since, now_seconds) if standing.since else "not known"
     facts = [("mark", standing.mark.value), ("since", since)]
     if standing.details is None:
         facts.append(("details", "missing or damaged: the engine writes them anew"))
     else:
         then = "it gets another, as it is empty" if standing.empty else "it will be released"
         late = f"; overdue, {then}" if standing.overdue else ""
-        deadline = moment(standing.details.deadline, now_seconds) + late
+        deadline = timestamp(standing.details.deadline, now_seconds) + late
         owner = f"{standing.details.owner}, policy {standing.details.policy}"
         facts += [("deadline", deadline), ("owner", owner)]
     taint = "right" if standing.taints_right else "not that of its mark: the engine repairs it"
-    left = "nothing: it is empty" if standing.empty else many(standing.pods_left, "pod")
+    left = "nothing: it is empty" if standing.empty else plural(standing.pods_left, "pod")
     return [*facts, ("taint", taint), guard, ("still to leave", left)]
 
 
@@ -167,7 +165,7 @@ def _moves(answer: NodeAnswer) -> Table:
     return Table(f"pod, if {when}", "would fit on", rows=rows, left=(0, 1), names_above=True)
 
 
-def _pod_facts(answer: PodAnswer, found: Found) -> list[tuple[str, str]]:
+def _pod_facts(answer: PodAnswer, found: ClusterInput) -> list[tuple[str, str]]:
     one = answer.pod
     return [
         ("pod", one.key),

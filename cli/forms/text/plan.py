@@ -10,14 +10,14 @@ from rich.console import Console
 
 from cli.answers import Money, Planned
 from cli.explain.caveats import Caveat
-from cli.forms.text import buffers, emptying, reaches
+from cli.forms.text import buffers, reaches
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text
-from core.engine.plan import Kept, Plan, Removal
+from core.engine.plan import Plan, Removal, UnremovableNode
+from core.model.humanize import plural
 from core.model.quantity import format_bytes, format_millis
-from core.model.telling import many
 from core.policies.all import POLICIES
-from core.policies.policy import Figure
+from core.policies.policy import PolicyMetric
 
 TARGETS_SHOWN: Final = 3
 
@@ -33,7 +33,7 @@ def write(answer: Planned, out: Console) -> None:
         say(out, "")
     say(out, _rule(answer))
     if plan.pending:
-        pods = many(len(plan.pending), "pod")
+        pods = plural(len(plan.pending), "pod")
         say(out, f"Waiting for a node, or on one that leaves, placed first: {pods}.")
     if plan.marked_infeasible:
         say(out, f"Marked, but can not go any more: {', '.join(plan.marked_infeasible)}")
@@ -42,8 +42,6 @@ def write(answer: Planned, out: Console) -> None:
     if told := _figures(plan):
         say(out, "", told)
     say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node can go.")
-    if told := emptying.table("node that can go", answer.emptying):
-        say(out, "", told)
     if plan.kept:
         say(out, "", _kept(plan.kept))
     buffers.write(plan.buffers, out)
@@ -74,7 +72,7 @@ def _figures(plan: Plan) -> Table | None:
     return Table(*gauges[0].labels, *names, rows=cells) if rows else None
 
 
-def _value(one: Figure) -> str:
+def _value(one: PolicyMetric) -> str:
     return f"{float(one.value):.4g}"
 
 
@@ -143,7 +141,7 @@ def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
         yield f"{len(targets) - TARGETS_SHOWN} more", ""
 
 
-def _kept(kept: tuple[Kept, ...]) -> Table:
+def _kept(kept: tuple[UnremovableNode, ...]) -> Table:
     """Group the nodes that stay by reason; a node with several reasons counts in each."""
     nodes: dict[str, list[str]] = {}
     example: dict[str, str] = {}

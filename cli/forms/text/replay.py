@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from cli.answers import Replayed, WayPlayed
+from cli.answers import Replayed, VariantResult
 from cli.terminal import Table, say
 
 
@@ -28,7 +28,7 @@ def write(answer: Replayed, out: Console) -> None:
     say(out, f"recommended: {chosen.name}", f"because: {chosen.why}")
 
 
-def tables(ways: Sequence[WayPlayed], width: int, *, spread: bool) -> Iterator[Table | str]:
+def tables(ways: Sequence[VariantResult], width: int, *, spread: bool) -> Iterator[Table | str]:
     """Yield all ways in blocks, each of as many as fit side by side, empty lines between them."""
     rest = ways
     while rest:
@@ -40,20 +40,20 @@ def tables(ways: Sequence[WayPlayed], width: int, *, spread: bool) -> Iterator[T
         rest = rest[count:]
 
 
-def _table(ways: Sequence[WayPlayed], *, spread: bool) -> Table:
+def _table(ways: Sequence[VariantResult], *, spread: bool) -> Table:
     labels = [one.label for one in ways[0].figures]
     columns = [[one.range if spread else one.middle for one in way.figures] for way in ways]
     rows = ([label, *cells] for label, *cells in zip(labels, *columns, strict=True))
     return Table("", *(way.name for way in ways), rows=rows)
 
 
-def _sweep(points: Sequence[WayPlayed]) -> Table:
+def _sweep(points: Sequence[VariantResult]) -> Table:
     paths = [path for path, _ in points[0].settings]
     labels = [one.label for one in points[0].figures]
     return Table("", *paths, *labels, rows=_points(points))
 
 
-def _points(points: Sequence[WayPlayed]) -> Iterator[list[str]]:
+def _points(points: Sequence[VariantResult]) -> Iterator[list[str]]:
     for way in points:
         values = [value for _, value in way.settings]
         yield ["*" if way.best else "", *values, *(one.middle for one in way.figures)]

@@ -5,13 +5,13 @@ from typing import Final
 from rich.console import Console
 
 from cli.explain.reasons import REASONS
-from cli.forms.text import buffers, emptying, reaches
+from cli.forms.text import buffers, reaches
 from cli.forms.text.plan import summary, write_minded
-from cli.look.found import Leader
-from cli.look.overview import Status
-from cli.look.standing import Standing
+from cli.input.cluster_input import Leader
+from cli.input.node_status import NodeStatus
+from cli.input.overview import Status
 from cli.terminal import Table, say
-from core.model.telling import span
+from core.model.humanize import duration
 
 MARKS_SHOWN: Final = 20
 ALWAYS: Final = ("nodes", "removable now", "marked", "leaving")
@@ -33,9 +33,6 @@ def write(status: Status, out: Console) -> None:
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
             say(out, f"and {more:,} more; -o json has them all")
-        shown = {one.node: status.emptying[one.node] for one in status.marked[:MARKS_SHOWN]}
-        if told := emptying.table("marked node", shown):
-            say(out, "", told)
     if status.reasons:
         say(out, "", _reasons(status))
     buffers.write(status.plan.buffers, out)
@@ -64,13 +61,13 @@ def _leader(leader: Leader, now_seconds: int) -> str:
         return f"{leader.holder} ({lease}, never renewed)"
     ago = now_seconds - leader.renewed_seconds
     if ago > leader.duration_seconds:
-        return f"nobody: {leader.holder} last renewed {lease} {span(ago)} ago"
-    return f"{leader.holder} ({lease}, renewed {span(ago)} ago)"
+        return f"nobody: {leader.holder} last renewed {lease} {duration(ago)} ago"
+    return f"{leader.holder} ({lease}, renewed {duration(ago)} ago)"
 
 
 def _ages(status: Status) -> str:
     ages = [_age(status, one.since) for one in status.marked if one.since is not None]
-    known = [f"oldest {span(max(ages))}, youngest {span(min(ages))}"] if ages else []
+    known = [f"oldest {duration(max(ages))}, youngest {duration(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
     return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
 
@@ -91,7 +88,7 @@ def _marks(status: Status) -> Table:
         (
             str(one.mark),
             one.node,
-            span(_age(status, one.since)) if one.since is not None else "-",
+            duration(_age(status, one.since)) if one.since is not None else "-",
             _deadline(one, status.now_seconds),
             f"{one.pods_left:,}",
             one.guard.value,
@@ -102,10 +99,10 @@ def _marks(status: Status) -> Table:
     return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 
-def _deadline(one: Standing, now_seconds: int) -> str:
+def _deadline(one: NodeStatus, now_seconds: int) -> str:
     if one.details is None:
         return "not known"
-    return "overdue" if one.overdue else f"in {span(one.details.deadline - now_seconds)}"
+    return "overdue" if one.overdue else f"in {duration(one.details.deadline - now_seconds)}"
 
 
 def _reasons(status: Status) -> Table:

@@ -1,1 +1,1 @@
-"""From bytes to the model, object by object; one that cannot be read spoils no other."""
+"""Decode Kubernetes JSON into the model; every text and list has a bound."""

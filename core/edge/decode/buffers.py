@@ -13,7 +13,7 @@ import msgspec
 from core.edge.decode import pod
 from core.edge.decode.fields import checked, shared
 from core.edge.decode.objects import Condition, Meta, Name, PodMeta, PodObject, PodSpec, Struct
-from core.marks.keys import BUFFER_OURS_LABEL
+from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer, PodTemplate
 
 ACTIVE: Final = "buffer.x-k8s.io/active-capacity"

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from core.edge.decode.aside import Aside
-from core.edge.decode.depth import legible
+from core.edge.decode.dump_time import DumpTime
 from core.edge.decode.fields import Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
+from core.edge.decode.json_depth import legible
 from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
 from core.edge.decode.objects import HEAD_DECODER, AnyObject
 from core.model.cluster import Cluster
@@ -26,17 +26,17 @@ def from_dumps(
     dumps: Sequence[tuple[str, bytes]],
     schedulers: Collection[str],
     refused: list[str],
-    aside: Aside | None = None,
+    time: DumpTime | None = None,
 ) -> tuple[Cluster, frozenset[str]]:
     """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
 
     *schedulers*: as for Inventory.snapshot. For an object that cannot be read stands what is known
-    of it; *refused* is told which it is, which field, and why; *aside* takes what no cluster has.
-    A dump without any pod is refused: every node would look as if it could go.
+    of it; *refused* is told which it is, which field, and why; *time* collects when the dumps
+    were made. A dump without any pod is refused: every node would look as if it could go.
 
     Raises: InvalidInputError that names the source.
     """
-    found = [entry for source, raw in dumps for entry in objects(raw, source, refused, aside)]
+    found = [entry for source, raw in dumps for entry in objects(raw, source, refused, time)]
     names = frozenset(name for name, _ in found)
     sources = ", ".join(source for source, _ in dumps)
     for kind in (NODES, PODS):
@@ -59,7 +59,7 @@ def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None
 
 
 def objects(
-    raw: bytes, source: str, refused: list[str], aside: Aside | None = None
+    raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
 ) -> Iterator[tuple[str, Object | None]]:
     """Yield the kind's name and object, or what stands for it; None: nothing, or not counted.
 
@@ -67,10 +67,10 @@ def objects(
     """
     for name, raw_item, where in items(raw, source, refused):
         found = _object(name, raw_item, where, refused)
-        if aside is not None and isinstance(found, Node):
-            aside.beats(found.name, raw_item)
-        elif aside is not None and name == PODS.name and found is None:
-            aside.finished(raw_item)
+        if time is not None and isinstance(found, Node):
+            time.add_node(found.name, raw_item)
+        elif time is not None and name == PODS.name and found is None:
+            time.add_finished(raw_item)
         yield name, found
 
 

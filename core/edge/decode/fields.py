@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from core.edge.decode.depth import STEPS_MAX, decoded
+from core.edge.decode.json_depth import STEPS_MAX, decoded
 from core.model.errors import InvalidInputError
 from core.model.quantity import millis, whole
 

@@ -10,7 +10,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import Judged, judged_by
-from core.model.volumes import cluster_of
+from core.model.volumes import build_cluster
 
 Ordered = dict[str, Sequence[Any]]
 """By field of `cluster_of`: the objects of a kind, in the order of their keys."""
@@ -139,7 +139,7 @@ class Inventory:
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != schedulers or not same:
             pods, self._judged = judged_by(schedulers, objects[PODS.field], self._judged)
-            made = cluster_of(**{**objects, PODS.field: pods})
+            made = build_cluster(**{**objects, PODS.field: pods})
             self._made = objects, schedulers, made
         return made
 

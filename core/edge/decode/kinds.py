@@ -11,11 +11,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode import budget, buffers, node, pod, stand_in, storage
-from core.edge.decode.depth import decoded
+from core.edge.decode import budget, buffers, node, placeholders, pod, storage
 from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
+from core.edge.decode.json_depth import decoded
 from core.edge.decode.objects import NAME_DECODER, PodObject
-from core.edge.decode.stand_in import Outline
+from core.edge.decode.placeholders import Outline
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.errors import InvalidInputError
@@ -47,11 +47,11 @@ class Kind(Generic[Wire_, Model_]):
     make: Callable[[Wire_], Model_]
     """Its faults name the field."""
     field: str
-    """The argument of core.model.volumes.cluster_of that its objects are."""
+    """The argument of core.model.volumes.build_cluster that its objects are."""
     namespaced: bool = False
     nickname: str = ""
     """What kubectl calls it; empty: as the resource."""
-    blind: Callable[[Bytes, str], Model_ | None] = stand_in.nothing
+    blind: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
     """From the bytes of one that cannot be read, and why not: what stands for it."""
 
     @cached_property
@@ -163,7 +163,7 @@ NODES: Final = Kind(
     path="/api/v1/nodes",
     wire=node.NodeObject,
     make=node.node,
-    blind=stand_in.node,
+    blind=placeholders.node,
     field="nodes",
 )
 PODS: Final[Kind[PodObject, Pod | None]] = Kind(
@@ -172,7 +172,7 @@ PODS: Final[Kind[PodObject, Pod | None]] = Kind(
     namespaced=True,
     wire=PodObject,
     make=pod.pod,
-    blind=stand_in.pod,
+    blind=placeholders.pod,
     field="pods",
 )
 BUDGETS: Final = Kind(

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from core.edge.decode import caps
+from core.edge.decode import pod_limits
 from core.edge.decode.fields import read_amounts, shared, unix_seconds
 from core.edge.decode.objects import Amounts, Condition, Meta, Struct
 from core.model.constraints import ASKED_FEATURES
@@ -86,5 +86,5 @@ def _allocatable(obj: NodeObject) -> dict[str, int]:
         problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
         raise InvalidInputError("status.allocatable", problem)
     counted = {name: one for name, one in found.items() if not name.startswith(ATTACHABLE)}
-    caps.few("resources", len(counted), caps.NODE_RESOURCES_MAX, field)
+    pod_limits.few("resources", len(counted), pod_limits.NODE_RESOURCES_MAX, field)
     return read_amounts(counted, field)

@@ -137,7 +137,6 @@ class ContainerStatus(Struct):
     name: str = ""
     allocated_resources: msgspec.Raw = NULL
     resources: msgspec.Raw = NULL
-    state: msgspec.Raw = NULL
 
 
 class Condition(Struct):

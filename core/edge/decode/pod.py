@@ -7,9 +7,10 @@ from itertools import chain
 from sys import intern
 from typing import Final
 
-from core.edge.decode import caps, templates
+from core.edge.decode import pod_limits, templates
+from core.edge.decode.byte_lru import ByteBoundedCache
+from core.edge.decode.disruption_facts import ties_of
 from core.edge.decode.fields import FAULTS, checked, read_field, shared, unix_seconds
-from core.edge.decode.kept import Kept
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
     FINISHED,
@@ -20,17 +21,16 @@ from core.edge.decode.objects import (
     PodSpec,
 )
 from core.edge.decode.requests import requests_of
-from core.edge.decode.ties import ties_of
-from core.marks.keys import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.constraints import (
     ANY_IP,
-    ANYWHERE,
     HOST_USERS,
+    NO_NODE_CONSTRAINTS,
     RESTARTS_ALL,
-    Company,
+    DisruptionFacts,
     HostPort,
-    Placing,
-    Ties,
+    NodeConstraints,
+    PodConstraints,
 )
 from core.model.pod import DEFAULT_SCHEDULER, DEVICES_FIELD, SCHEDULER_CHARS_MAX, Pod
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
@@ -42,7 +42,9 @@ DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
-_OF_KUBELETS: Final = Kept[tuple[Placing, str, tuple[str, ...]], Placing]()
+_OF_KUBELETS: Final = ByteBoundedCache[
+    tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
+]()
 """Templates of pods that ask something of their kubelet."""
 _READY: Final = b'"Ready"'
 _READY_AS_SENT: Final = re.compile(
@@ -122,11 +124,11 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
     """Return the kind and the name of the controller; empty where there is none."""
     for owner in meta.owner_references or ():
         if owner.controller:
-            return intern(caps.of_owner(owner.kind)), intern(caps.of_owner(owner.name))
+            return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
     return "", ""
 
 
-Wants = tuple[Placing, Company, tuple[str, ...], Ties, str]
+Wants = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
 """Of node and pods; what cannot be evaluated; ties; what is too much: then what it asks of nodes
 and other pods is left out, but for what it holds: ports and disks."""
 
@@ -139,9 +141,9 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
     template = templates.template(selector, affinity, bytes(spec.tolerations))
     too_much = template.too_much
     if labels is templates.TOO_MANY_LABELS:
-        too_much = f"more than {caps.LABELS_MAX} labels, or very long ones"
-    if spec.volumes and len(spec.volumes) > caps.VOLUMES_MAX:
-        too_much = caps.over("volumes", len(spec.volumes), caps.VOLUMES_MAX)
+        too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long ones"
+    if spec.volumes and len(spec.volumes) > pod_limits.VOLUMES_MAX:
+        too_much = pod_limits.over("volumes", len(spec.volumes), pod_limits.VOLUMES_MAX)
     ports = _host_ports(spec)
     if too_much:
         asked = templates.held(ports, too_much)
@@ -149,7 +151,7 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
         asked = _asked(obj, namespace, template, ports, resident=resident)
     ties, inline = ties_of(obj, obj.metadata.annotations or {})
     unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
-    placing = ANYWHERE if asked.too_much else template.placing
+    placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
 
@@ -185,7 +187,7 @@ def _ready(obj: PodObject) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
-def _for_kubelet(placing: Placing, spec: PodSpec) -> Placing:
+def _for_kubelet(placing: NodeConstraints, spec: PodSpec) -> NodeConstraints:
     """Return one object for equal ones, with what is asked of the kubelet; most ask nothing."""
     features = _features(spec)
     if not spec.os and not features:
@@ -208,7 +210,7 @@ def _features(spec: PodSpec) -> tuple[str, ...]:
     return (*found, HOST_USERS) if spec.host_network and spec.host_users is False else found
 
 
-def _on_system(placing: Placing, name: str) -> Placing:
+def _on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
     """Return the template with the label that a kubelet of that system sets on its node.
 
     kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
@@ -228,7 +230,7 @@ def _asked(
 ) -> templates.Asked:
     """Return what the pod asks of other pods; most ask nothing."""
     spec = obj.spec
-    too_much = caps.over("host ports", len(ports), caps.HOST_PORTS_MAX)
+    too_much = pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
     if too_much:
         return templates.held(ports, too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
@@ -243,7 +245,7 @@ def _asked(
 
 
 def _unsupported(
-    spec: PodSpec, asked: tuple[str, ...], ties: Ties, *, inline: bool
+    spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts, *, inline: bool
 ) -> tuple[str, ...]:
     """Name the fields that ask what the engine cannot evaluate."""
     found = list(asked)

@@ -6,9 +6,9 @@ The key is the resource blocks as they were sent, so most pods cost a look-up.
 from collections.abc import Iterable
 from typing import Final
 
-from core.edge.decode import caps
+from core.edge.decode import pod_limits
+from core.edge.decode.byte_lru import ByteBoundedCache, bytes_in
 from core.edge.decode.fields import read_amounts, read_field
-from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
     AMOUNTS_DECODER,
     CONDITIONS_DECODER,
@@ -38,8 +38,8 @@ Shape = tuple[
     bool,
 ]
 """What `_counted` takes."""
-_SHAPES: Final = Kept[Shape, Resources]()
-_SAME_AMOUNTS: Final = Kept[Resources, Resources]()
+_SHAPES: Final = ByteBoundedCache[Shape, Resources]()
+_SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
 
 def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
@@ -57,7 +57,7 @@ def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
 
 def _made(key: Shape) -> Resources:
     size = bytes_in(key)
-    caps.few("bytes of resources", size, caps.RESOURCE_BYTES_MAX, "spec.containers")
+    pod_limits.few("bytes of resources", size, pod_limits.RESOURCE_BYTES_MAX, "spec.containers")
     return _SAME_AMOUNTS.same(_counted(*key), size)
 
 
@@ -100,7 +100,7 @@ def _counted(
         infeasible=infeasible,
     )
     # Before they are summed: each of many sidecars is summed with all before it.
-    caps.few("resources", _named(asking), caps.RESOURCES_MAX, "spec.containers")
+    pod_limits.few("resources", _named(asking), pod_limits.RESOURCES_MAX, "spec.containers")
     return pod_requests(asking)
 
 

@@ -13,7 +13,7 @@ from core.edge.decode.fields import checked
 from core.edge.decode.objects import Meta, NodeSelector, Owner, Present, Struct
 from core.edge.decode.selectors import node_terms
 from core.fit.filters import ZONE_LABELS
-from core.model.constraints import EVERYWHERE, Disk, VolumeReach
+from core.model.constraints import EVERYWHERE, Disk, VolumeTopology
 from core.model.volumes import Claim, CsiNode, Volume
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -114,7 +114,7 @@ def volume(obj: VolumeObject) -> Volume:
     """Make a Volume. Raises: InvalidInputError with the field."""
     spec = obj.spec
     required = spec.node_affinity.required if spec.node_affinity else None
-    reach = VolumeReach(
+    reach = VolumeTopology(
         affinity=None if required is None else node_terms(required),
         zones=_zones(obj.metadata.labels or {}),
     )
@@ -126,7 +126,7 @@ def volume(obj: VolumeObject) -> Volume:
     )
 
 
-def _fault(spec: VolumeSpec, reach: VolumeReach) -> str:
+def _fault(spec: VolumeSpec, reach: VolumeTopology) -> str:
     """Say why a volume cannot be evaluated; empty: it can."""
     if any(term.fields for term in reach.affinity or ()):
         return "has matchFields in its node affinity"
@@ -149,7 +149,7 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @lru_cache(maxsize=REACHES_MAX)
-def _same(reach: VolumeReach) -> VolumeReach:
+def _same(reach: VolumeTopology) -> VolumeTopology:
     """Return one object for equal ones."""
     return EVERYWHERE if reach == EVERYWHERE else reach
 

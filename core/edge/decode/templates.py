@@ -1,7 +1,7 @@
 """What all pods of a template share: decoded once for equal bytes, then one object for all.
 
-Keys of the caches (core.edge.decode.kept) are the bytes as they were sent; their values are put
-into canonical order, so that templates which differ in the order of their entries alone are equal
+The keys of the caches (core.edge.decode.byte_lru) are bytes as they were sent. Values are in
+canonical order, so that templates which differ in the order of their entries alone are equal
 too.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Final, NamedTuple
 
-from core.edge.decode import caps
+from core.edge.decode import pod_limits
+from core.edge.decode.byte_lru import ByteBoundedCache, bytes_in
 from core.edge.decode.fields import read_field
-from core.edge.decode.kept import Kept, bytes_in
 from core.edge.decode.objects import (
     AFFINITY_DECODER,
     NULL_BYTES,
@@ -26,13 +26,13 @@ from core.edge.decode.objects import (
 from core.edge.decode.objects import Toleration as WireToleration
 from core.edge.decode.selectors import known, node_terms, ordered, pods_of
 from core.model.constraints import (
-    ALONE,
-    ANYWHERE,
+    NO_NODE_CONSTRAINTS,
     NO_POD,
-    Company,
+    NO_POD_CONSTRAINTS,
     HostPort,
-    Placing,
+    NodeConstraints,
     PodAffinityTerm,
+    PodConstraints,
     SpreadConstraint,
     Toleration,
 )
@@ -41,7 +41,7 @@ from core.model.constraints import (
 class Template(NamedTuple):
     """What a pod asks of its node, and whether it asks something of other pods."""
 
-    placing: Placing
+    placing: NodeConstraints
     social: bool
     """Required pod affinity or anti-affinity: see `company`."""
     too_much: str = ""
@@ -51,14 +51,14 @@ class Template(NamedTuple):
 class Asked(NamedTuple):
     """What a pod asks of other pods."""
 
-    company: Company
+    company: PodConstraints
     unsupported: tuple[str, ...]
     """Field paths of what cannot be evaluated."""
     too_much: str = ""
     """As in a Template; what the pod holds is told all the same."""
 
 
-NOTHING_ASKED: Final = Asked(ALONE, ())
+NOTHING_ASKED: Final = Asked(NO_POD_CONSTRAINTS, ())
 NO_AFFINITY: Final = Affinity()
 TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
 """What is read of labels that are too many."""
@@ -66,11 +66,13 @@ NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
 
-_TEMPLATES: Final = Kept[tuple[bytes, bytes, bytes], Template]()
-_COMPANIES: Final = Kept[tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Asked]()
-_LABELS: Final = Kept[bytes, Mapping[str, str]]()
-_SAME_PLACINGS: Final = Kept[Placing, Placing]()
-_SAME_COMPANIES: Final = Kept[Company, Company]()
+_TEMPLATES: Final = ByteBoundedCache[tuple[bytes, bytes, bytes], Template]()
+_COMPANIES: Final = ByteBoundedCache[
+    tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Asked
+]()
+_LABELS: Final = ByteBoundedCache[bytes, Mapping[str, str]]()
+_SAME_PLACINGS: Final = ByteBoundedCache[NodeConstraints, NodeConstraints]()
+_SAME_COMPANIES: Final = ByteBoundedCache[PodConstraints, PodConstraints]()
 
 
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
@@ -80,20 +82,22 @@ def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
 
 
 def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
-    too_much = caps.too_large(nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+    too_much = pod_limits.too_large(
+        nodeSelector=selector, affinity=affinity, tolerations=tolerations
+    )
     if too_much:
-        return Template(ANYWHERE, social=False, too_much=too_much)
+        return Template(NO_NODE_CONSTRAINTS, social=False, too_much=too_much)
     asked = _affinity(affinity)
     texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
     too_much = (
-        caps.too_many_terms(asked)
-        or caps.over("entries of nodeSelector", len(texts), caps.SELECTORS_MAX)
-        or caps.over("tolerations", len(tolerated), caps.TOLERATIONS_MAX)
+        pod_limits.too_many_terms(asked)
+        or pod_limits.over("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
+        or pod_limits.over("tolerations", len(tolerated), pod_limits.TOLERATIONS_MAX)
     )
     if too_much:
-        return Template(ANYWHERE, social=False, too_much=too_much)
-    placing = Placing(
+        return Template(NO_NODE_CONSTRAINTS, social=False, too_much=too_much)
+    placing = NodeConstraints(
         node_selector=tuple(sorted(texts.items())),
         affinity=None if asked.nodes is None else node_terms(asked.nodes),
         tolerations=ordered(map(_toleration, tolerated)),
@@ -115,16 +119,18 @@ def company(
 def _company(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
 ) -> Asked:
-    too_much = caps.too_large(topologySpreadConstraints=spreads)
+    too_much = pod_limits.too_large(topologySpreadConstraints=spreads)
     if too_much:
         return held(ports, too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
     constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
-    too_much = caps.over("topology spread constraints", len(constraints), caps.SPREADS_MAX)
+    too_much = pod_limits.over(
+        "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
+    )
     if too_much:
         return held(ports, too_much)
-    found = Company(
+    found = PodConstraints(
         near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
         apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
         spread=ordered(
@@ -140,22 +146,24 @@ def _company(
 
 def held(ports: tuple[HostPort, ...], too_much: str) -> Asked:
     """Return what others feel of a pod that asks too much: its ports, up to the cap."""
-    ports = ports[: caps.HOST_PORTS_MAX]
-    company = _same_company(Company(host_ports=ordered(ports)), bytes_in(ports))
+    ports = ports[: pod_limits.HOST_PORTS_MAX]
+    company = _same_company(PodConstraints(host_ports=ordered(ports)), bytes_in(ports))
     return Asked(company, (), too_much)
 
 
-def company_of_resident(affinity: bytes, ports: tuple[HostPort, ...], namespace: str) -> Company:
+def company_of_resident(
+    affinity: bytes, ports: tuple[HostPort, ...], namespace: str
+) -> PodConstraints:
     """Return what others feel of a pod that lives and goes with its node.
 
     Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
     pods, so only what comes out of them is kept.
     """
-    asked = NO_AFFINITY if caps.too_large(affinity=affinity) else _affinity(affinity)
-    terms = () if caps.too_many_terms(asked) else asked.apart
+    asked = NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
+    terms = () if pod_limits.too_many_terms(asked) else asked.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
     size = len(affinity) + bytes_in(ports)
-    return _same_company(Company(apart=apart, host_ports=ordered(ports)), size)
+    return _same_company(PodConstraints(apart=apart, host_ports=ordered(ports)), size)
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
@@ -168,10 +176,10 @@ def labels(raw: bytes) -> Mapping[str, str]:
 
 
 def _labels(raw: bytes) -> Mapping[str, str]:
-    if caps.too_large(labels=raw):
+    if pod_limits.too_large(labels=raw):
         return TOO_MANY_LABELS
     found = read_field(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
-    if len(found) > caps.LABELS_MAX:
+    if len(found) > pod_limits.LABELS_MAX:
         return TOO_MANY_LABELS
     return {intern(key): intern(value) for key, value in found.items()}
 
@@ -243,6 +251,6 @@ def _toleration(found: WireToleration) -> Toleration:
     )
 
 
-def _same_company(found: Company, size: int) -> Company:
+def _same_company(found: PodConstraints, size: int) -> PodConstraints:
     """Return one object for equal companies, ALONE for those that ask nothing."""
-    return ALONE if found == ALONE else _SAME_COMPANIES.same(found, size)
+    return NO_POD_CONSTRAINTS if found == NO_POD_CONSTRAINTS else _SAME_COMPANIES.same(found, size)

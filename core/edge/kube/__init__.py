@@ -1,1 +1,1 @@
-"""The API server: calls (client) and watches (watch); the only importer of `kubernetes`."""
+"""The only door to the Kubernetes client: lists, watches, credentials."""

@@ -18,8 +18,8 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.edge.clock import Clock, SystemClock
-from core.edge.decode.depth import decoded, legible
 from core.edge.decode.fields import FAULTS, Bytes
+from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
 from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError

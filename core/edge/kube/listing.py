@@ -13,11 +13,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode.depth import decoded, pruned
 from core.edge.decode.fields import FAULTS
+from core.edge.decode.json_depth import decoded, pruned
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.decode.objects import Name
-from core.edge.decode.stand_in import MEMBERS, outline
+from core.edge.decode.placeholders import MEMBERS, outline
 from core.edge.heap import growing
 from core.edge.kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
 from core.model.errors import GarbledError, InvalidInputError

@@ -13,14 +13,14 @@ from typing import Any, Final, Generic, TypeVar
 import aiohttp
 import msgspec
 
-from core.edge.decode.depth import decoded, pruned
 from core.edge.decode.fields import FAULTS
+from core.edge.decode.json_depth import decoded, pruned
 from core.edge.decode.kinds import AnyKind
-from core.edge.decode.stand_in import outline
+from core.edge.decode.placeholders import outline
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, answered
+from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import ABOUT, ABSENT, Listed
-from core.edge.kube.news import Feed
 from core.edge.logs import fields
 from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 
@@ -58,7 +58,7 @@ Jitter = Callable[[], float]
 async def follow(
     client: Client,
     kind: AnyKind,
-    feed: Feed,
+    feed: WatchSink,
     *,
     label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
@@ -74,7 +74,7 @@ async def follow(
 
 class _Follower:
     def __init__(
-        self, client: Client, kind: AnyKind, feed: Feed, label_selector: str | None
+        self, client: Client, kind: AnyKind, feed: WatchSink, label_selector: str | None
     ) -> None:
         self._client, self._kind = client, kind
         self._feed, self._selector = feed, label_selector

@@ -1,1 +1,1 @@
-"""The rules of other tools, ported: each file is one policy with its settings."""
+"""The rules of other tools: each file is one policy with its settings."""

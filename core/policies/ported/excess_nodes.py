@@ -14,17 +14,17 @@ from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import requested
 from core.capacity.usable import NOTHING, Amount
-from core.fields.formats import number
-from core.fields.sections import where
-from core.model.leaving import others_taint
+from core.fields.structure import where
+from core.fields.value_types import number
+from core.model.node_lifecycle import others_taint
 from core.model.reason import Blocker, Reason
-from core.policies.policy import Figure, Gauge, Look, Order, Policy
+from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
 
 SLACK: Final = Fraction(1, 2)
 """Nodes: so much less excess than it takes to go still lets a marked one stay marked."""
 SCORE_SCALE: Final = 2**128
 """Scores are compared as whole parts of this; finer differences count as ties."""
-_GAUGE: Final = Gauge(
+_GAUGE: Final = PolicyGauge(
     "ebb_excess_nodes", "Free capacity of nodes that count, in nodes like the candidate."
 )
 
@@ -84,7 +84,7 @@ class ExcessNodes(Policy):
     reasons = (NO_EXCESS, NOT_COUNTED)
     gauges = (_GAUGE,)
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: PolicyInput) -> None:
         self._look, self._account = look, look.account
         self._settings: Settings = look.settings
         self._counted = [n for n in range(len(look.nodes)) if self._counts(n)]
@@ -198,13 +198,13 @@ class ExcessNodes(Policy):
         """Return the unix second at which the delay ends."""
         return since + delay_seconds
 
-    def figures(self) -> Iterable[Figure]:
+    def figures(self) -> Iterable[PolicyMetric]:
         """Tell the excess over unmarked nodes, with the first that nothing keeps as candidate."""
         nodes = [node for node in self._standing() if node not in self._look.marked]
         if going := [node for node in nodes if not self._look.blocked(node)]:
             first = min(going, key=self.rank)
             free = reduce(Amount.plus, map(self._left, nodes), NOTHING)
-            yield Figure(_GAUGE.name, (), _worth(free, self._account.capacity(first)))
+            yield PolicyMetric(_GAUGE.name, (), _worth(free, self._account.capacity(first)))
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:

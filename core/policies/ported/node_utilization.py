@@ -3,7 +3,7 @@
 Its utilization is what all its pods ask for, DaemonSets' and static ones too, over what it has.
 Some pods keep their node: those that nothing would bring back, those of kube-system, those with
 data on the node, and those that must not be evicted; an annotation of their owners may say
-otherwise. Where a node's pods would go is remembered by the engine (core.engine.places).
+otherwise. Where a node's pods would go is remembered by the engine (core.engine.placement_hints).
 Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
 """
 
@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, requested
-from core.fields.formats import SHARE, Flag, eased
-from core.fields.sections import at_least
-from core.guards.disruption import (
+from core.fields.structure import at_least
+from core.fields.value_types import SHARE, Flag, eased
+from core.guards.drainability import (
     BARE,
     LOCAL_STORAGE,
     NOT_SAFE_TO_EVICT,
@@ -27,7 +27,7 @@ from core.guards.disruption import (
 )
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from core.policies.policy import Look, Order, Policy
+from core.policies.policy import Order, Policy, PolicyInput
 
 UTILIZED: Final = Reason(
     "utilized",
@@ -90,7 +90,7 @@ class NodeUtilization(Policy):
     reasons = (UTILIZED, KEEPING_POD)
     finds_places: ClassVar[bool] = True
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: PolicyInput) -> None:
         self._look, self._account = look, look.account
         settings: Settings = look.settings
         self._limits = settings.limit(marked=False), settings.limit(marked=True)

@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from core.capacity.sums import percent
 from core.capacity.usable import Amount
-from core.fields import formats
-from core.fields.formats import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
-from core.fields.sections import Named, Needs
+from core.fields import value_types
+from core.fields.structure import Named, Needs
+from core.fields.value_types import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
 from core.model.reason import Blocker, Reason
-from core.policies.policy import Figure, Gauge, Look, Order, Policy
+from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
 
 POOLS_MAX: Final = 100
 """Pools of the file: there are figures of each."""
@@ -113,8 +113,8 @@ class UnderutilizedCount(Policy):
     defaults: ClassVar[Mapping[str, Any]] = {"delay": "5m"}
     live_order: ClassVar[bool] = True
     reasons: ClassVar[Sequence[Reason]] = _REASONS
-    gauges: ClassVar[Sequence[Gauge]] = tuple(
-        Gauge(f"ebb_counted_pool_{name}", what, ("pool",))
+    gauges: ClassVar[Sequence[PolicyGauge]] = tuple(
+        PolicyGauge(f"ebb_counted_pool_{name}", what, ("pool",))
         for name, what in (
             ("nodes", "Nodes of the pool."),
             ("under_limit_nodes", "Unmarked nodes of the pool under its limit that take pods."),
@@ -130,7 +130,7 @@ class UnderutilizedCount(Policy):
         """Return the label that names pools; without any pool there is nothing to name."""
         return (settings.pool_label,) if settings.pools else ()
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: PolicyInput) -> None:
         self._look, self._account = look, look.account
         self._start = [look.account.asked(node) for node in range(len(look.nodes))]
         settings: CountedPools = look.settings
@@ -219,7 +219,7 @@ class UnderutilizedCount(Policy):
             )
         if not pool.asked.enabled:
             return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
-        limit = formats.percent(pool.limit)
+        limit = value_types.percent(pool.limit)
         used = self._start[node] if marked else self._account.asked(node)
         if self._against(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
             return (Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}"),)
@@ -232,11 +232,11 @@ class UnderutilizedCount(Policy):
             return "it has no CPU for pods, so it is under no limit"
         return f"its pods ask for {percent(used.cpu_millis, whole)} of its CPU"
 
-    def figures(self) -> Iterator[Figure]:
+    def figures(self) -> Iterator[PolicyMetric]:
         """Tell of each pool in the file what stands on its nodes."""
         for pool in self._pools.values():
             for gauge, value in zip(self.gauges, self._figures(pool), strict=True):
-                yield Figure(gauge.name, (pool.name,), value)
+                yield PolicyMetric(gauge.name, (pool.name,), value)
 
     def _figures(self, pool: _Pool) -> Iterator[int | Fraction]:
         """Return the values in the order of the gauges."""

@@ -2,11 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
-	"slices"
-	"strings"
 )
 
 // scoreUnmarked is what every node gets that carries no mark.
@@ -32,24 +29,6 @@ type hostPriority struct {
 
 type extender struct {
 	scores map[string]int64
-	// short is the whole answer in compact mode, else empty.
-	short []byte
-}
-
-func newExtender(scores map[string]int64, compact bool) *extender {
-	made := &extender{scores: scores}
-	if !compact {
-		return made
-	}
-	list := []hostPriority{}
-	for name, score := range scores {
-		list = append(list, hostPriority{name, score - scoreUnmarked})
-	}
-	slices.SortFunc(list, func(a, b hostPriority) int { return strings.Compare(a.Host, b.Host) })
-	short, err := json.Marshal(list)
-	check(err)
-	made.short = short
-	return made
 }
 
 // readScores reads marked nodes' scores; no file: no node is marked.
@@ -66,11 +45,6 @@ func readScores(path string) (map[string]int64, error) {
 }
 
 func (e *extender) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if e.short != nil {
-		_, _ = io.Copy(io.Discard, request.Body) // so that the connection is kept
-		answer(writer, e.short)
-		return
-	}
 	body, err := readBody(request)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadRequest)

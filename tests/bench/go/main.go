@@ -1,7 +1,7 @@
 // Command peer serves what Ebb's two programs serve, on Go's net/http: the
 // peer of the benchmarks.
 //
-//	peer -extender ADDR [-names FILE] [-compact]
+//	peer -extender ADDR [-names FILE]
 //	peer -webhook ADDR -cert FILE -key FILE
 //
 // It prints one line a server, "extender PORT" or "webhook PORT", as soon as it listens; both may
@@ -21,7 +21,6 @@ import (
 func main() {
 	extenderAddr := flag.String("extender", "", "serve POST /prioritize on this `address`")
 	names := flag.String("names", "", "JSON `file`: marked nodes' names to scores; others get 10")
-	compact := flag.Bool("compact", false, "answer marked nodes alone, with negative scores")
 	webhookAddr := flag.String("webhook", "", "serve POST /mutate-node over TLS on this `address`")
 	cert := flag.String("cert", "", "PEM `file`")
 	key := flag.String("key", "", "PEM `file`")
@@ -31,7 +30,7 @@ func main() {
 	if *extenderAddr != "" {
 		scores, err := readScores(*names)
 		check(err)
-		server := newServer("POST /prioritize", newExtender(scores, *compact))
+		server := newServer("POST /prioritize", &extender{scores})
 		listener := listen("extender", *extenderAddr)
 		go func() { ended <- server.Serve(listener) }()
 	}

@@ -1,1 +1,1 @@
-"""Single objects at the API server that Ebb keeps: leases, pods, events, trust."""
+"""Read and write single objects of the API server that more than one program needs."""

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from core.edge.kube.client import ApiError, Client
-from core.edge.kube.stores.rights import EVICT_PODS, may
+from core.edge.kube.stores.rights import EVICT_PODS, is_allowed
 from core.model.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
 
@@ -67,7 +67,7 @@ class EvictionStore:
 
     async def allowed(self) -> bool:
         """Ask whether this program may evict pods, in any namespace. Raises: UnavailableError."""
-        return await may(self._client, EVICT_PODS)
+        return await is_allowed(self._client, EVICT_PODS)
 
 
 def _eviction(pod: Pod) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from core.edge.decode.kinds import NODES, PODS, Kind
-from core.edge.decode.lives import FINISHED_TOO
+from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_TRIES_MAX, ApiError, Client, answered, one_line
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node

@@ -9,9 +9,9 @@ from core.edge.decode.kinds import BUFFERS, TEMPLATES, in_namespace
 from core.edge.decode.objects import Name
 from core.edge.kube.client import ApiError, Client, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Page
-from core.marks.keys import BUFFER_OURS_LABEL
+from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.errors import InvalidInputError
-from core.writes.published import Act, Alike, Change, Found, Standing
+from core.writes.capacity_buffers import Act, Alike, Change, Found, Standing
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20

@@ -29,7 +29,7 @@ class _Review(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Review)
 
 
-async def may(client: Client, right: Right) -> bool:
+async def is_allowed(client: Client, right: Right) -> bool:
     """Ask whether this program has a right. Raises: UnavailableError."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -1,0 +1,78 @@
+"""The demo: the same load five times in virtual time, as a table and a picture."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cli.terminal import Table, console, say
+from core.edge import files
+from core.model.humanize import plural
+from sim import bound, picture, report, trace, waves
+from sim.costs import check_prices
+from sim.processes import Tell, run_all
+from sim.scenario import SCENARIOS
+from sim.workload import HOUR_MS, Workload
+
+PLAIN_LINE_HOURS: Final = 3
+
+
+def play(
+    folder: str | None, file: str, *, config: str | None, days: int, seed: int, wire: bool
+) -> None:
+    """Play all runs, print the table, draw the picture into *file*.
+
+    *folder* is that of a trace; None: the load that is embedded. *config*: the file with Ebb's
+    rules; None: the demo's own. *wire*: whether the programs are asked over the wire, or by call.
+    """
+    out = console()
+    picture.check(file)
+    bound.check()
+    given = files.read_config(config) if config else None
+    load = _load(folder, days, seed)
+    if given is not None:
+        check_prices(given, str(config), load.templates)
+    title = (
+        f"{load.name} workload, days: {days}, seed: {seed}; "
+        f"{plural(len(load.nodes), 'node')}, {plural(len(load.arrivals), 'Job')}, "
+        f"{plural(len(load.deployments), 'Deployment')}"
+    )
+    say(out, title)
+    began = time.perf_counter()
+    total = load.duration_ms // HOUR_MS
+    with _bars(out, total) if out.is_terminal else _lines(out, total) as tell:
+        results = run_all(load, seed=seed, wire=wire, tell=tell, given=given)
+    headings, *rows = report.table(results)
+    say(out, Table(*headings, rows=rows))
+    picture.draw(results, title, file)
+    how = "over HTTP and HTTPS" if wire else "by call"
+    say(out, f"Ebb was asked {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
+
+
+def _load(folder: str | None, days: int, seed: int) -> Workload:
+    if folder is None:
+        return waves.mixed(seed, days)
+    return trace.drawn(Path(folder), seed=seed, days=days)
+
+
+@contextmanager
+def _bars(out: Console, total: int) -> Iterator[Tell]:
+    with Progress(
+        TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
+        TimeElapsedColumn(), console=out,
+    ) as progress:  # fmt: skip
+        tasks = {one.name: progress.add_task(one.name, total=total) for one in SCENARIOS}
+        yield lambda name, hour: progress.update(tasks[name], completed=hour)
+
+
+@contextmanager
+def _lines(out: Console, total: int) -> Iterator[Tell]:
+    def tell(name: str, hour: int) -> None:
+        if hour % PLAIN_LINE_HOURS == 0:
+            say(out, f"{name}: {hour} of {total} h")
+
+    yield tell

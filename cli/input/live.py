@@ -1,0 +1,131 @@
+"""A cluster as its API server tells it: every list, page by page; nothing is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Final, TextIO
+
+from cli.input.cluster_input import Leader, tell_refused
+from core.config.settings import Config
+from core.edge.decode.fields import unix_seconds
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.kube.client import ApiError, Client
+from core.edge.kube.listing import Listed
+from core.edge.kube.stores.lease import LeaseStore
+from core.model.cluster import Cluster
+from core.model.errors import UnavailableError
+from core.model.node import Node
+from core.model.pod import Pod
+
+LIST_TRIES_MAX: Final = 3
+"""How often a list is begun that expired half-way, or was throttled."""
+THROTTLED_SECONDS_MAX: Final = 10.0
+NOT_THERE: Final = 404
+"""The status of a kind that the cluster does not have."""
+LEASE_SECONDS_MAX: Final = 5.0
+PROGRESS_AFTER_SECONDS: Final = 1.0
+PROGRESS_EVERY_SECONDS: Final = 0.2
+
+Lists = dict[AnyKind, Listed]
+"""By kind: what has been read."""
+
+
+async def read(
+    kubeconfig: str | None,
+    context: str | None,
+    config: Config,
+    lease: tuple[str, str] | None,
+    progress: TextIO,
+) -> tuple[Cluster, Leader | None]:
+    """List the cluster, and read the Lease (namespace, name) if one is named.
+
+    *config*: what it is to be judged by.
+    Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
+    server does not answer, or refuses.
+    """
+    lists: Lists = {kind: Listed() for kind in KINDS}
+    async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
+        cluster = await listed(client, lists, config)
+        leader = await _leader(client, *lease) if lease else None
+    tell_refused(list(_refused(lists)), progress)
+    return cluster, leader
+
+
+async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
+    """List the cluster; *lists* fill up on the way. Raises: as `read`.
+
+    For an object that cannot be read stands what is known of it.
+    """
+    inventory = Inventory()
+    for kind, found in lists.items():
+        await _list(client, kind, found)
+        inventory.replaced(kind, found.objects, found.refused)
+    return inventory.snapshot(config.schedulers)()
+
+
+def _refused(lists: Lists) -> Iterator[str]:
+    for kind, found in lists.items():
+        if found.absent is not None and found.absent.status != NOT_THERE:
+            yield f"{kind.resource}: {found.absent}"
+        yield from (reason for _, reason in found.refused)
+        for one in found.objects:
+            if isinstance(one, Node | Pod) and one.unreadable:
+                yield f"{kind.resource} {one.name}: {one.unreadable}"
+
+
+async def _list(client: Client, kind: AnyKind, into: Listed) -> None:
+    """Read a list; begin again when it expires half-way."""
+    for tries in range(1, LIST_TRIES_MAX + 1):
+        try:
+            return await into.read(client, kind)
+        except ApiError as fault:
+            if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
+                raise
+            wait = fault.retry_after_seconds or 0
+            await asyncio.sleep(min(wait, THROTTLED_SECONDS_MAX))
+    raise AssertionError("the last try returns or raises")
+
+
+async def _leader(client: Client, namespace: str, name: str) -> Leader:
+    """Read who leads; a Lease that may not be read is no fault of the cluster."""
+    key = f"{namespace}/{name}"
+    try:
+        found = await LeaseStore(client, namespace, name, LEASE_SECONDS_MAX).read()
+    except UnavailableError as fault:
+        return Leader(lease=key, problem=str(fault))
+    if found is None:
+        return Leader(lease=key, problem="there is no such Lease: no engine has run yet")
+    return Leader(
+        lease=key,
+        holder=found.holder,
+        renewed_seconds=unix_seconds(found.renewed),
+        duration_seconds=found.duration_seconds,
+    )
+
+
+@asynccontextmanager
+async def told(
+    lists: Lists, out: TextIO, after_seconds: float = PROGRESS_AFTER_SECONDS
+) -> AsyncIterator[None]:
+    """Show on a terminal what has been read, when it takes long; then wipe it away."""
+    if not out.isatty():
+        yield
+        return
+    ticking = asyncio.create_task(_tick(lists, out, after_seconds))
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        out.write("\r\x1b[K")
+        out.flush()
+
+
+async def _tick(lists: Lists, out: TextIO, after_seconds: float) -> None:
+    await asyncio.sleep(after_seconds)
+    while True:
+        counts = ((len(found.objects), kind.resource) for kind, found in lists.items())
+        parts = (f"{count:,} {resource}" for count, resource in counts if count)
+        out.write(f"\r\x1b[Kreading the cluster: {', '.join(parts) or 'no answer yet'}")
+        out.flush()
+        await asyncio.sleep(PROGRESS_EVERY_SECONDS)

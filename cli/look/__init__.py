@@ -1,1 +1,0 @@
-"""Which cluster a command looks at, and what of Ebb's own stands there."""

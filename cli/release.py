@@ -1,0 +1,160 @@
+"""Takes what is ours off the Nodes and Pods of a live cluster."""
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from cli.input import live
+from cli.terminal import printable
+from controller.names import LEASE
+from core.config.settings import Config
+from core.edge.decode.fields import Bytes
+from core.edge.decode.kinds import KINDS, PODS
+from core.edge.decode.objects import PodObject
+from core.edge.decode.pod_times import FINISHED_TOO
+from core.edge.kube.client import CALL_SECONDS_MAX, Client
+from core.edge.kube.listing import Listed
+from core.edge.kube.stores.lease import LeaseStore
+from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
+from core.edge.kube.stores.published import PublishedStore
+from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
+from core.model.cluster import Cluster
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.humanize import plural
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.capacity_buffers import changes
+from core.writes.cleanup import cleanup
+from core.writes.costs import decide_costs
+
+Tell = Callable[[str, str, str], None]
+"""Takes "node", "pod" or "buffer", the key of one, and what is taken off it."""
+
+
+async def release(
+    connecting: Awaitable[Client],
+    names: frozenset[str] | None,
+    config: Config,
+    tell: Tell,
+    namespace: str,
+    *,
+    dry_run: bool,
+) -> None:
+    """Release the named nodes and the pods on them; None: all of the cluster.
+
+    *namespace*: where Ebb is installed, which has its CapacityBuffers and its Lease.
+    What is refused for what it is stops nothing else, and is named on standard error.
+    Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
+    that failed as the next would: what was written until then stays written, and can be gone on
+    with; or at the end, when anything was refused.
+    """
+    key = config.taint_key
+    async with await connecting as client:
+        cluster = await _listed(client, config)
+        if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
+            raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
+        before = await _keys_before(client, namespace, key)
+        writing = _Writing(tell, dry_run=dry_run)
+        for node in cluster.nodes:
+            found = cleanup(node, key, before)
+            if found is not None and (names is None or node.name in names):
+                _warn(node, keys_unknown(node, {key, *before}))
+                clean = partial(_clean_node, client, node.name, key, before)
+                await writing.each("node", node.name, found.note, clean)
+        if names is None:
+            await _take_away(client, namespace, writing)
+        of_any_phase = pods(client, finished=True)
+        for write in decide_costs(cluster, key, enabled=False):
+            if names is None or write.before.node in names:
+                clear = partial(write_as_decided, of_any_phase, write.key, write.if_as_seen)
+                await writing.each("pod", write.key, "deletion cost", clear)
+        writing.end()
+
+
+class _Writing:
+    """Writes one object after another, and remembers how many were refused."""
+
+    def __init__(self, tell: Tell, *, dry_run: bool) -> None:
+        self._tell, self._dry_run = tell, dry_run
+        self._failures, self._refused = Failures(), 0
+
+    async def each(
+        self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Write one, and tell it. Raises: UnavailableError if the next would fail as well."""
+        try:
+            if not self._dry_run:
+                await write()
+        except UnavailableError as fault:
+            told = f"{kind} {name}: {fault}"
+            if self._failures.end(fault):
+                raise UnavailableError(f"{told}; nothing further was tried") from fault
+            _say(told)
+            self._refused += 1
+        else:
+            self._failures.end(None)
+            self._tell(kind, name, what)
+
+    def end(self) -> None:
+        """Sum up. Raises: UnavailableError when anything was refused."""
+        if self._refused:
+            told = plural(self._refused, "object")
+            raise UnavailableError(f"refused: {told}, named above; all the others are done")
+
+
+def _warn(node: Node, keys: Iterable[str]) -> None:
+    """Name the taints that may be ours, on standard error; nobody else's is taken by a guess."""
+    for key in keys:
+        _say(
+            f"node {node.name}: the taint {key} stays, and may be Ebb's: "
+            "if it is the programs' taintKey, give --config their file"
+        )
+
+
+def _say(told: str) -> None:
+    print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
+
+
+async def _listed(client: Client, config: Config) -> Cluster:
+    """List the cluster, and beside its pods those that have finished with a cost of ours."""
+    finished: dict[str, Pod] = {}
+    lists: live.Lists = {kind: Listed() for kind in KINDS}
+    lists[PODS].finished = partial(_keep_with_cost, finished)
+    found = await live.listed(client, lists, config)
+    return replace(found, pods=(*found.pods, *finished.values()))
+
+
+def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
+    try:
+        pod = FINISHED_TOO.taken(item)
+    except InvalidInputError:
+        return
+    if pod.deletion_cost_ours is not None:
+        finished[pod.key] = pod
+
+
+async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
+    """Delete the CapacityBuffers of ours, and their PodTemplates."""
+    store = PublishedStore(client, namespace)
+    for change in changes({}, await store.found()):
+        drop = partial(store.carry_out, change)
+        await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
+
+
+async def _keys_before(client: Client, namespace: str, key: str) -> frozenset[str]:
+    """Return the taint's other keys, as the engine's Lease has them."""
+    try:
+        lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
+    except UnavailableError:
+        lease = None  # not every person may read it
+    return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
+
+
+async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:
+    """Write the metadata, then the taints that are left if no webhook has taken ours away."""
+    decide = partial(cleanup, taint_key=key, keys_before=before)
+    for _ in range(TRIES_MAX):
+        if await write_as_decided(nodes(client), name, decide) is None:
+            return
+    raise ConflictError("somebody else writes it all the time")

@@ -1,0 +1,90 @@
+"""What a pod's volumes and annotations say about its leaving its node; most pods say nothing."""
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Final
+
+from core.edge.decode.byte_lru import ByteBoundedCache
+from core.edge.decode.fields import unix_seconds
+from core.edge.decode.objects import PodObject, Volume
+from core.edge.decode.pod_limits import VOLUMES_MAX
+from core.guards.drainability import NOTES
+from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
+
+NOTE_CHARS_MAX: Final = 1024
+"""Of an annotation that is kept with the pod; the rest is not looked at."""
+_SAME: Final = ByteBoundedCache[tuple[str, ...], DisruptionFacts]()
+"""Those with claims or times are not kept."""
+IN_MEMORY: Final = "Memory"
+GRACE_SECONDS: Final = 30
+"""What the API server sets where a pod does not say it."""
+OVERDUE_SECONDS: Final = 30
+"""How long after its time Cluster Autoscaler still counts a pod (its LongTerminating rule)."""
+
+
+def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[DisruptionFacts, bool]:
+    """Return the pod's ties, and whether a disk stands in the pod; of volumes up to the cap."""
+    claims: list[ClaimUse] = []
+    local: list[str] = []
+    inline = False
+    for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
+        if volume.empty_dir is not None:
+            if volume.empty_dir.medium != IN_MEMORY:
+                local.append(volume.name)
+        elif volume.persistent_volume_claim is not None:
+            claims.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        elif volume.host_path is not None:
+            local.append(volume.name)
+        elif volume.ephemeral is not None:
+            claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
+        elif _is_disk(volume):
+            inline = True
+    notes = _notes(annotations)
+    if not (claims or notes or obj.metadata.deletion_timestamp):
+        return _of_data(tuple(local)), inline
+    ties = DisruptionFacts(
+        claims=tuple(sorted(set(claims))),
+        local_volumes=_of_data(tuple(local)).local_volumes,
+        notes=notes,
+        started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
+        overdue_seconds=_overdue(obj),
+    )
+    return ties, inline
+
+
+def _is_disk(volume: Volume) -> bool:
+    """Say whether kube-scheduler's Volume* plugins look at a volume that is no claim."""
+    return bool(
+        volume.gce_persistent_disk
+        or volume.aws_elastic_block_store
+        or volume.azure_disk
+        or volume.cinder
+        or volume.iscsi
+        or volume.portworx_volume
+        or volume.rbd
+    )
+
+
+def _of_data(volumes: tuple[str, ...]) -> DisruptionFacts:
+    """Return one object for all pods with data in volumes of these names, and no other ties."""
+    if not volumes:
+        return NO_DISRUPTION_FACTS
+    return _SAME[volumes] or _SAME.made(
+        volumes, lambda: DisruptionFacts(local_volumes=tuple(sorted(map(intern, volumes))))
+    )
+
+
+def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if NOTES.isdisjoint(annotations):
+        return ()
+    found = ((key, annotations[key][:NOTE_CHARS_MAX]) for key in NOTES if key in annotations)
+    return tuple(sorted(found))
+
+
+def _overdue(obj: PodObject) -> int | None:
+    """Return from when on a pod that is being deleted should have been gone."""
+    since = unix_seconds(obj.metadata.deletion_timestamp)
+    if since is None:
+        return None
+    grace = obj.spec.termination_grace_period_seconds
+    return since + (GRACE_SECONDS if grace is None else grace) + OVERDUE_SECONDS

@@ -1,0 +1,126 @@
+"""When a pod or a node was there: the times in its object, those of finished pods too.
+
+Written by: `creationTimestamp` and `deletionTimestamp` by API servers alone; `startTime` and
+`finishedAt` by kubelets, of their own pods.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from core.edge.decode.fields import Bytes, strictly, unix_seconds
+from core.edge.decode.kinds import PODS, Kind
+from core.edge.decode.objects import FINISHED, PodObject, Present, Struct
+from core.edge.decode.pod import pod
+from core.model.pod import Pod
+
+
+class Ended(Struct):
+    finished_at: str | None = None
+
+
+class ContainerState(Struct):
+    terminated: Ended | None = None
+
+
+class Status(Struct):
+    state: ContainerState | None = None
+
+
+class Beat(Struct):
+    last_heartbeat_time: str | None = None
+
+
+class TimesMeta(Struct):
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class TimesSpec(Struct):
+    node_name: str | None = None
+    scheduling_gates: list[Present] | None = None
+
+
+class TimesStatus(Struct):
+    phase: str = ""
+    start_time: str | None = None
+    container_statuses: list[Status] | None = None
+    conditions: list[Beat] | None = None
+
+
+class TimesObject(Struct):
+    metadata: TimesMeta
+    spec: TimesSpec | None = None
+    status: TimesStatus | None = None
+
+
+class Times(NamedTuple):
+    """What an object tells of when; unix seconds, None: it does not say."""
+
+    key: str
+    """The uid; of objects without one namespace and name."""
+    created: int | None
+    deleting: int | None
+    """When it is to be gone at the latest."""
+    started: int | None
+    """A pod's kubelet has taken it."""
+    finished: int | None
+    """A pod's last container ended."""
+    over: bool
+    """A pod has finished, so that it holds nothing any more."""
+    gated: bool
+    """The scheduler does not look at a pod yet (KEP-3521)."""
+    newest: int
+    """The newest of all times that it tells, nodes' heartbeats too; 0: it tells none."""
+
+
+_DECODER: Final = msgspec.json.Decoder(TimesObject)
+
+
+def times(raw: Bytes, where: str) -> Times:
+    """Read the times of an object. Raises: InvalidInputError."""
+    found = strictly(_DECODER.decode, bytes(raw), where)
+    meta, status = found.metadata, found.status or TimesStatus()
+    spec = found.spec or TimesSpec()
+    states = [one.state for one in status.container_statuses or ()]
+    ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
+    finished = max((one for one in ends if one is not None), default=None)
+    beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
+    created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
+    return Times(
+        key=meta.uid or f"{meta.namespace or ''}/{meta.name}",
+        created=created,
+        deleting=unix_seconds(meta.deletion_timestamp),
+        started=started,
+        finished=finished,
+        over=status.phase in FINISHED,
+        gated=bool(spec.scheduling_gates) and not spec.node_name,
+        newest=max(one or 0 for one in (created, started, finished, *beats)),
+    )
+
+
+def pod_as_it_was(raw: Bytes, where: str) -> Pod:
+    """Read what a pod asks for, also of one that has finished. Raises: InvalidInputError."""
+    return FINISHED_TOO.made(strictly(PODS.decoder.decode, bytes(raw), where), where)
+
+
+def _without_status(whole: PodObject) -> Pod:
+    whole.status = None
+    made = pod(whole)
+    if made is None:  # a pod without a status has not finished
+        raise AssertionError(whole.metadata.name)
+    return made
+
+
+FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(
+    name=PODS.name,
+    path=PODS.path,
+    namespaced=PODS.namespaced,
+    wire=PODS.wire,
+    make=_without_status,
+    field=PODS.field,
+)
+"""Pods as they were, those that have finished too."""

@@ -1,0 +1,57 @@
+"""How numbers and times are told to people, wherever they stand in a sentence."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Final
+
+from core.model.quantity import format_bytes, format_millis
+from core.model.resources import Resources
+
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+
+def plural(number: int, noun: str, plural: str = "") -> str:
+    """Write a number of things: 1 node, 2,000 nodes; *plural* where an s does not make it."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def first(names: Sequence[str], most: int) -> str:
+    """Write the first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
+
+
+def amounts(asked: Resources) -> str:
+    """Write what a pod asks for: cpu 500m, memory 1Gi, and devices."""
+    cpu, memory = format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes)
+    devices = (f"{name} {units}" for name, units in asked.extended)
+    return ", ".join((f"cpu {cpu}", f"memory {memory}", *devices))
+
+
+def duration(seconds: int) -> str:
+    """Write a time span in its two largest units: 3 h 5 min."""
+    seconds = abs(seconds)
+    for unit, name, smaller, rest in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", 1, "s"),
+    ):
+        if seconds >= unit:
+            more = seconds % unit // smaller
+            return f"{seconds // unit} {name}" + (f" {more} {rest}" if more else "")
+    return f"{seconds} s"
+
+
+def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
+    """Write a moment, and how far it is from now if that is given."""
+    try:
+        utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_seconds} (unix seconds)"
+    told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    if now_seconds is None:
+        return told
+    away = unix_seconds - now_seconds
+    return f"{told} (in {duration(away)})" if away > 0 else f"{told} ({duration(away)} ago)"

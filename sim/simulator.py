@@ -1,0 +1,395 @@
+"""The discrete-event loop: arrivals, bindings, endings, scans, engine passes; virtual time."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final, Protocol
+
+from core.config.programs import ControllerConfig
+from core.fit.filters import first_failing_filter
+from core.marks.mark import mark_of
+from core.marks.taints import without_our_taint
+from core.model.constraints import NO_DISRUPTION_FACTS
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
+from sim.bound import Least
+from sim.cluster import State
+from sim.costs import Price, in_cores
+from sim.deployments import Deployments
+from sim.scheduler import Scheduler, Scorer, has_room
+from sim.scoring import DEFAULT, Profile
+from sim.workload import DAY_MS, Arrival, Deployment, Workload
+
+SAMPLE_MS: Final = 300_000
+"""How often the picture's lines get a point."""
+BOUND_MS: Final = 900_000
+"""How often such a point tells too what its pods' nodes cost at the least."""
+INTERVAL_MS: Final = 1000 * ControllerConfig().interval_seconds
+PROGRESS_MS: Final = 3_600_000
+
+
+class Compactor(Scorer, Protocol):
+    """Ebb, or nothing: what the world tells, and what it asks."""
+
+    @property
+    def taint_key(self) -> str:
+        """Return the key of its taint."""
+
+    def node_changed(self, node: Node) -> None:
+        """Hear of a new or changed node."""
+
+    def node_gone(self, name: str) -> None:
+        """Hear of a deleted node."""
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Hear of a new or changed pod."""
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Hear of a pod that ended."""
+
+    def admit(self, before: Node, after: Node) -> Node:
+        """Return *after* as it is stored after admission."""
+
+    def urgent(self) -> bool:
+        """Say whether a pass cannot wait for the interval; a pass changes that."""
+
+    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+        """Run one pass of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One point of the picture."""
+
+    at_ms: int
+    nodes: int
+    marked: int
+    requested_cpu_millis: int
+    capacity_cpu_millis: int
+    cost: Fraction
+    """What all nodes cost an hour."""
+    least: Fraction | None
+    """What nodes for the pods that run now cost an hour at the least; None: nobody asked."""
+    evicted: int
+    """Until then."""
+    pending_ms: int
+    """Until then, of those who wait no more."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run counted."""
+
+    node_ms: int = 0
+    capacity_millis_ms: int = 0
+    """Allocatable millicores, each for every millisecond that it stood there."""
+    cost_ms: Fraction = Fraction()
+    """The nodes' prices an hour, each for every millisecond that it stood there."""
+    evicted: int = 0
+    lost_millis_ms: int = 0
+    """Work of Jobs that were evicted and begin again: millicores, for every millisecond."""
+    pending_by_mark: int = 0
+    """Pods that waited at some moment though a marked node had room, for our taint alone."""
+    pending_ms: int = 0
+    """Of all pods together, from arrival or eviction to binding."""
+    longest_wait_ms: int = 0
+    scale_ups: int = 0
+    """Nodes added."""
+    marks: int = 0
+    releases: int = 0
+    pods: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the programs around Ebb are set, beside the autoscaler's way to remove."""
+
+    profile: Profile = DEFAULT
+    timers: Timers = TIMERS
+    """The autoscaler's."""
+    price_of: Price = in_cores
+    tick_ms: int = INTERVAL_MS
+    """How often the engine looks where the workload does not say; as it is configured."""
+    extender: bool = True
+    """Whether the scheduler asks Ebb for scores; one that is managed does not."""
+    least: Least | None = None
+    """What tells the lower bound of the cost; None: it is not told."""
+
+
+BY_DEFAULT: Final = Setting()
+
+
+class Simulator:
+    """One run of one workload."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        how: ScaleDown,
+        compactor: Compactor | None,
+        seed: int,
+        setting: Setting = BY_DEFAULT,
+    ) -> None:
+        self.state = State()
+        self.result = Result()
+        self._workload, self._compactor = workload, compactor
+        self._tick_ms = workload.tick_ms or setting.tick_ms
+        scorer = compactor if setting.extender else None
+        self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
+        self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
+        self._deployments = Deployments(self, seed + 2)
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._lives: dict[str, int] = {}
+        self._endings: dict[str, int] = {}
+        self._blamed: set[str] = set()
+        self._price_of, self._least, self._cost = setting.price_of, setting.least, Fraction()
+        self._prices: dict[str, Fraction] = {}
+        self._now = self._numbers = self._capacity_millis = 0
+
+    def now_ms(self) -> int:
+        """Return the virtual time."""
+        return self._now
+
+    def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
+        """Play the workload to its end; tell *progress* the virtual hours."""
+        for shape in self._workload.nodes:
+            self.ready_node(self.new_node(shape, DAY_MS))
+        for one in self._workload.in_order():
+            if isinstance(one, Deployment):
+                self._deployments.begin(one)
+            else:
+                self._at(one.at_ms, lambda a=one: self._arrive(a))  # type: ignore[misc]
+        self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
+        self._every(SAMPLE_MS, self._sample)
+        self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
+        if self._compactor is not None:
+            self._every(self._tick_ms, self._tick)
+        while self._queue and self._queue[0][0] <= self._workload.duration_ms:
+            at_ms, _, act = heapq.heappop(self._queue)
+            self._pass_time(at_ms)
+            act()
+            self._hurry()
+        self._pass_time(self._workload.duration_ms)
+        for since in self.state.pending.values():
+            self._waited(since)
+        self.result.scale_ups = self._autoscaler.scale_ups
+        return self.result
+
+    def _waited(self, since_ms: int) -> None:
+        waited_ms = self._now - since_ms
+        self.result.pending_ms += waited_ms
+        self.result.longest_wait_ms = max(self.result.longest_wait_ms, waited_ms)
+
+    # Time
+
+    def after(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """Do something later."""
+        self._at(self._now + delay_ms, act)
+
+    def _at(self, at_ms: int, act: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._queue, (at_ms, self._numbers, act))
+
+    def _every(self, period_ms: int, act: Callable[[], None]) -> None:
+        def again() -> None:
+            act()
+            self.after(period_ms, again)
+
+        self.after(period_ms, again)
+
+    def _pass_time(self, at_ms: int) -> None:
+        self.result.node_ms += len(self.state.places) * (at_ms - self._now)
+        self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
+        self.result.cost_ms += self._cost * (at_ms - self._now)
+        self._now = at_ms
+
+    def _sample(self) -> None:
+        places = self.state.places.values()
+        capacity = sum(place.node.allocatable.cpu_millis for place in places)
+        free = sum(place.free.cpu_millis for place in places)
+        sample = Sample(
+            self._now,
+            nodes=len(places),
+            marked=sum(1 for _ in self.state.marked()),
+            requested_cpu_millis=capacity - free,
+            capacity_cpu_millis=capacity,
+            cost=self._cost,
+            least=self._least_now(),
+            evicted=self.result.evicted,
+            pending_ms=self.result.pending_ms,
+        )
+        self.result.samples.append(sample)
+
+    def _least_now(self) -> Fraction | None:
+        if self._least is None or self._now % BOUND_MS:
+            return None
+        places = self.state.places.values()
+        return self._least(pod for place in places for pod in place.pods.values())
+
+    # Nodes
+
+    def template(self, shape: Resources) -> Node:
+        """Return what every new Node of a shape looks like."""
+        return self._workload.template(shape)
+
+    def new_node(self, shape: Resources, age_ms: int = 0) -> str:
+        """Create a Node that is that old, and not ready yet; return its name."""
+        self._numbers += 1
+        name = f"node-{self._numbers:06}"
+        template = self.template(shape)
+        made = (self._now - age_ms) // 1000
+        node = replace(template, name=name, uid=name, ready=False, created_seconds=made)
+        agent = self.state.add_node(node, self._now)
+        self._capacity_millis += shape.cpu_millis
+        self._prices[name] = self._price_of(node)
+        self._cost += self._prices[name]
+        if self._compactor is not None:
+            self._compactor.node_changed(node)
+            self._compactor.pod_changed(agent)
+        return name
+
+    def ready_node(self, name: str) -> None:
+        """Let a Node become ready."""
+        self._store(replace(self.state.places[name].node, ready=True))
+        self._schedule_waiting()
+
+    def write(self, node: Node) -> None:
+        """Update a Node, through admission."""
+        before = self.state.places[node.name].node
+        if self._compactor is not None:
+            node = self._compactor.admit(before, node)
+        if mark_of(before.labels) is None and mark_of(node.labels) is not None:
+            self.result.marks += 1
+        if mark_of(before.labels) is not None and mark_of(node.labels) is None:
+            self.result.releases += 1
+        self._store(node)
+
+    def _store(self, node: Node) -> None:
+        self.state.replace_node(node)
+        if self._compactor is not None:
+            self._compactor.node_changed(node)
+
+    def end_node(self, name: str) -> None:
+        """Delete a Node, and what goes with it."""
+        self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
+        self._cost -= self._prices.pop(name)
+        gone = self.state.remove_node(name)
+        if self._compactor is not None:
+            self._compactor.node_gone(name)
+            for pod in gone:
+                self._compactor.pod_gone(pod)
+
+    def _tick(self) -> None:
+        if self._compactor is not None:
+            self._compactor.tick(self.state, self.write, self._now)
+            self._schedule_waiting()
+
+    def _hurry(self) -> None:
+        """Run the passes that do not wait for the interval."""
+        while self._compactor is not None and self._compactor.urgent():
+            self._tick()
+
+    # Pods
+
+    def _arrive(self, arrival: Arrival) -> None:
+        pod = Pod(
+            namespace="work",
+            name=arrival.name,
+            requests=arrival.requests,
+            owner_kind=arrival.owner_kind,
+            owner_name=arrival.owner_name or arrival.name,
+            placing=arrival.placing,
+            ties=arrival.ties or NO_DISRUPTION_FACTS,
+        )
+        self._lives[pod.key] = arrival.life_ms
+        self.create(pod)
+
+    def create(self, pod: Pod) -> None:
+        """Create a pod, and schedule it if a node has room."""
+        self.result.pods += 1
+        self.state.arrive(pod, self._now)
+        if not self._schedule(pod):
+            self._wait(pod)
+
+    def _wait(self, pod: Pod) -> None:
+        waiting = self.state.refuse(pod.key)
+        if self._compactor is not None:
+            self._compactor.pod_changed(waiting)
+            self._hurry()
+        self._autoscaler.unschedulable()
+
+    def _blame(self, pod: Pod) -> None:
+        """Count a pod, once, that a marked node would take now, were it not for our taint."""
+        if pod.key in self._blamed:
+            return
+        key = self._compactor.taint_key if self._compactor else ""
+        if any(
+            has_room(place, pod)
+            and first_failing_filter(without_our_taint(place.node, key), pod.placing) is None
+            for place in self.state.marked()
+        ):
+            self._blamed.add(pod.key)
+            self.result.pending_by_mark = len(self._blamed)
+
+    def _schedule(self, pod: Pod) -> bool:
+        name = self._scheduler.choose(pod)
+        if name is None:
+            self._blame(pod)
+            return False
+        self._waited(self.state.pending[pod.key])
+        bound = self.state.bind(pod, name)
+        if self._compactor is not None:
+            self._compactor.pod_changed(bound)
+        if self._deployments.owns(pod.key):
+            self._deployments.bound(bound)
+            return True
+        ending = self._now + self._lives[pod.key]
+        self._endings[pod.key] = ending
+        self._at(ending, lambda: self._end(pod.key, ending))
+        return True
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete pods of Deployments, bound or waiting."""
+        for key in keys:
+            self._waited(self.state.pending.get(key, self._now))
+            pod = self.state.delete(key)
+            if self._compactor is not None:
+                self._compactor.pod_gone(pod)
+        self.after(0, self._schedule_waiting)
+
+    def _end(self, key: str, ending_ms: int) -> None:
+        """End a pod, unless it was evicted since and begins again elsewhere."""
+        if self._endings.get(key) != ending_ms:
+            return
+        del self._endings[key], self._lives[key]
+        pod = self.state.finish(key)
+        if self._compactor is not None:
+            self._compactor.pod_gone(pod)
+        self._schedule_waiting()
+
+    def evict(self, pod: Pod) -> None:
+        """Evict a pod: it, or another one in its place, waits for another node."""
+        self.result.evicted += 1
+        if self._deployments.owns(pod.key):
+            self.delete([pod.key])
+            self._deployments.gone(pod.key)
+            return
+        ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
+        self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
+        waiting = self.state.evict(pod.key, self._now)
+        if self._compactor is not None:
+            self._compactor.pod_changed(waiting)
+        self.after(0, lambda: self._retry(waiting))
+
+    def _retry(self, pod: Pod) -> None:
+        if pod.key in self.state.pending and not self._schedule(pod):
+            self._wait(pod)
+
+    def _schedule_waiting(self) -> None:
+        for key in list(self.state.pending):
+            if key in self.state.pending:
+                self._schedule(self.state.pods[key])

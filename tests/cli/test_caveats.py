@@ -1,0 +1,155 @@
+"""What a look cannot tell, and which nodes stand aside: one row a case."""
+
+from dataclasses import replace
+
+import pytest
+
+from cli.explain.caveats import ASIDE, Caveat, caveats
+from cli.forms.json import plan as in_json
+from core.config.document import parse
+from core.config.settings import Config
+from core.model.cluster import Cluster
+from core.model.constraints import ClaimUse, DisruptionFacts
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from core.policies.all import POLICIES
+from tests.support.builders import node, pod
+from tests.support.configurations import HEAD
+
+ALL = frozenset(
+    {
+        "Node",
+        "Pod",
+        "PodDisruptionBudget",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "CSINode",
+    }
+)
+DAEMON = pod("proxy", "a", 100, 50, daemon=True, namespace="kube-system")
+WHOLE = (DAEMON, pod("x", "a", 100, 100))
+BOUND = replace(
+    pod("bound", "a", 100, 100),
+    ties=DisruptionFacts(claims=(ClaimUse("d/data", ephemeral=False),)),
+)
+
+
+def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> dict[str, Caveat]:
+    found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds, Config())
+    assert len({one.code for one in found}) == len(found)
+    for one in found:
+        assert one.message.isprintable()
+    return {one.code: one for one in found}
+
+
+@pytest.mark.parametrize(
+    ("pods", "kinds", "found"),
+    [
+        pytest.param(WHOLE, ALL, set(), id="nothing to say"),
+        pytest.param(WHOLE, None, set(), id="live"),
+        pytest.param(WHOLE[1:], ALL, {"one-namespace"}, id="forgotten -A"),
+        pytest.param(WHOLE[1:], None, set(), id="a live cluster is whole"),
+        pytest.param(
+            (WHOLE[1], pod("y", "a", 1, 1, namespace="e")),
+            ALL,
+            {"no-daemonsets"},
+            id="some of all",
+        ),
+        pytest.param(WHOLE, ALL - {"PodDisruptionBudget"}, {"no-budgets"}, id="no pdb"),
+        pytest.param(WHOLE, ALL - {"CSINode"}, set(), id="no pod uses a claim"),
+        pytest.param((*WHOLE, BOUND), ALL, set(), id="claims and what is behind them"),
+        pytest.param((*WHOLE, BOUND), ALL - {"CSINode"}, {"no-volumes"}, id="no csinodes"),
+        pytest.param((*WHOLE, BOUND), ALL - {"PersistentVolume"}, {"no-volumes"}, id="no pv"),
+        pytest.param((*WHOLE, pod("z", "a", 0, 1)), ALL, {"no-requests"}, id="no cpu"),
+        pytest.param((*WHOLE, pod("z", None, 1, 0)), None, {"no-requests"}, id="no memory, waits"),
+        pytest.param(
+            (*WHOLE, pod("z", "a", 0, 0, daemon=True)), ALL, set(), id="it goes with its node"
+        ),
+        pytest.param((*WHOLE, pod("z", "b", 4100, 1)), None, {"overcommitted"}, id="cpu"),
+        pytest.param((*WHOLE, pod("z", "b", 1, 8100)), ALL, {"overcommitted"}, id="memory"),
+        pytest.param((*WHOLE, pod("z", "b", 4000, 8000)), ALL, set(), id="full is not over"),
+    ],
+)
+def test_what_is_said(
+    pods: tuple[Pod, ...], kinds: frozenset[str] | None, found: set[str]
+) -> None:
+    assert set(codes(pods, kinds)) == found
+
+
+def test_nodes_aside_are_named_once_each_by_what_weighs_most() -> None:
+    taint = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+    found = codes(
+        WHOLE,
+        ALL,
+        node("a"),
+        replace(node("v"), virtual=True, ready=False),
+        node("l", taints=(taint,), unschedulable=True),
+        node("c", unschedulable=True, ready=False),
+        node("d", unschedulable=True),
+        node("n", ready=False),
+    )
+    assert {code: [name for name, _ in one.nodes] for code, one in found.items()} == {
+        "virtual": ["v"],
+        "leaving": ["l"],
+        "cordoned": ["c", "d"],
+        "not-ready": ["n"],
+    }
+    assert list(found) == [code for code, _, _ in ASIDE]
+    assert [one.message for one in found.values()] == [
+        "1 virtual node aside, no room: v",
+        "1 node leaving, no room: l; pods there come first",
+        "2 cordoned nodes, no room though cpu 8 and memory 14.9Gi stand there: c, d",
+        "1 node not Ready, no room though cpu 4 and memory 7.5Gi stand there: n",
+    ]
+
+
+def test_names_are_few_and_the_fullest_first() -> None:
+    pods = [
+        pod(f"p{number}-{more}", f"n{number}", 0, 0)
+        for number in range(30)
+        for more in range(2 if number == 7 else 1)
+    ]
+    nodes = [node(f"n{number}") for number in range(30)]
+    (said,) = caveats(Cluster.of(nodes, pods), None, Config())
+    assert said.message == (
+        "31 of 31 pods do not request both CPU and memory; what is not requested counts as 0: "
+        "n7 (2), n0 (1), n1 (1) and 27 more nodes"
+    )
+    (document,) = in_json.warnings([said])
+    assert (document["code"], document["count"]) == ("no-requests", 31)
+    assert len(document["nodes"]) == in_json.NODES_LISTED
+
+
+@pytest.mark.parametrize(
+    ("pods", "kinds", "told"),
+    [
+        ((*WHOLE, BOUND), ALL - {"CSINode"}, "1 of 3 pods uses claims"),
+        ((*WHOLE, BOUND, replace(BOUND, name="b")), ALL - {"CSINode"}, "2 of 4 pods use claims"),
+        ((*WHOLE, pod("z", "a", 0, 1)), ALL, "1 of 2 pods does not request both"),
+        ((*WHOLE, pod("z", "a", 0, 1), pod("y", "a", 1, 0)), ALL, "2 of 3 pods do not request"),
+        (WHOLE[1:], ALL, "all pods (1) are of namespace d;"),
+    ],
+)
+def test_one_pod_is_told_as_one(pods: tuple[Pod, ...], kinds: frozenset[str], told: str) -> None:
+    (said,) = codes(pods, kinds).values()
+    assert said.message.startswith(told)
+
+
+SAID = {
+    "thresholds": {"cpu": "90%"},
+    "leaveThresholds": {"cpu": "95%"},
+    "usability": "none",
+    "pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}],
+    "prices": [{"nodeSelector": {"a": "b"}, "price": 1}],
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_one_policys_alone_is_said_not_to_be_heard_under_another(policy: str) -> None:
+    heard = POLICIES[policy].thresholds
+    for said in ({}, SAID, *({name: value} for name, value in SAID.items())):
+        config = parse({**HEAD, **said, "policy": policy}, "x")
+        found = caveats(Cluster.of([node("a")], WHOLE[:0]), None, config)
+        assert [one.code for one in found] == ([] if heard or not said else ["not-heard"])
+        for one in found:
+            assert all(name in one.message for name in said if name != "pools")

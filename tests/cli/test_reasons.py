@@ -1,0 +1,242 @@
+"""The table of codes is complete, and what is said with it holds on any cluster."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+from hypothesis import given, settings
+
+import core
+from cli.explain.explainer import Explainer, NodeAnswer
+from cli.explain.reasons import (
+    EVICTION,
+    HELD,
+    NATURE,
+    REASONS,
+    SOFT,
+    STAYS,
+    advice,
+    in_general,
+    page,
+)
+from core.config.budgets import Budget, Budgets, Cooldown, Limit
+from core.config.settings import Config, UsabilityMode
+from core.engine import reconcile
+from core.engine.snapshot import ClusterSnapshot
+from core.engine.zones import ZONE_LABEL
+from core.guards.node_eligibility import CORDONED
+from core.guards.unplaceable import POD_UNSUPPORTED
+from core.marks.mark import Mark, mark_of
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.node import Taint
+from core.model.now import Now
+from core.model.reason import Blocker, Reason
+from tests.support.builders import UNLIMITED, node, pod, thesis_config
+from tests.support.strategies import clusters, marked
+
+pytestmark = pytest.mark.mutate
+
+NOW = 1_767_225_600
+ROOT = Path(__file__).parents[2]
+HARD = Taint(TAINT_KEY, "1", "NoSchedule")
+
+
+def _defined() -> Iterator[Reason]:
+    """Yield every Reason that a module of the core holds, alone or in a tuple, however deep."""
+    for found in walk_packages(core.__path__, "core."):
+        yield from _reasons(tuple(vars(import_module(found.name)).values()))
+
+
+def _reasons(value: object) -> Iterator[Reason]:
+    if isinstance(value, Reason):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _reasons(one)
+
+
+class TestTable:
+    def test_every_reason_of_the_core_is_listed_and_no_other(self) -> None:
+        assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
+
+    def test_no_code_stands_there_twice(self) -> None:
+        assert len(REASONS) == len(STAYS) + len(HELD) + len(SOFT) + len(NATURE) + len(EVICTION)
+
+    @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
+    def test_a_reason_is_told_in_whole_words(self, reason: Reason) -> None:
+        told = in_general(reason)
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason.code)
+        assert re.fullmatch(r"[A-Z][^{}]*\.", told.meaning)
+        for text in (told.fix, told.lifted):
+            assert re.fullmatch(r"[^{}]*[^{}.]", text)
+
+    def test_advice_names_the_node_and_the_pod(self) -> None:
+        assert advice(Blocker(CORDONED, "m"), "n1").fix == "kubectl uncordon n1"
+        assert (
+            "-n shop delete pod web-0"
+            in advice(Blocker(POD_UNSUPPORTED, "m", "shop/web-0"), "n1").fix
+        )
+
+    def test_the_page_is_what_the_table_says(self) -> None:
+        found = (ROOT / "docs" / "reasons.md").read_text("utf-8")
+        assert found == page(), "make fix writes it anew"
+        assert all(f"### `{code}`" in found for code in REASONS)
+
+
+@settings(deadline=None)
+@given(clusters())
+def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
+    config = thesis_config()
+    survey = ClusterSnapshot(cluster, config, Now(NOW))
+    plan = reconcile.make_plan(survey)
+    explainer = Explainer(survey, plan, NOW)
+    kept = {one.node: one.blockers for one in plan.kept}
+    for one in cluster.nodes:
+        answer = explainer.node(one.name)
+        assert answer is not None
+        assert (answer.order is None) == bool(answer.blockers) == (one.name in kept)
+        assert answer.blockers == kept.get(one.name, ())
+        for blocker in answer.blockers:
+            assert blocker.reason is REASONS[blocker.code]
+            assert advice(blocker, one.name)
+    for each in cluster.pods:
+        told = explainer.pod(each.key)
+        assert told is not None
+        others = len(cluster.nodes) - (each.node is not None)
+        if told.refusals or told.takers or told.marked_takers:
+            able = len(told.takers) + len(told.marked_takers)
+            assert sum(count for _, count in told.refusals) + able == others
+            assert each.node not in (*told.takers, *told.marked_takers)
+            assert not told.blockers
+            assert not each.stays_with_node
+
+
+@settings(deadline=None)
+@given(clusters())
+def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: Cluster) -> None:
+    for one in cluster.pods:
+        if one.node is None and not one.unsupported:
+            others = tuple(p for p in cluster.pods if p.node is not None or p == one)
+            alone = replace(cluster, pods=others)
+            config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
+            survey = ClusterSnapshot(alone, config, Now(NOW))
+            plan = reconcile.make_plan(survey, removals_max=0)
+            answer = Explainer(survey, plan, NOW).pod(one.key)
+            assert answer is not None
+            placed = [place.node for place in plan.pending if place.pod == one.key]
+            able = {*answer.takers, *answer.marked_takers}
+            assert able.issuperset(placed)
+            assert bool(able) == bool(placed)
+            assert answer.place == next(iter(placed), None)
+
+
+def explainer_of(cluster: Cluster, config: Config) -> Explainer:
+    survey = ClusterSnapshot(cluster, config, Now(NOW))
+    return Explainer(survey, reconcile.make_plan(survey), NOW)
+
+
+def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:
+    config = config or thesis_config()
+    answer = explainer_of(cluster, config).node(name)
+    assert answer is not None
+    return answer
+
+
+class TestExplainer:
+    def test_what_is_not_there_has_no_answer(self) -> None:
+        cluster = Cluster.of([node("a")], [])
+        explainer = explainer_of(cluster, Config())
+        assert explainer.node("b") is None
+        assert explainer.pod("d/p") is None
+
+    def test_a_pod_that_finds_no_place_says_so(self) -> None:
+        pinned = NodeConstraints(node_selector=(("only", "here"),))
+        cluster = Cluster.of(
+            [node("a", labels={"only": "here"}), node("b")],
+            [pod("p", "a", 100, 100, placing=pinned), pod("q", "a", 100, 100)],
+        )
+        answer = explained(cluster, "a")
+        assert [key for key, _ in answer.homeless] == ["d/p"]
+        assert [tuple(place) for place in answer.placements] == [("d/q", "b")]
+        assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
+
+    def test_a_hard_marked_node_counts_as_one_that_could_be_released(self) -> None:
+        marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
+        cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
+        config = thesis_config()
+        explainer = explainer_of(cluster, config)
+        answer = explainer.pod("d/p")
+        assert answer is not None
+        assert mark_of(marked.labels) is Mark.HARD
+        assert (answer.takers, answer.marked_takers) == ((), ("m",))
+        assert answer.refusals == (("too little cpu", 1),)
+
+    @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["hard-daemonset"])])
+    def test_why_a_mark_stays_soft(self, after: int | None, found: list[str]) -> None:
+        marked = node("m", labels={MARK_LABEL: Mark.SOFT.value})
+        agent = pod("agent", "m", 100, 100, daemon=True)
+        cluster = Cluster.of([marked, node("a")], [agent])
+        answer = explained(cluster, "m", thesis_config(hard_after_seconds=after))
+        assert [blocker.code for blocker in answer.against_hard] == found
+
+
+def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> None:
+    budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
+    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
+    explainer = explainer_of(cluster, config)
+    held = {name: explainer.node(name) for name in "abc"}
+    assert {n: [one.code for one in found.held] for n, found in held.items() if found} == {
+        "a": [],
+        "b": ["budget-marked"],
+        "c": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("budgets", "later"),
+    [
+        (replace(UNLIMITED, cluster=Budget(max_marked=Limit(2))), "budget-marked"),
+        (replace(UNLIMITED, cluster=Budget(max_in_window=Limit(2))), "budget-window"),
+    ],
+)
+def test_what_holds_a_node_back_counts_those_that_go_before_it(
+    budgets: Budgets, later: str
+) -> None:
+    cluster = Cluster.of([node(name) for name in "abcde"], [])
+    assert waits(cluster, budgets) == [[], [], [later], [later]]
+
+
+def test_after_the_first_mark_the_others_wait_for_the_spacing() -> None:
+    cluster = Cluster.of([node(name) for name in "abc"], [])
+    budgets = replace(UNLIMITED, spacing_seconds=60)
+    assert waits(cluster, budgets) == [[], ["spacing"]]
+
+
+def test_a_node_waits_for_no_zone_of_which_one_goes_before_it() -> None:
+    nodes = [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate("aaabb")]
+    cluster = Cluster.of(nodes, [pod("p", "a0", 100, 100)])
+    assert waits(cluster, replace(UNLIMITED, balance_zones=True)) == [[], [], [], []]
+
+
+def test_since_when_a_pod_waits_is_not_known_so_no_node_waits_for_it() -> None:
+    """Not by one look: the engine that leads may have seen it begin long ago."""
+    waiting = replace(pod("p", None, 100, 100), unschedulable=True)
+    cluster = Cluster.of([node(name) for name in "abc"], [waiting])
+    budgets = replace(UNLIMITED, cooldown=Cooldown(after_pending_seconds=600))
+    assert waits(cluster, budgets) == [[], []]
+
+
+def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:
+    """Return by codes what holds back those that go, in the plan's order."""
+    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    explainer = explainer_of(cluster, config)
+    answers = [found for one in cluster.nodes if (found := explainer.node(one.name))]
+    gone = sorted((one for one in answers if one.order), key=lambda one: one.order or 0)
+    return [[blocker.code for blocker in one.held] for one in gone]

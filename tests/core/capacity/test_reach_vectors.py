@@ -1,0 +1,390 @@
+"""Thresholds that protect the nodes which pods can reach: small clusters, one for each promise."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core.capacity.usable import Amount
+from core.config.settings import Config, Price, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.plan import Plan
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark
+from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.cluster import Cluster
+from core.model.constraints import (
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+)
+from core.model.node import Node, Taint
+from core.model.now import Now
+from core.model.pod import Pod
+from tests.support.builders import MB, UNLIMITED, node, pod, select, thesis_cluster, thesis_config
+from tests.support.compare import by_the_engine, plainly
+from tests.support.reference import Reference
+from tests.support.reference_fit import ZONE
+from tests.support.strategies import marked
+
+pytestmark = pytest.mark.mutate
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+GPU = Taint("gpu", "true", "NoSchedule")
+TOLERATES_GPU = NodeConstraints(
+    node_selector=(("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),)
+)
+
+
+def config(share: str = "0.8", *, headroom: int = 0, **changes: object) -> Config:
+    whole = Thresholds(cpu=Fraction(share), memory=Fraction(share))
+    budgets = replace(UNLIMITED, headroom=headroom)
+    return Config(thresholds=whole, usability=UsabilityMode.NONE, budgets=budgets, **changes)  # type: ignore[arg-type]
+
+
+def planned(cluster: Cluster, asked: Config) -> Plan:
+    """Return the engine's plan, which is the plain one too."""
+    plan = reconcile.plan(cluster, asked)
+    assert by_the_engine(plan) == plainly(cluster, Reference(cluster, asked).run())
+    return plan
+
+
+def gone(plan: Plan) -> list[str]:
+    return [removal.node for removal in plan.removals]
+
+
+def percent(plan: Plan, reach: str) -> tuple[int, int]:
+    """Return CPU asked for of what the reach has, before and after, in percent, rounded up."""
+    (found,) = [one for one in plan.reaches if one.name == reach]
+    sums = (
+        (one.requests.cpu_millis, one.capacity.cpu_millis) for one in (found.before, found.after)
+    )
+    before, after = (-(-asked * 100 // whole) for asked, whole in sums)
+    return before, after
+
+
+def loaded(name: str, millis: int, cpu: int = 4000, **how: object) -> tuple[Node, list[Pod]]:
+    """Return a node and pods of 250m that ask for so much of it."""
+    placing = how.pop("placing", NodeConstraints())
+    pods = [pod(f"{name}-{n}", name, 250, 100, placing=placing) for n in range(millis // 250)]  # type: ignore[arg-type]
+    return node(name, cpu, 64_000, **how), pods  # type: ignore[arg-type]
+
+
+def cluster_of(*parts: tuple[Node, list[Pod]]) -> Cluster:
+    return Cluster.of([one for one, _ in parts], [pod for _, pods in parts for pod in pods])
+
+
+def devices(count: int, **how: object) -> list[tuple[Node, list[Pod]]]:
+    """Return idle nodes behind a taint, and one pod that may be there."""
+    parts = [
+        loaded(f"gpu{n}", 0, 64_000, taints=(GPU,), labels={"pool": "gpu"}, **how)
+        for n in range(count)
+    ]
+    trainer = pod("trainer", "gpu0", 1000, 1000, placing=TOLERATES_GPU)
+    return [(parts[0][0], [trainer]), *parts[1:]]
+
+
+# The sums.
+
+
+def test_idle_control_plane_nodes_are_no_room_for_the_workers() -> None:
+    """Ten workers at 68.75 % beside three idle nodes; over all of them it would be 38.8 %."""
+    masters = [
+        loaded(f"m{n}", 0, 10_300, labels={CONTROL_PLANE: ""},
+               taints=(Taint(CONTROL_PLANE, "", "NoSchedule"),))
+        for n in range(3)
+    ]  # fmt: skip
+    workers = [loaded(f"w{n}", 2750) for n in range(10)]
+    plan = planned(cluster_of(*workers, *masters), config())
+    assert len(gone(plan)) == 1
+    assert percent(plan, "general") == (69, 77)
+    assert (plan.before.nodes, plan.after.nodes) == (10, 9)
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_a_virtual_node_changes_nothing(*, tainted: bool) -> None:
+    workers = [loaded(f"w{n}", 2750) for n in range(10)]
+    taints = (Taint("virtual-kubelet.io/provider", "azure", "NoSchedule"),) if tainted else ()
+    fake, _ = loaded("v", 0, 10_000_000, taints=taints)
+    inside = pod("inside", "v", 500_000, 1000)
+    alone = planned(cluster_of(*workers), config())
+    together = planned(cluster_of(*workers, (replace(fake, virtual=True), [inside])), config())
+    assert together.removals == alone.removals
+    assert (together.before, together.after) == (alone.before, alone.after)
+    assert together.reaches == alone.reaches
+    (kept,) = [one for one in together.kept if one.node == "v"]
+    assert [one.code for one in kept.blockers] == ["virtual-node"]
+
+
+def test_a_general_pool_beside_an_idle_pool_keeps_its_threshold_and_its_headroom() -> None:
+    """27.5 of 40 cores: one node may go, to 76.4 %; three would leave 27.5 of 28."""
+    workers = [loaded(f"w{n}", 2750) for n in range(10)]
+    plan = planned(cluster_of(*workers, *devices(4)), config(headroom=1))
+    assert len([name for name in gone(plan) if name.startswith("w")]) == 1
+    assert percent(plan, "general") == (69, 77)
+    # Room for one more pod is kept among the others too, but they are idle.
+    assert {"gpu1", "gpu2", "gpu3"} >= {n for n in gone(plan) if n.startswith("gpu")} != set()
+
+
+def test_a_reach_of_one_node_is_exempt_and_its_node_counts() -> None:
+    """A pod that is bound to its node by a selector keeps the node, however full, and no other."""
+    bound = NodeConstraints(node_selector=(("host", "w0"),))
+    full = loaded("w0", 3750, placing=bound, labels={"host": "w0"})
+    rest = [loaded(f"w{n}", 1000) for n in range(1, 5)]
+    plan = planned(cluster_of(full, *rest), config())
+    # 7.75 of 20 cores: three nodes would do for 80 %, but w0 holds 3.75 of its four.
+    assert "w0" not in gone(plan)
+    assert plan.before.requests.cpu_millis == 7750
+    assert [one.name for one in plan.reaches] == ["general"]
+    assert len(gone(plan)) == 2
+
+
+def test_cordoned_and_unready_nodes_give_no_room_and_their_pods_count() -> None:
+    closed = [loaded("c0", 1000, unschedulable=True), loaded("c1", 1000, ready=False)]
+    plan = planned(cluster_of(*closed, *(loaded(f"w{n}", 1000) for n in range(3))), config("0.6"))
+    # Five cores are asked for of the twelve of the open nodes: 42 %, 63 % of eight.
+    assert gone(plan) == []
+    assert percent(plan, "general") == (42, 42)
+
+
+def test_a_full_reach_is_not_made_fuller_and_holds_no_other_back() -> None:
+    """Pods that only batch nodes take are at 94 %; where no room is there, others may go on."""
+    batch = NodeConstraints(node_selector=(("pool", "batch"),))
+    full = [loaded(f"b{n}", 3750, 3999, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    rest = [loaded(f"w{n}", 500) for n in range(4)]
+    plan = planned(cluster_of(*full, *rest), config())
+    assert len(gone(plan)) == 3
+    assert {name[0] for name in gone(plan)} == {"w"}
+    (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
+    assert found.after == found.before
+
+
+def test_pods_pass_by_a_full_reach_where_they_have_a_choice() -> None:
+    """First fit would put the general pods onto the fuller batch nodes, which are at 87.5 %."""
+    batch = NodeConstraints(node_selector=(("pool", "batch"),))
+    full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    rest = [loaded(f"w{n}", 500) for n in range(4)]
+    plan = planned(cluster_of(*full, *rest), config())
+    assert {name[0] for name in gone(plan)} == {"w"}
+    (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
+    assert found.after == found.before
+
+
+def test_what_would_make_a_full_reach_fuller_stays() -> None:
+    """The other general nodes are idle but take no more pods: batch nodes are the only place."""
+    batch = NodeConstraints(node_selector=(("pool", "batch"),))
+    full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    keep = {KEEP_ANNOTATION: "true"}
+    idle = [loaded(f"i{n}", 250, pods=1, annotations=keep) for n in range(4)]
+    plan = planned(cluster_of(*full, *idle, loaded("w0", 500)), config())
+    assert gone(plan) == []
+    (why,) = [b for k in plan.kept if k.node == "w0" for b in k.blockers]
+    assert why.code == "reach-threshold"
+    assert why.message == "without it reach pool=batch would have cpu at 93.8%, over 80%"
+
+
+def test_a_zone_of_another_pool_keeps_nobody() -> None:
+    """Four GPU nodes in zone c are no reason to keep the workers of zones a and b."""
+    general = [loaded(f"w{n}", 500, labels={ZONE: "ab"[n % 2]}) for n in range(4)]
+    far = [
+        (replace(one, labels={**one.labels, ZONE: "c"}, annotations={KEEP_ANNOTATION: "true"}), p)
+        for one, p in devices(4)
+    ]
+    budgets = replace(UNLIMITED, balance_zones=True)
+    plan = planned(cluster_of(*general, *far), replace(config(), budgets=budgets))
+    assert len([name for name in gone(plan) if name.startswith("w")]) == 3
+
+
+# The repairs.
+
+
+def test_chapter_three_with_headroom_lets_node_2_go() -> None:
+    plan = planned(
+        thesis_cluster(), replace(thesis_config(), budgets=replace(UNLIMITED, headroom=1))
+    )
+    assert gone(plan) == ["2"]
+    assert plan.after.requests == Amount(7200, 12_000 * MB)
+    assert plan.after.capacity == Amount(12_000, 24_000 * MB)
+
+
+def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
+    """A dying node with a pod of 3,900m: three others hold 4,500 of 12,000, and 8,400 of 8,000."""
+    dying = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
+    parts = [(node(f"w{n}"), [pod(f"p{n}", f"w{n}", 1500, 100)]) for n in range(3)]
+    parts.append((node("dying", taints=(dying,)), [pod("large", "dying", 3900, 100)]))
+    whole = cluster_of(*parts)
+    plan = planned(whole, config("0.7"))
+    assert gone(plan) == []
+    assert plan.before.requests.cpu_millis == 8400
+    assert plan.before.capacity.cpu_millis == 12_000
+    messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
+    assert len(messages) == 3
+    assert all("105%" in message for message in messages)
+    assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).memory.candidates == {}
+
+
+def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
+    """Its node is dying, but until it is gone nobody whom the pod refuses may come to its zone."""
+    dying = Taint("karpenter.sh/disrupted", "", "NoSchedule")
+    aloof = PodConstraints(apart=(PodAffinityTerm(select("b"), ZONE),))
+    whole = Cluster.of(
+        [
+            node("dying", taints=(dying,), labels={ZONE: "z", "host": "dying"}),
+            node("near", labels={ZONE: "z"}, annotations={KEEP_ANNOTATION: "true"}),
+            node("far", labels={ZONE: "y"}),
+        ],
+        [
+            pod("aloof", "dying", 100, 100, company=aloof, placing=one_of("dying")),
+            pod("resident", "near", 500, 100, daemon=True),
+            pod("other", "far", 500, 100, labels={"app": "b"}),
+        ],
+    )
+    assert gone(planned(whole, config("1"))) == []
+
+
+def test_after_each_removal_the_dearest_that_can_go_is_next() -> None:
+    """X may go only once D's pod has come to T: X follows D, before the cheaper Y."""
+    friend = PodConstraints(near=(PodAffinityTerm(select("friend"), "rack"),))
+    labels = {"app": "friend"}
+    whole = Cluster.of(
+        [
+            node("X", 2000, labels={"rack": "x", "price": "9"}),
+            node("D", 4000, labels={"rack": "d", "price": "7"}),
+            node("Y", 2000, labels={"rack": "y", "price": "5"}),
+            node("T", 16_000, labels={"rack": "t"}, annotations={KEEP_ANNOTATION: "true"}),
+        ],
+        [
+            pod("follower", "X", 1000, 100, company=friend),
+            pod("friend", "D", 3500, 100, labels=labels),
+            pod("other", "Y", 500, 100),
+        ],
+    )
+    prices = tuple(Price(node_selector=(("price", p),), price=Fraction(p)) for p in "975")
+    assert gone(planned(whole, config("1", prices=prices))) == ["D", "X", "Y"]
+
+
+def test_a_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
+    """50 % over 49.99 %."""
+    whole = Cluster.of([node(f"w{n}") for n in range(3)], [pod("p", "w0", 4000, 1)])
+    odd = Thresholds(cpu=Fraction(4999, 10_000), memory=Fraction(1))
+    plan = planned(whole, replace(config(), thresholds=odd))
+    messages = [b.message for kept in plan.kept for b in kept.blockers if ", over " in b.message]
+    assert messages
+    for message in messages:
+        value, limit = message.split(" at ")[1].split(", over ")[:2]
+        assert value != limit
+
+
+# Usability, headroom, peaks.
+
+
+@pytest.mark.parametrize("others", [2, 19, 20, 49])
+def test_one_tiny_pod_says_nothing_about_what_is_usable(others: int) -> None:
+    """`auto` goes by the fifth percentile, of few pods by the second: 450m of 500m, not 9m."""
+    pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
+    whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
+    asked = replace(config(), usability=UsabilityMode.AUTO)
+    (found,) = planned(whole, asked).reaches
+    assert found.usability is not None
+    assert found.usability.min_cpu_millis == 450
+    (mutated,) = Reference(whole, asked, "the one smallest pod").run().reaches
+    assert mutated.usability is not None
+    assert mutated.usability.least[0] == 9
+
+
+def test_of_two_pods_the_smaller_says_what_is_usable() -> None:
+    two = [pod("large", "w0", 500, 500), pod("tiny", "w0", 10, 10)]
+    whole = Cluster.of([node("w0"), node("w1")], two)
+    (found,) = planned(whole, replace(config(), usability=UsabilityMode.AUTO)).reaches
+    assert found.usability is not None
+    assert found.usability.min_cpu_millis == 9
+
+
+def test_headroom_is_of_each_reach_and_is_no_load() -> None:
+    batch = NodeConstraints(node_selector=(("pool", "batch"),))
+    parts = [loaded(f"b{n}", 0, labels={"pool": "batch"}) for n in range(2)]
+    parts += [loaded(f"w{n}", 0) for n in range(2)]
+    small, large = pod("small", "w0", 500, 100), pod("large", "b0", 3000, 100, placing=batch)
+    whole = Cluster.of([one for one, _ in parts], [small, large])
+    plan = planned(whole, config("1", headroom=1))
+    # 3,000 more must fit on a batch node beside the 3,000: none of the two may go.
+    assert {name for name in gone(plan) if name.startswith("b")} == set()
+    assert plan.before.requests.cpu_millis == 3500
+    codes = {k.node: [b.code for b in k.blockers] for k in plan.kept}
+    assert "headroom" in codes["b1"]
+
+
+def test_reaches_that_read_alike_are_two() -> None:
+    """Else what pods of one ask would say what is usable, and was needed, in the other."""
+    not_n0 = (Requirement("metadata.name", "NotIn", ("n0",)),)
+    by_name, by_label = SelectorTerm((), not_n0), SelectorTerm(not_n0)
+    nodes = [node(f"n{n}", labels={"metadata.name": f"n{n // 4}"}) for n in range(6)]
+    pods = [
+        pod("one", "n1", 1000, 1000, placing=NodeConstraints(affinity=(by_name,))),
+        pod("other", "n5", 10, 10, placing=NodeConstraints(affinity=(by_label,))),
+        pod("any", "n2", 500, 500),
+    ]
+    asked = replace(config(), usability=UsabilityMode.AUTO)
+    plan = planned(Cluster.of(nodes, pods), asked)
+    assert [one.before.nodes for one in plan.reaches] == [6, 5, 2]
+    assert len({one.key for one in plan.reaches}) == 3
+    assert len({one.usability for one in plan.reaches}) == 3
+
+
+# Too many reaches.
+
+
+def test_many_reaches_of_one_namespace_cost_another_none() -> None:
+    """300 pods that each name two nodes, and one of another namespace that names none."""
+    nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
+    pods = [
+        pod(f"p{n:03}", f"n{n:03}", 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}"))
+        for n in range(300)
+    ]
+    whole = Cluster.of(nodes, [*pods, pod("calm", "n000", 100, 100, namespace="calm")])
+    plan = reconcile.plan(whole, config(), due=frozenset())
+    plain = Reference(whole, config(), due=frozenset()).run()
+    assert len(plan.reaches) == len(plain.reaches) == 256
+    assert max(one.before.nodes for one in plan.reaches) == 301
+    found = [
+        blocker
+        for kept in plan.kept
+        for blocker in kept.blockers
+        if blocker.code == "asks-too-much"
+    ]
+    told = "asks for nodes of its own, beyond as many sets as are told apart"
+    assert {one.message for one in found} == {told}
+    too_much = [one.pod for one in found]
+    assert len(set(too_much)) == len(too_much) == 300 - 255
+    assert "calm/calm" not in too_much
+    moving = {one.key for members in ClusterSnapshot(whole, config()).movable for one in members}
+    assert moving == {one.key for one in whole.pods} - set(too_much)
+
+
+def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> None:
+    """No place is looked for, so none could be told to be missing."""
+    nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
+    first, *others, last = nodes
+    pods = [
+        replace(
+            pod(f"p{n:03}", None, 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}")),
+            unschedulable=True,
+        )
+        for n in range(300)
+    ]
+    marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
+    survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config())
+    found = reconcile.against_hard(survey, {}, Now(1000))
+    assert {name: [one.code for one in why] for name, why in found.items()} == {
+        "n000": [],
+        "n300": ["hard-waiting"],
+    }
+
+
+def one_of(*hosts: str) -> NodeConstraints:
+    return NodeConstraints(affinity=(SelectorTerm((Requirement("host", "In", hosts),)),))

@@ -1,0 +1,236 @@
+import gzip
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.capacity.usable import Usability
+from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.config.document import built_in, parse
+from core.config.schema import restart_needed
+from core.config.settings import (
+    Config,
+    Mode,
+    UsabilityMode,
+)
+from core.edge import files
+from core.fields.value_types import read_share
+from core.model.errors import ConfigError, InvalidInputError
+from core.policies.all import POLICIES
+from tests.support.configurations import BEYOND, FAULTY, HEAD
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def test_an_empty_file_with_a_head_is_the_defaults() -> None:
+    assert parse(HEAD, "x") == Config()
+    assert Config().mode is Mode.OBSERVE
+    assert Config().usability is UsabilityMode.AUTO
+
+
+def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
+    found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
+    assert (found.delay_seconds, found.controller.interval_seconds) == (0, 60)
+    assert found.budgets.cluster == replace(
+        Budgets().cluster, max_marked=Limit(3), min_nodes=2, min_untainted_nodes=2
+    )
+    assert found.budgets.cooldown.after_node_add_seconds == 3600
+    assert found.budgets.cooldown.after_pending_seconds == 600
+    assert found.budgets.spacing_seconds == 600
+    said = {"delay": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
+    found = parse({**HEAD, "policy": "ExcessNodes", **said}, "x")
+    assert (found.delay_seconds, found.budgets.cluster.min_nodes) == (60, 0)
+    assert found.budgets.cooldown.after_node_add_seconds == 3600  # null says nothing
+
+
+def test_another_policy_can_be_asked_of_a_file() -> None:
+    said = {**HEAD, "policy": "ClusterThreshold", "delay": "7m"}
+    found = parse(said, "x", "ExcessNodes")
+    assert (found.policy, found.delay_seconds) == ("ExcessNodes", 420)
+    assert found.controller.interval_seconds == 60
+    assert parse(HEAD, "x", "ClusterThreshold") == built_in("ClusterThreshold") == Config()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_policy_has_by_default_can_be_read(policy: str) -> None:
+    assert built_in(policy).policy == policy
+
+
+def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "ebb.yaml"
+    file.write_text(README.read_text().split("```yaml")[1].split("```")[0])
+    config = files.read_config(str(file))
+    assert config.usability == Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=90_000_000,
+        max_cpu_per_gb=Fraction("3.6"),
+        max_gb_per_cpu=Fraction(20),
+    )
+    assert config.price_of({"node.kubernetes.io/instance-type": "m5.large"}) == Fraction("0.096")
+    assert config.price_of({}) == 0
+
+
+def priced(written: str) -> Any:
+    """Return a document as the loader hands it over, with a price as it is written there."""
+    told = f"{files.as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
+    (document,) = files.parse_yaml(told.encode(), "x", single=True)
+    return document
+
+
+@pytest.mark.parametrize("written", ["0.00005", "0.000123", "0.000000000001", "'0.00005'", "7.0"])
+def test_small_numbers_are_exact_and_can_be_written_and_read_again(written: str) -> None:
+    """To Python 0.00005 is 5e-05."""
+    found = parse(priced(written), "x")
+    assert found.price_of({"a": "b"}) == Fraction(written.strip("'"))
+    (again,) = files.parse_yaml(files.as_yaml(priced(written)).encode(), "x", single=True)
+    assert again == priced(written)
+
+
+@pytest.mark.parametrize("value", [5e-05, 1e20, 1e22, 0.1, 3.0, -1.5e-7])
+def test_a_number_is_written_as_it_is_read(value: float) -> None:
+    (again,) = files.parse_yaml(files.as_yaml({"a": value}).encode(), "x", single=True)
+    assert again == {"a": value}
+    assert isinstance(again["a"], float)
+
+
+@pytest.mark.parametrize("written", ["0.0000000000001", "1" * 16 + ".0", "'5e-05'", "-0.00005"])
+def test_numbers_beyond_their_bounds_are_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="allowed: a decimal number of at least 0"):
+        parse(priced(written), "x")
+
+
+def test_percentages_are_exact() -> None:
+    config = parse({**HEAD, "thresholds": {"cpu": "62.5%"}}, "x")
+    assert config.thresholds.cpu == Fraction(5, 8)
+    assert config.thresholds.memory == Fraction(4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 0), ("10m", 600), ("1h30m", 5400), ("90s", 90), ("2000ms", 2)]
+)
+def test_durations(text: str, seconds: int) -> None:
+    assert parse({**HEAD, "delay": text}, "x").delay_seconds == seconds
+
+
+@pytest.mark.parametrize(("change", "path"), [*FAULTY, *BEYOND])
+def test_a_fault_names_path_value_and_what_is_allowed(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse({**HEAD, **change}, "ebb.yaml")
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"{path}: ")
+    assert "allowed" in fault
+    assert str(refused.value) == f"ebb.yaml: {fault}"
+
+
+def test_all_faults_come_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse({"mode": "x", "delay": "y", "mod": 1}, "ebb.yaml")
+    assert len(refused.value.faults) == 5
+    (unknown,) = (fault for fault in refused.value.faults if fault.startswith("mod: "))
+    assert unknown.startswith("mod: unknown field; allowed: apiVersion, kind, mode, ")
+    assert unknown.endswith("; did you mean mode?")
+
+
+@pytest.mark.parametrize("written", ["20%", "62.5%", "33.333333333%", "0.00001%", "100%"])
+def test_a_limit_that_is_a_share_is_told_as_it_stands_in_the_file(written: str) -> None:
+    found = parse({**HEAD, "budgets": {"maxMarked": written}}, "x").budgets.cluster
+    assert str(found.max_marked) == written
+
+
+def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> None:
+    pool = {"name": "a", "nodeSelector": {"pool": "a"}, "maxMarked": "25%", "minNodes": 2}
+    found = parse({**HEAD, "budgets": {"maxMarked": 3}, "pools": [pool]}, "x").budgets
+    assert found.cluster == replace(Budgets().cluster, max_marked=Limit(3))
+    assert found.pool_of({"pool": "a"}) == Pool(
+        name="a",
+        node_selector=(("pool", "a"),),
+        budget=Budget(max_marked=Limit(None, Fraction(1, 4)), min_nodes=2),
+    )
+    assert found.pool_of({"pool": "b"}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "leave"),
+    [
+        ({}, "85%"),
+        ({"thresholds": {"cpu": "98%"}}, "100%"),
+        ({"leaveThresholds": {"cpu": "80%"}}, "80%"),
+    ],
+)
+def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: str) -> None:
+    assert parse({**HEAD, **change}, "x").leave().cpu == read_share(leave)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])
+def test_hard_marks_are_opt_in(given: str, seconds: int | None) -> None:
+    assert parse({**HEAD, "hardAfter": given}, "x").hard_after_seconds == seconds
+    assert Config().hard_after_seconds is None
+
+
+def test_what_needs_a_restart_is_named() -> None:
+    other = {"metricsListen": "127.0.0.1:1", "interval": "1s"}
+    after = parse({**HEAD, "controller": other}, "x")
+    assert restart_needed(Config(), after) == ["controller.metricsListen"]
+    assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
+
+
+def test_no_restart_is_needed_for_the_sections_of_other_programs() -> None:
+    theirs = {"webhook": {"listen": "[::1]:0"}, "extender": {"listen": "[::1]:0"}}
+    assert restart_needed(Config(), parse({**HEAD, **theirs}, "x")) == []
+
+
+def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:
+    assert Config().node_labels() == set()
+    told = {
+        "prices": [{"nodeSelector": {"type": "a", "spot": "b"}, "price": "1"}],
+        "pools": [{"name": "p", "nodeSelector": {"pool": "x"}}],
+        "underutilizedCount": {"poolLabel": "count", "pools": {"x": {}}},
+    }
+    assert parse({**HEAD, **told}, "x").node_labels() == {"type", "spot", "pool", "count"}
+
+
+def test_a_file_sets_the_mode_and_the_score() -> None:
+    config = parse({**HEAD, "mode": "enforce", "extender": {"score": "marks"}}, "x")
+    assert config.mode is Mode.ENFORCE
+    assert config.extender.score == "marks"
+    assert Config().extender.score == "pack"
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        pytest.param(b"a: 1\na: 2\n", "line 2: ", id="twice"),
+        pytest.param(b"a: &x 1\nb: *x\n", "aliases", id="alias"),
+        pytest.param(b"a: [", "line", id="not YAML"),
+        pytest.param(b"\xff\xfe", "UTF-8", id="not UTF-8"),
+        pytest.param(b"", "document", id="empty"),
+        pytest.param(b"- 1", "document", id="a list"),
+        pytest.param(b"a: 1" * 300_000, "larger than", id="too large"),
+        pytest.param(b"1: 2", "no text", id="a number for a name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, raw: bytes, problem: str) -> None:
+    file = tmp_path / "ebb.yaml"
+    file.write_bytes(raw)
+    with pytest.raises(ConfigError) as refused:
+        files.read_config(str(file))
+    assert str(file) in str(refused.value)
+    assert problem in str(refused.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/no/such: No such file"):
+        files.read_config("/no/such")
+
+
+def test_dumps_come_plain_or_gzipped(tmp_path: Path) -> None:
+    plain = b"{}" * 1000
+    for name, raw in (("dump.json", plain), ("dump.json.gz", gzip.compress(plain))):
+        (tmp_path / name).write_bytes(raw)
+        assert files.read_dump(str(tmp_path / name)) == plain
+    whole = (tmp_path / "dump.json.gz").read_bytes()
+    (tmp_path / "cut.gz").write_bytes(whole[:-9])
+    with pytest.raises(InvalidInputError, match=r"cut\.gz: "):
+        files.read_dump(str(tmp_path / "cut.gz"))

@@ -1,0 +1,230 @@
+"""What people and other tools get wrong in a file: one line each, and never a traceback."""
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
+from core.edge import files
+from core.model.errors import ConfigError, InvalidInputError
+
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+YAML_HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+READ_STDIN = "from core.edge import files; print(len(files.read_dump('-')))"
+ROOT = Path(__file__).parents[3]
+
+
+def faults_of(document: object) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as refused:
+        parse(document, "ebb.yaml")
+    return refused.value.faults
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    file = tmp_path / "ebb.yaml"
+    file.write_bytes(text.encode("utf-8"))
+    return files.read_config(str(file))
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        pytest.param({"thresholds": {"cpu": "\u0668\u0660%"}}, "thresholds.cpu", id="percentage"),
+        pytest.param({"delay": "\u0661m"}, "delay", id="duration"),
+        pytest.param(
+            {"prices": [{"nodeSelector": {"a": "b"}, "price": "\u0661"}]},
+            "prices[0].price",
+            id="number",
+        ),
+        pytest.param({"extender": {"listen": "x:\u0661"}}, "extender.listen", id="port"),
+    ],
+)
+def test_only_ascii_digits_are_digits(change: dict[str, Any], path: str) -> None:
+    (fault,) = faults_of({**HEAD, **change})
+    assert fault.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("key", ["a..b/c", "a./c", "-a/c", "A/c", f"{'a' * 254}/c", "a/", "a/b/c"])
+def test_a_taint_key_is_what_kubernetes_takes(key: str) -> None:
+    (fault,) = faults_of({**HEAD, "taintKey": key})
+    assert fault.startswith("taintKey: ")
+
+
+@pytest.mark.parametrize("key", ["c", "C_1.x", "a.b-c.d/C_1", f"{'a' * 253}/{'c' * 63}"])
+def test_good_taint_keys_are_taken(key: str) -> None:
+    assert parse({**HEAD, "taintKey": key}, "x").taint_key == key
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:65536", "0.0.0.0:99999", ":80", "a b:80", "http://x"])
+def test_a_port_that_no_machine_has_is_refused(listen: str) -> None:
+    (fault,) = faults_of({**HEAD, "webhook": {"metricsListen": listen}})
+    assert fault.startswith("webhook.metricsListen: ")
+
+
+@pytest.mark.parametrize(
+    ("webhook", "both"),
+    [
+        ({"listen": "[::]:8080"}, "[::]:8080"),
+        ({"metricsListen": "[::]:8443"}, "[::]:8443"),
+        ({"listen": "0.0.0.0:1", "metricsListen": "0.0.0.0:1"}, "0.0.0.0:1"),
+    ],
+)
+def test_two_servers_need_two_addresses(webhook: dict[str, str], both: str) -> None:
+    (fault,) = faults_of({**HEAD, "webhook": webhook})
+    told = f"{both!r}; allowed: another host:port than webhook.listen"
+    assert fault == f"webhook.metricsListen: {told}"
+
+
+@pytest.mark.parametrize(
+    "backoff",
+    [{"first": "48h"}, {"first": "2h", "max": "90m"}, {"max": "1s"}],
+)
+def test_a_back_off_does_not_begin_longer_than_it_can_be(backoff: dict[str, str]) -> None:
+    """What is not said is 1h and 24h."""
+    told = f"backoff: {backoff!r}; allowed: first no longer than max"
+    assert faults_of({**HEAD, "backoff": backoff}) == (told,)
+    fitting = {"first": "2h", "max": "2h"}
+    assert parse({**HEAD, "backoff": fitting}, "x").budgets.backoff.max_seconds == 7200
+
+
+def test_two_ports_that_the_system_chooses_are_two() -> None:
+    webhook = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
+    assert parse({**HEAD, "webhook": webhook}, "x").webhook.metrics_listen == "127.0.0.1:0"
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:65535", "[::]:8443", "localhost:0", "127.0.0.1:8080"])
+def test_good_addresses_are_taken(listen: str) -> None:
+    assert parse({**HEAD, "webhook": {"listen": listen}}, "x").webhook.listen == listen
+
+
+@pytest.mark.parametrize(
+    ("usability", "shown"), [(False, "false"), (1, "1"), ([], "[]"), ("off", "'off'")]
+)
+def test_usability_is_a_word_or_four_numbers(usability: object, shown: str) -> None:
+    (fault,) = faults_of({**HEAD, "usability": usability})
+    assert fault == f"usability: {shown}; allowed: auto, none, or a mapping of four numbers"
+
+
+def test_where_no_mapping_stands_its_fields_are_not_missing_too() -> None:
+    (fault,) = faults_of({**HEAD, "prices": ["m5.large"]})
+    assert fault == "prices[0]: 'm5.large'; allowed: a mapping of fields"
+    (fault,) = faults_of([1])
+    assert fault == "document: [1]; allowed: a mapping of fields"
+
+
+def test_too_many_prices_are_refused() -> None:
+    (fault,) = faults_of({**HEAD, "prices": [{}] * 1001})
+    assert "a list of at most 1000 entries" in fault
+
+
+def test_every_fault_stays_on_its_line() -> None:
+    for fault in faults_of({**HEAD, "a\nb": 1, "mode": "a\nb", "delay": "\u2028", "\ud800": 1}):
+        assert len(fault.splitlines()) == 1
+        assert fault.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("!!map x", "line 3: tags are not allowed"),
+        ("!!map [a]", "line 3: tags are not allowed"),
+        ("!!int ''", "line 3: tags are not allowed"),
+        ("!!bool x", "line 3: tags are not allowed"),
+        ("!!timestamp x", "line 3: tags are not allowed"),
+        ("!!python/object:os.system x", "line 3: tags are not allowed"),
+        ("! x", "line 3: tags are not allowed"),
+        ("{<<: {cpu: 80%}}", "mode: {'<<'"),
+        ("9999-12-31T23:59:59-23:59", "mode: '9999-12-31T23:59:59-23:59'; allowed"),
+        ("0b_", "mode: '0b_'; allowed"),
+        ("=", "mode: '='; allowed"),
+        ("off", "mode: false; allowed"),
+        ("yes", "mode: true; allowed"),
+        ("9" * 5000, "not YAML: "),
+        ("[" * 20_000, "not YAML: "),
+        ('"\\ud800"', "line 3: half of a pair of surrogates is no text"),
+        ('"\\ud83d\\ude00"', "mode: '\U0001f600'; allowed"),
+        ('x\n"\\udfff": y', "line 4: half of a pair of surrogates is no text"),
+        ("x\0", "not YAML: "),
+        ("x\n---\nmode: y", "line 4: expected a single document in the stream, but found"),
+        ("x\n\tdelay: 1m", "line 4: "),
+    ],
+)
+def test_yaml_has_no_trap_left(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, f"{YAML_HEAD}mode: {text}\n")
+    assert refused.value.faults[0].startswith(problem)
+    assert len(str(refused.value).splitlines()) == len(refused.value.faults)
+
+
+def test_a_number_means_what_it_shows(tmp_path: Path) -> None:
+    head = YAML_HEAD + "prices:\n- {nodeSelector: {a: b}, price: "
+    for written, price in (("010", "10"), ("0.096", "12/125"), ("-0", "0"), ("007.5", "15/2")):
+        assert str(read(tmp_path, f"{head}{written}}}").prices[0].price) == price
+    for written in ("1:30", "0x10", "1_000", "1e3", ".5", "-1", ".inf"):
+        with pytest.raises(ConfigError, match=r"prices\[0\]\.price: "):
+            read(tmp_path, f"{head}{written}}}")
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff" + YAML_HEAD) == Config()
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Is a directory"):
+        files.read_config(str(tmp_path))
+    with pytest.raises(InvalidInputError, match="Is a directory"):
+        files.read_dump(str(tmp_path))
+
+
+def dump(tmp_path: Path, raw: bytes) -> str:
+    path = tmp_path / "dump"
+    path.write_bytes(raw)
+    return str(path)
+
+
+def test_all_members_of_a_gzip_are_read_whatever_the_name(tmp_path: Path) -> None:
+    raw = gzip.compress(b"{" * 9) + gzip.compress(b"}" * 9) + b"\0" * 512
+    assert files.read_dump(dump(tmp_path, raw)) == b"{" * 9 + b"}" * 9
+
+
+@pytest.mark.parametrize(
+    ("cut", "problem"),
+    [
+        pytest.param(lambda raw: raw[:-9], "gzip ends too early", id="cut in the data"),
+        pytest.param(lambda raw: raw[:2], "gzip ends too early", id="nothing but the magic"),
+        pytest.param(lambda raw: raw + b"junk", "damaged gzip", id="something behind it"),
+        pytest.param(lambda raw: raw[:2] + b"junk", "damaged gzip: unknown", id="no gzip at all"),
+        pytest.param(lambda raw: raw[:-8] + b"xxxx" + raw[-4:], "damaged gzip", id="checksum"),
+        pytest.param(lambda raw: raw[:10] + b"\xff" * 9, "damaged gzip", id="no deflate"),
+    ],
+)
+def test_a_damaged_gzip_is_named(tmp_path: Path, cut: Any, problem: str) -> None:
+    path = dump(tmp_path, cut(gzip.compress(b"{}" * 100)))
+    with pytest.raises(InvalidInputError) as refused:
+        files.read_dump(path)
+    assert str(refused.value).startswith(f"{path}: {problem}")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_dump_is_bounded_also_unpacked(tmp_path: Path, pack: Any) -> None:
+    path = dump(tmp_path, pack(b"x" * 1000))
+    assert len(files.read_dump(path, 1000)) == 1000
+    with pytest.raises(InvalidInputError, match="larger than 999 bytes"):
+        files.read_dump(path, 999)
+
+
+def test_standard_input_plain_gzipped_and_closed() -> None:
+    command = [sys.executable, "-c", READ_STDIN]
+    for raw in (b"{}", gzip.compress(b"{}")):
+        done = subprocess.run(command, cwd=ROOT, input=raw, capture_output=True, check=True)
+        assert done.stdout == b"2\n"
+    closed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, check=False, preexec_fn=lambda: os.close(0)
+    )
+    assert b"InvalidInputError: standard input: Bad file descriptor" in closed.stderr

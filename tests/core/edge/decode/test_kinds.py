@@ -1,0 +1,162 @@
+"""The table of kinds, and the inventory that dumps, lists and watches fill."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from cli.explain.caveats import STORAGE_KINDS
+from core.edge.decode.inventory import Inventory
+from core.edge.decode.kinds import (
+    BUDGETS,
+    BUFFERS,
+    CLAIMS,
+    CSI_NODES,
+    KINDS,
+    NODES,
+    PODS,
+    TEMPLATES,
+    VOLUMES,
+    Kind,
+)
+from core.edge.decode.pod_times import FINISHED_TOO
+from core.edge.kube.listing import Listed
+from core.model.buffers import Buffer, PodTemplate
+from core.model.cluster import DisruptionBudget
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.schedulers import KNOWN
+from core.model.volumes import Claim, CsiNode, Volume
+from tests.support.fake_api import FakeApi
+from tests.support.following import opened
+from tests.support.kube_json import POD, changed
+
+EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
+    NODES: (Node(name="a", allocatable=Resources()), "a"),
+    PODS: (Pod(namespace="d", name="a"), "d/a"),
+    BUDGETS: (DisruptionBudget(namespace="d", name="a", disruptions_allowed=0), "d/a"),
+    CLAIMS: (Claim(namespace="d", name="a"), "d/a"),
+    VOLUMES: (Volume(name="a"), "a"),
+    CSI_NODES: (CsiNode(name="a"), "a"),
+    TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
+    BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
+
+
+def test_no_two_kinds_share_a_name() -> None:
+    for names in zip(
+        *((k.name, k.path, k.resource, k.short, k.field) for k in KINDS), strict=True
+    ):
+        assert len(set(names)) == len(KINDS)
+
+
+def test_what_is_said_of_dumps_names_kinds_that_there_are() -> None:
+    assert {kind.name for kind in (CLAIMS, VOLUMES, CSI_NODES)} == set(STORAGE_KINDS)
+
+
+@every_kind
+def test_a_kind_is_that_of_its_own_api_in_any_version(kind: Kind[Any, Any]) -> None:
+    for path in kind.paths:
+        version = path.removesuffix(f"/{kind.resource}").removeprefix("/apis/")
+        assert kind.is_of(version.removeprefix("/api/"))
+    assert kind.is_of(f"{kind.group}/v9".removeprefix("/"))
+    assert not kind.is_of("longhorn.io/v1")
+    assert not kind.is_of(f"x{kind.group}/v1")
+
+
+@every_kind
+async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
+    one, key = EXAMPLES[kind]
+    async with FakeApi() as api, opened(api) as client:
+        metadata = {"name": "a", "namespace": "d"} if kind.namespaced else {"name": "a"}
+        api.put(kind.resource, {"metadata": metadata})
+        listed = Listed()
+        await listed.read(client, kind)
+        assert [call.resource for call in api.calls] == [kind.resource]
+    assert [kind.key(found) for found in listed.objects] == [key] == [kind.key(one)]
+    inventory = Inventory()
+    inventory.replaced(kind, listed.objects, listed.refused)
+    assert list(inventory.of(kind)) == [key]
+    inventory.snapshot(KNOWN)()
+
+
+BAD = changed(POD, metadata__name="bad", spec__containers=7)
+"""Has a page decoded item by item."""
+
+
+@pytest.mark.parametrize("beside", [(), (BAD,)])
+def test_a_list_hands_over_its_finished_pods(beside: tuple[bytes, ...]) -> None:
+    done = changed(POD, metadata__name="done", status__phase="Succeeded")
+    found = []
+    listed = Listed(finished=lambda item: found.append(FINISHED_TOO.taken(item)))
+    page = b'{"metadata":{},"items":[%b]}' % b",".join((orjson.dumps(POD), *beside, done))
+    listed.take(PODS, page)
+    assert [one.name for one in found] == ["done"]
+    assert "done" not in {one.name for one in listed.objects}
+
+
+@every_kind
+def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[Any, Any]) -> None:
+    one, key = EXAMPLES[kind]
+    inventory = Inventory()
+    seen = [dict(inventory.versions)]
+
+    def changed() -> bool:
+        seen.append(dict(inventory.versions))
+        assert {of: v for of, v in seen[-1].items() if of is not kind} == {
+            of: v for of, v in seen[-2].items() if of is not kind
+        }
+        return seen[-1] != seen[-2]
+
+    inventory.replaced(kind, [])
+    assert changed()
+    inventory.deleted(kind, key)
+    assert not changed()
+    inventory.changed(kind, one)
+    assert changed()
+    inventory.changed(kind, replace(one))
+    assert changed() is (kind is NODES), "an equal Node may be of another version"
+    inventory.snapshot(KNOWN)
+    assert not changed()
+    inventory.refused(kind, key, "odd")
+    assert changed()
+    inventory.refused(kind, key, "odder")
+    assert not changed(), "there was nothing to forget"
+    inventory.changed(kind, one)
+    assert changed()
+    inventory.deleted(kind, key)
+    assert changed()
+    assert len({one[kind] for one in seen}) == 6 + (kind is NODES)
+
+
+def test_why_objects_cannot_be_read_is_news_once() -> None:
+    inventory, pod = Inventory(), Pod(namespace="d", name="a")
+    odd = replace(pod, unreadable="bad")
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worse")])) == [
+        ("d/a", "bad"),
+        ("d/b", "worse"),
+    ]
+    assert inventory.unreadable[PODS] == {"d/a": "bad", "d/b": "worse"}
+    assert list(inventory.replaced(PODS, [odd], [("d/b", "worst")])) == [("d/b", "worst")]
+    assert list(inventory.changed(PODS, odd)) == []
+    assert list(inventory.refused(PODS, "d/b", "worst")) == []
+    assert list(inventory.refused(PODS, "d/a", "worst")) == [("d/a", "worst")]
+    inventory.changed(PODS, pod)
+    inventory.deleted(PODS, "d/b")
+    assert inventory.unreadable[PODS] == {}
+    assert list(inventory.changed(PODS, odd)) == [("d/a", "bad")], "it was well meanwhile"
+
+
+def test_a_pod_that_turned_ready_is_news_that_makes_no_cluster_another() -> None:
+    """Plans do not rest on it, so that readiness that comes and goes makes no pass judge anew."""
+    inventory, pod = Inventory(), Pod(namespace="d", name="a", node="n")
+    inventory.changed(PODS, pod)
+    before, version = inventory.snapshot(KNOWN)(), inventory.versions[PODS]
+    inventory.changed(PODS, replace(pod, ready=True))
+    after = inventory.snapshot(KNOWN)()
+    assert inventory.versions[PODS] == version + 1
+    assert after == before
+    assert [pod.ready for pod in after.pods] == [True]

@@ -1,0 +1,327 @@
+"""What a pod asks of its surroundings, as JSON, to the model."""
+
+import pytest
+
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    HostPort,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    SpreadConstraint,
+    Toleration,
+)
+from tests.support.kube_json import MISSING, Json, pod
+
+HOST = "kubernetes.io/hostname"
+A = {"team": "a"}
+TERM = {
+    "topologyKey": HOST,
+    "labelSelector": {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "tier", "operator": "Exists"}],
+    },
+}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+APP_IS_WEB = Requirement("app", "In", ("web",))
+HAS_TIER = Requirement("tier", "Exists")
+
+
+class TestPlacing:
+    def test_what_is_read(self) -> None:
+        terms = [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+            {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b", "a"]}]},
+        ]
+        found = pod(
+            spec__nodeSelector={"b": "2", "a": "1"},
+            spec__affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}},
+            spec__tolerations=[{"operator": "Exists"}, {"key": "k", "tolerationSeconds": 300}],
+        ).placing
+        assert found.node_selector == (("a", "1"), ("b", "2"))
+        assert set(found.affinity or ()) == {
+            SelectorTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)),
+            SelectorTerm(labels=(Requirement("zone", "NotIn", ("a", "b")),)),
+        }
+        assert set(found.tolerations) == {Toleration("", "Exists"), Toleration("k", "Equal")}
+
+    @pytest.mark.parametrize(
+        ("given", "placing"),
+        [
+            (
+                {"spec__os": {"name": "windows"}},
+                NodeConstraints(system=(("kubernetes.io/os", "windows"),)),
+            ),
+            ({"spec__os": {}}, NO_NODE_CONSTRAINTS),
+            (
+                {
+                    "spec__os": {"name": "windows"},
+                    "spec__nodeSelector": {"kubernetes.io/os": "windows"},
+                },
+                NodeConstraints(node_selector=(("kubernetes.io/os", "windows"),)),
+            ),
+            ({"spec__os": None}, NO_NODE_CONSTRAINTS),
+            (
+                {
+                    "spec__os": {"name": "windows"},
+                    "spec__nodeSelector": {"kubernetes.io/os": "linux"},
+                },
+                NodeConstraints(
+                    node_selector=(("kubernetes.io/os", "linux"),),
+                    system=(("kubernetes.io/os", "windows"),),
+                ),
+            ),
+        ],
+    )
+    def test_an_operating_system_is_asked_of_the_node(
+        self, given: Json, placing: NodeConstraints
+    ) -> None:
+        """The kubelet of another system would refuse the pod; both at once no node can be."""
+        assert pod(**given).placing == placing
+
+    def test_pods_of_one_template_share_it_in_whatever_order_it_is_written(self) -> None:
+        one, other = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}
+        first = pod(spec__tolerations=[one, other], spec__nodeSelector={"x": "1", "y": "2"})
+        second = pod(spec__tolerations=[other, one, one], spec__nodeSelector={"y": "2", "x": "1"})
+        assert first.placing is second.placing
+        assert first.requests is second.requests
+        assert first.labels is second.labels
+
+    def test_nothing_asked(self) -> None:
+        nothing = {"spec__affinity": None, "spec__tolerations": None, "spec__nodeSelector": None}
+        assert pod(**nothing).placing == pod(spec__affinity={}).placing == NO_NODE_CONSTRAINTS
+
+    def test_affinity_without_terms_matches_no_node(self) -> None:
+        affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": None}}}
+        assert pod(spec__affinity=affinity).placing == NodeConstraints(affinity=())
+
+    def test_preferences_are_no_constraint(self) -> None:
+        affinity = {
+            "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]},
+            "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
+        }
+        found = pod(spec__affinity=affinity)
+        assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
+        assert found.company is NO_POD_CONSTRAINTS
+
+    def test_a_daemon_that_has_a_node_is_not_placed_but_felt_by_others(self) -> None:
+        owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
+        changes: Json = {
+            "metadata__ownerReferences": owner,
+            "spec__affinity": {
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": []}]}},
+                "podAffinity": {REQUIRED: [TERM]},
+                "podAntiAffinity": {REQUIRED: [TERM | {"namespaceSelector": {"matchLabels": A}}]},
+            },
+            "spec__containers__0__ports": [{"hostPort": 80}],
+        }
+        found = pod(**changes)
+        assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
+        apart = PodAffinityTerm(PodSelector(None, (APP_IS_WEB, HAS_TIER)), HOST)
+        assert found.company == PodConstraints(apart=(apart,), host_ports=(HostPort(80),))
+        waiting = pod(**changes, spec__nodeName=MISSING)
+        assert waiting.placing.affinity == (SelectorTerm(),)
+        assert waiting.company.near
+        changes["spec__affinity"] = {"nodeAffinity": {}}
+        changes["spec__containers__0__ports"] = None
+        assert pod(**changes).company is NO_POD_CONSTRAINTS
+
+
+class TestCompany:
+    @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+    @pytest.mark.parametrize(
+        ("term", "selector"),
+        [
+            (TERM, PodSelector(("shop",), (APP_IS_WEB, HAS_TIER))),
+            (TERM | {"namespaces": ["b", "a"]}, PodSelector(("a", "b"), (APP_IS_WEB, HAS_TIER))),
+            (TERM | {"namespaceSelector": {}}, PodSelector(None, (APP_IS_WEB, HAS_TIER))),
+            (TERM | {"labelSelector": {}}, PodSelector(("shop",), ())),
+            (TERM | {"labelSelector": None}, PodSelector((), ())),
+        ],
+    )
+    def test_terms(self, kind: str, term: Json, selector: PodSelector) -> None:
+        found = pod(spec__affinity={kind: {REQUIRED: [term, term]}})
+        terms = (PodAffinityTerm(selector, HOST),)
+        near, apart = (terms, ()) if kind == "podAffinity" else ((), terms)
+        assert found.company == PodConstraints(near=near, apart=apart)
+        assert found.unsupported == ()
+
+    @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"namespaceSelector": {"matchLabels": A}}, "namespaceSelector"),
+            ({"namespaceSelector": {"matchExpressions": [{"key": "a"}]}}, "namespaceSelector"),
+            ({"labelSelector": {"matchExpressions": [{"operator": "Gt"}]}}, "labelSelector"),
+        ],
+    )
+    def test_terms_that_are_not_evaluated(self, kind: str, changes: Json, field: str) -> None:
+        """As anti-affinity they are still felt, as wide as they may be."""
+        found = pod(spec__affinity={kind: {REQUIRED: [TERM | changes]}})
+        assert found.unsupported == (f"spec.affinity.{kind}.{field}",)
+        if kind == "podAntiAffinity":
+            (term,) = found.company.apart
+            assert (term.selector.namespaces is None) == (field == "namespaceSelector")
+
+    def test_spread(self) -> None:
+        least = SpreadConstraint(PodSelector(("shop",), (APP_IS_WEB,)), "zone", 1)
+        every = {
+            "minDomains": 3,
+            "nodeAffinityPolicy": "Ignore",
+            "nodeTaintsPolicy": "Honor",
+        }
+        found = pod(
+            spec__topologySpreadConstraints=[
+                SPREAD | {"maxSkew": 2, "topologyKey": HOST} | every,
+                SPREAD,
+                {"whenUnsatisfiable": "ScheduleAnyway"},
+            ]
+        )
+        other = SpreadConstraint(
+            least.selector, HOST, 2, 3, honor_affinity=False, honor_taints=True
+        )
+        assert set(found.company.spread) == {least, other}
+        assert found.unsupported == ()
+
+    def test_spread_by_label_keys_adds_the_own_values(self) -> None:
+        keyed = SPREAD | {"matchLabelKeys": ["pod-template-hash", "absent"]}
+        labels = {"app": "web", "pod-template-hash": "1"}
+        found = pod(metadata__labels=labels, spec__topologySpreadConstraints=[keyed])
+        (one,) = found.company.spread
+        own = Requirement("pod-template-hash", "In", ("1",))
+        assert set(one.selector.requirements) == {APP_IS_WEB, own}
+        other = pod(
+            metadata__labels=labels | {"pod-template-hash": "2"},
+            spec__topologySpreadConstraints=[keyed],
+        )
+        assert other.company != found.company
+        (one,) = pod(
+            metadata__labels=labels,
+            spec__topologySpreadConstraints=[keyed | {"labelSelector": None}],
+        ).company.spread
+        assert one.selector == PodSelector(("shop",), (own,))
+
+    @pytest.mark.parametrize("selector", [None, {}, {"matchLabels": {}}])
+    def test_spread_that_selects_nothing_special_counts_nobody(self, selector: Json) -> None:
+        constraints = [SPREAD | {"labelSelector": selector}]
+        (one,) = pod(spec__topologySpreadConstraints=constraints).company.spread
+        assert one.selector == PodSelector((), ())
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"whenUnsatisfiable": "Perhaps"}, "whenUnsatisfiable"),
+            ({"whenUnsatisfiable": None}, "whenUnsatisfiable"),
+            ({"maxSkew": 0}, "maxSkew"),
+            ({"maxSkew": None}, "maxSkew"),
+            ({"minDomains": 0}, "minDomains"),
+            ({"nodeAffinityPolicy": "Perhaps"}, "nodeAffinityPolicy"),
+            ({"nodeTaintsPolicy": "Perhaps"}, "nodeTaintsPolicy"),
+            ({"labelSelector": {"matchExpressions": [{"operator": "Lt"}]}}, "labelSelector"),
+        ],
+    )
+    def test_spread_that_is_not_evaluated(self, changes: Json, field: str) -> None:
+        found = pod(spec__topologySpreadConstraints=[SPREAD | changes])
+        assert found.unsupported == (f"spec.topologySpreadConstraints.{field}",)
+
+    @pytest.mark.parametrize(
+        ("changes", "ports"),
+        [
+            ({"containers": [{"ports": [{"containerPort": 80}]}]}, ()),
+            ({"containers": [{"ports": [{"hostPort": 80}, {}]}]}, (HostPort(80),)),
+            (
+                {"containers": [{"ports": [{"hostPort": 9, "protocol": "UDP", "hostIP": "::1"}]}]},
+                (HostPort(9, "UDP", "::1"),),
+            ),
+            (
+                {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]},
+                (HostPort(80),),
+            ),
+            ({"hostNetwork": True}, ()),
+            ({"initContainers": [{"ports": [{"hostPort": 80}]}]}, ()),
+            (
+                {"initContainers": [{"restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+                (HostPort(80),),
+            ),
+            (
+                {"containers": [{"ports": [{"hostPort": 9}]}, {"ports": [{"hostPort": 8}]}]},
+                (HostPort(8), HostPort(9)),
+            ),
+        ],
+    )
+    def test_host_ports(self, changes: Json, ports: tuple[HostPort, ...]) -> None:
+        found = pod(**{f"spec__{name}": value for name, value in changes.items()})
+        assert set(found.company.host_ports) == set(ports)
+        assert found.unsupported == ()
+
+    def test_pods_of_one_template_share_it(self) -> None:
+        first = pod(spec__topologySpreadConstraints=[SPREAD, SPREAD | {"topologyKey": HOST}])
+        second = pod(
+            metadata__labels={"app": "other"},
+            spec__topologySpreadConstraints=[SPREAD | {"topologyKey": HOST}, SPREAD],
+        )
+        assert first.company is second.company
+
+    def test_a_pod_that_is_being_deleted_says_so(self) -> None:
+        assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").terminating
+        assert not pod().terminating
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
+        ({"volumes": [{"awsElasticBlockStore": {"volumeID": "v"}}]}, "spec.volumes"),
+        ({"volumes": [{"configMap": {}, "persistentVolumeClaim": None}]}, None),
+        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
+        ({"schedulerName": "volcano"}, "spec.schedulerName"),
+        ({"schedulerName": "default-scheduler"}, None),
+        ({"schedulerName": "gke.io/optimize-utilization-scheduler"}, None),
+        ({"volumes": None, "resourceClaims": [], "topologySpreadConstraints": None}, None),
+    ],
+)
+def test_what_the_engine_cannot_evaluate_is_named(changes: Json, field: str | None) -> None:
+    found = pod(**{f"spec__{name}": value for name, value in changes.items()})
+    assert found.unsupported == (() if field is None else (field,))
+
+
+def test_a_daemons_tolerations_are_read_for_hard_marks() -> None:
+    """The rest of its placing is not: it goes with its node."""
+    found = pod(
+        metadata__ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}],
+        spec__nodeSelector={"a": "b"},
+        spec__tolerations=[{"key": "x", "operator": "Exists"}],
+    )
+    assert found.placing == NodeConstraints(tolerations=(Toleration(key="x", operator="Exists"),))
+
+
+WAITING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("node", "conditions", "unschedulable"),
+    [
+        (MISSING, [WAITING], True),
+        (MISSING, [{**WAITING, "reason": "SchedulingGated"}], False),
+        (MISSING, [{**WAITING, "status": "True"}], False),
+        (MISSING, [], False),
+        (MISSING, None, False),
+        ("n1", [WAITING], False),
+    ],
+)
+def test_the_schedulers_word_on_a_pod_that_waits(
+    node: object, conditions: object, unschedulable: bool
+) -> None:
+    found = pod(spec__nodeName=node, status__conditions=conditions)
+    assert found.unschedulable is unschedulable

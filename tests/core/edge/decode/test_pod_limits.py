@@ -1,0 +1,798 @@
+"""What one pod may ask, and the pods of one namespace together; beyond it they do not move."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from core.edge.decode import kinds, pod_limits
+from core.edge.decode.byte_lru import (
+    ENTRY_BYTES,
+    KEPT_BYTES_MAX,
+    KEY_BYTES_MAX,
+    MADE_OF_BYTE,
+    ByteBoundedCache,
+)
+from core.edge.decode.disruption_facts import NOTE_CHARS_MAX
+from core.engine import reconcile
+from core.guards.drainability import SAFE_TO_EVICT
+from core.guards.unplaceable import pod_blockers
+from core.model.allowance import (
+    BUDGET,
+    CLAIM_COST,
+    COUNTED_POD_COST,
+    FOREIGN_COST,
+    HOST_PORT_COST,
+    NODE_REQUIREMENT_COST,
+    NODE_TEMPLATE_COST,
+    POD_REQUIREMENT_COST,
+    REQUIREMENTS_PER_COUNTED_POD,
+    VALUES_PER_REQUIREMENT,
+    within_budget,
+)
+from core.model.cluster import Cluster
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    ClaimUse,
+    DisruptionFacts,
+    HostPort,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    SpreadConstraint,
+    Toleration,
+    VolumeTopology,
+)
+from core.model.errors import InvalidInputError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, build_cluster
+from tests.support.builders import node, pod, select, thesis_config
+from tests.support.kube_json import NODE, POD, changed, cluster_from_dumps, dump
+
+pytestmark = pytest.mark.mutate
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _terms(count: int) -> list[dict[str, Any]]:
+    return [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"a{n}"}}}
+        for n in range(count)
+    ]
+
+
+def _texts(count: int) -> dict[str, str]:
+    return {f"k{n}": "v" for n in range(count)}
+
+
+CASES: Mapping[str, tuple[int, Any, str]] = {
+    "labels": (pod_limits.LABELS_MAX, lambda n: {"metadata__labels": _texts(n)}, "labels"),
+    "selector": (
+        pod_limits.SELECTORS_MAX,
+        lambda n: {"spec__nodeSelector": _texts(n)},
+        "entries of nodeSelector",
+    ),
+    "node terms": (
+        pod_limits.NODE_TERMS_MAX,
+        lambda n: {
+            "spec__affinity__nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]}
+                        for i in range(n)
+                    ]
+                }
+            }
+        },
+        "node affinity terms",
+    ),
+    "values": (
+        pod_limits.VALUES_MAX,
+        lambda n: {
+            "spec__affinity__nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "k",
+                                    "operator": "In",
+                                    "values": [str(i) for i in range(n)],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            }
+        },
+        "values in affinity terms",
+    ),
+    "near": (
+        pod_limits.POD_TERMS_MAX,
+        lambda n: {"spec__affinity__podAffinity": {REQUIRED: _terms(n)}},
+        "pod affinity terms",
+    ),
+    "apart": (
+        pod_limits.POD_TERMS_MAX,
+        lambda n: {"spec__affinity__podAntiAffinity": {REQUIRED: _terms(n)}},
+        "pod affinity terms",
+    ),
+    "tolerations": (
+        pod_limits.TOLERATIONS_MAX,
+        lambda n: {"spec__tolerations": [{"key": f"k{i}"} for i in range(n)]},
+        "tolerations",
+    ),
+    "spread": (
+        pod_limits.SPREADS_MAX,
+        lambda n: {
+            "spec__topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": f"k{i}",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+                for i in range(n)
+            ]
+        },
+        "topology spread constraints",
+    ),
+    "ports": (
+        pod_limits.HOST_PORTS_MAX,
+        lambda n: {"spec__containers__0__ports": [{"hostPort": 1 + i} for i in range(n)]},
+        "host ports",
+    ),
+    "volumes": (
+        pod_limits.VOLUMES_MAX,
+        lambda n: {"spec__volumes": [{"name": f"v{i}", "configMap": {}} for i in range(n)]},
+        "volumes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("most", "fields", "told"), CASES.values(), ids=CASES)
+def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, told: str) -> None:
+    within = kinds.PODS.read(changed(POD, **fields(most)))
+    beyond = kinds.PODS.read(changed(POD, **fields(most + 1)))
+    assert within is not None
+    assert beyond is not None
+    assert within.evaluable
+    assert told in beyond.too_much
+    assert (replace(beyond.company, host_ports=()), beyond.placing) == (
+        NO_POD_CONSTRAINTS,
+        NO_NODE_CONSTRAINTS,
+    )
+    assert beyond.requests == within.requests
+
+
+HELD_PORT = {"spec__containers__0__ports": [{"hostPort": 80}]}
+HELD_CLAIM: Any = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+HELD_DISK: Any = {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+@pytest.mark.parametrize("case", ["tolerations", "labels", "volumes"])
+def test_a_pod_that_asks_too_much_keeps_its_ports_and_disks(case: str, *, daemon: bool) -> None:
+    most, fields, _ = CASES[case]
+    asked = fields(most + 1)
+    asked["spec__volumes"] = [HELD_CLAIM, HELD_DISK, *asked.get("spec__volumes", ())]
+    if daemon:
+        asked["metadata__ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+    found = kinds.PODS.read(changed(POD, **HELD_PORT, **asked))
+    assert found is not None
+    assert found.too_much
+    assert found.company == PodConstraints(host_ports=(HostPort(80),))
+    assert found.ties.claims == (ClaimUse("c"),)
+    assert found.unsupported == (VOLUMES_FIELD, CLAIMS_FIELD)
+
+
+@pytest.mark.parametrize("case", ["apart", "spread"])
+def test_a_pod_that_asks_too_much_of_others_keeps_its_ports(case: str) -> None:
+    most, fields, _ = CASES[case]
+    found = kinds.PODS.read(changed(POD, **HELD_PORT, **fields(most + 1)))
+    assert found is not None
+    assert found.company == PodConstraints(host_ports=(HostPort(80),))
+
+
+def test_of_too_many_ports_and_volumes_so_many_are_kept_as_may_be() -> None:
+    ports = [{"hostPort": 1 + n} for n in range(2 * pod_limits.HOST_PORTS_MAX)]
+    volumes = [
+        {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}}
+        for n in range(2 * pod_limits.VOLUMES_MAX)
+    ]
+    found = kinds.PODS.read(changed(POD, spec__containers__0__ports=ports, spec__volumes=volumes))
+    assert found is not None
+    assert {one.port for one in found.company.host_ports} == set(
+        range(1, 1 + pod_limits.HOST_PORTS_MAX)
+    )
+    assert len(found.ties.claims) == pod_limits.VOLUMES_MAX
+
+
+def test_nobody_is_planned_onto_the_port_of_a_pod_that_asks_too_much() -> None:
+    """n2 is fuller and would be first; its pod holds the port."""
+    moving = changed(POD, **HELD_PORT)
+    greedy = changed(
+        POD,
+        metadata__name="greedy",
+        spec__nodeName="n2",
+        spec__tolerations=[{"key": f"k{n}"} for n in range(pod_limits.TOLERATIONS_MAX + 1)],
+        **HELD_PORT,
+    )
+    nodes = [changed(NODE, metadata__name=name, spec=None) for name in ("n1", "n2", "n3")]
+    cluster = cluster_from_dumps([("f", dump(*nodes, moving, greedy))])
+    plan = reconcile.plan(cluster, thesis_config("1", "1"), due=frozenset({"n1"}))
+    (removal, *_) = plan.removals
+    assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata__labels", {"k": "x" * pod_limits.BLOCK_BYTES_MAX}),
+        ("spec__nodeSelector", {"k": "x" * pod_limits.BLOCK_BYTES_MAX}),
+        ("spec__tolerations", [{"key": "x" * pod_limits.BLOCK_BYTES_MAX}]),
+        ("spec__affinity", {"podAffinity": {"x": "x" * pod_limits.BLOCK_BYTES_MAX}}),
+        ("spec__topologySpreadConstraints", [{"topologyKey": "x" * pod_limits.BLOCK_BYTES_MAX}]),
+    ],
+)
+def test_a_block_may_be_so_long(path: str, value: Any) -> None:
+    found = kinds.PODS.read(changed(POD, **{path: value}))
+    assert found is not None
+    assert found.too_much
+
+
+@pytest.mark.parametrize("path", ["spec__affinity__podAntiAffinity"])
+def test_what_a_daemon_asks_too_much_binds_nobody(path: str) -> None:
+    owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
+    found = kinds.PODS.read(
+        changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
+    )
+    assert found is not None
+    assert found.company == NO_POD_CONSTRAINTS
+
+
+def _devices(count: int) -> dict[str, str]:
+    return {f"x.y/{n}": "1" for n in range(count)}
+
+
+def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
+    def read(count: int) -> Pod:
+        asked = {"cpu": "1", "memory": "1Gi", "x.y/none": "0", **_devices(count)}
+        found = kinds.PODS.taken(
+            msgspec.Raw(changed(POD, spec__containers__0__resources={"requests": asked}))
+        )
+        assert found is not None
+        return found
+
+    within, beyond = read(pod_limits.RESOURCES_MAX - 1), read(pod_limits.RESOURCES_MAX)
+    assert (len(within.requests.extended), within.unreadable) == (pod_limits.RESOURCES_MAX - 1, "")
+    assert "resources, over 64" in beyond.unreadable
+    assert (beyond.node, beyond.requests.extended) == ("n1", ())
+
+
+@pytest.mark.parametrize("asks", ["0", "1"])
+@pytest.mark.parametrize(("many", "told"), [(2000, "resources, over 64"), (9000, "bytes of")])
+def test_what_many_sidecars_ask_for_is_not_summed_before_it_is_counted(
+    many: int, told: str, asks: str
+) -> None:
+    """Each is summed with all before it: 3,000 with a resource each took more than a second."""
+    sidecars = [
+        {"restartPolicy": "Always", "resources": {"requests": {f"x.y/{number}": asks}}}
+        for number in range(many)
+    ]
+    with pytest.raises(InvalidInputError, match=told):
+        kinds.PODS.read(changed(POD, spec__initContainers=sidecars))
+
+
+def test_a_node_that_offers_more_resources_cannot_be_read() -> None:
+    def read(count: int) -> Node:
+        found = kinds.NODES.taken(
+            msgspec.Raw(changed(NODE, status__allocatable={"cpu": "4", **_devices(count)}))
+        )
+        assert found is not None
+        return found
+
+    within, beyond = read(pod_limits.NODE_RESOURCES_MAX - 1), read(pod_limits.NODE_RESOURCES_MAX)
+    assert not within.unreadable
+    assert "resources, over 256" in beyond.unreadable
+    assert (beyond.labels, beyond.allocatable.extended) == (within.labels, ())
+
+
+def test_annotations_that_are_kept_are_cut() -> None:
+    notes = {
+        SAFE_TO_EVICT: "x" * 10**5,
+        "controller.kubernetes.io/pod-deletion-cost": "9" * 10**5,
+        "kube-ebb.io/deletion-cost": "9" * 10**5,
+    }
+    found = kinds.PODS.read(changed(POD, metadata__annotations=notes))
+    assert found is not None
+    assert [len(value) for _, value in found.ties.notes] == [NOTE_CHARS_MAX]
+    assert found.deletion_cost == found.deletion_cost_ours == "9" * 32
+
+
+def _apart(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
+    company = PodConstraints(apart=terms, host_ports=())
+    return pod(name, "n1", 1, 1, namespace=namespace, company=company)
+
+
+def _own(namespace: str, number: int) -> PodAffinityTerm:
+    return PodAffinityTerm(select(f"a{number}", namespace), "zone")
+
+
+@pytest.mark.parametrize("part", ["kind", "name"])
+def test_whose_a_pod_is_is_cut_and_equal_owners_stay_equal(part: str) -> None:
+    def owner(text: str) -> Pod:
+        refs = [{"kind": "ReplicaSet", "name": "web", "controller": True, part: text}]
+        found = kinds.PODS.read(changed(POD, metadata__ownerReferences=refs))
+        assert found is not None
+        return found
+
+    longest, more = "x" * pod_limits.OWNER_CHARS_MAX, "x" * 1_000_000
+    assert getattr(owner(longest), f"owner_{part}") == longest
+    found = [owner(text) for text in (more, more, f"{more}y", f"x{longest}")]
+    texts = [getattr(one, f"owner_{part}") for one in found]
+    assert all(len(text) <= pod_limits.OWNER_CHARS_MAX for text in texts)
+    assert texts[0] == texts[1]
+    assert len({*texts, longest}) == 4
+
+
+SMALL: Final = 2**15
+"""A budget that few pods spend."""
+ANY_NODE: Final = NODE_TEMPLATE_COST
+"""Units of the template of pods that have no constraints on nodes."""
+TERMS: Final = (SMALL - ANY_NODE) // POD_REQUIREMENT_COST
+"""Terms of one requirement each, about no pod, that the budget covers."""
+
+
+def _beyond(pods: Sequence[Pod], budget: int = SMALL) -> list[str]:
+    """Return the names of the pods that the budget does not cover, in any order of the pods."""
+    found = within_budget(pods, budget)
+    assert within_budget(pods[::-1], budget) == found[::-1]
+    assert [one.key for one in found] == [one.key for one in pods]
+    assert all(one == pod for one, pod in zip(found, pods, strict=True) if not one.too_much)
+    return [one.name for one in found if one.too_much]
+
+
+class TestTermsAboutPods:
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        greedy = [_apart(f"p{n:05}", "evil", _own("evil", n)) for n in range(TERMS + 9)]
+        tame = [_apart(f"q{n}", "tame", _own("tame", n)) for n in range(50)]
+        assert _beyond([*greedy, *tame]) == [f"p{n:05}" for n in range(TERMS, TERMS + 9)]
+        assert within_budget([*greedy, *tame], SMALL)[TERMS].company == NO_POD_CONSTRAINTS
+
+    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
+        pods = [_apart(f"a{n:05}", "d", _own("d", n)) for n in range(TERMS)]
+        many = [_apart(f"z{n}", "d", _own("d", TERMS)) for n in range(2)]
+        assert _beyond([*pods, *many]) == [f"a{TERMS - 1:05}"]
+
+    @pytest.mark.parametrize("namespaces", [None, ("d", "other"), ("other",)])
+    def test_terms_about_other_namespaces_cost_more(
+        self, namespaces: tuple[str, ...] | None
+    ) -> None:
+        most = (SMALL - ANY_NODE) // (POD_REQUIREMENT_COST + FOREIGN_COST)
+        nobody = Requirement("app", "In", ("nobody",))
+        pods = [
+            _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, (nobody,)), f"k{n}"))
+            for n in range(most + 1)
+        ]
+        assert _beyond(pods) == [f"p{most:04}"]
+
+    @pytest.mark.parametrize(
+        ("namespaces", "others"), [(("d",), 0), (("d",), 5000), (None, 5000), (("d", "o"), 5000)]
+    )
+    def test_terms_cost_as_many_units_as_they_count_pods(
+        self, namespaces: tuple[str, ...] | None, others: int
+    ) -> None:
+        """A term that passes over one pod is about all others, in each namespace that it names."""
+        own, counted, each = 1000, 1000, POD_REQUIREMENT_COST
+        if namespaces != ("d",):
+            counted, each = own + others, POD_REQUIREMENT_COST + FOREIGN_COST
+        beyond = (SMALL - ANY_NODE) // (each + counted * COUNTED_POD_COST)
+        pods = []
+        for number in range(own):
+            but = Requirement("app", "NotIn", (f"a{number}",))
+            term = PodAffinityTerm(PodSelector(namespaces, (but,)), "zone")
+            pods.append(_apart(f"p{number:04}", "d", term))
+        pods += [pod(f"o{number}", "n1", 1, 1, namespace="o") for number in range(others)]
+        assert _beyond(pods) == [one.name for one in pods[beyond:own]]
+        assert 0 < beyond < own
+
+    @pytest.mark.parametrize(
+        ("company", "requirements"),
+        [
+            (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)), 1),
+            (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"), _own("d", 1))), 2),
+            (lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 1),)), 1),
+        ],
+        ids=["near", "near two", "spread"],
+    )
+    def test_so_do_other_terms(
+        self, company: Callable[[PodSelector], PodConstraints], requirements: int
+    ) -> None:
+        pods = []
+        for number in range(1000):
+            but = Requirement("app", "NotIn", (f"b{number}",))
+            asked = company(PodSelector(("d",), (but,)))
+            pods.append(pod(f"p{number:04}", "n1", 1, 1, company=asked, labels={"app": "a1"}))
+        cost = requirements * POD_REQUIREMENT_COST + 1000 * COUNTED_POD_COST
+        beyond = (SMALL - ANY_NODE) // cost
+        assert _beyond(pods) == [one.name for one in pods[beyond:]]
+        assert 0 < beyond < 1000
+
+    def test_counted_pods_cost_more_where_a_term_has_many_requirements(self) -> None:
+        """Terms of 80 requirements about 20,000 pods made a pass three times as long."""
+        many = 5 * REQUIREMENTS_PER_COUNTED_POD
+        pods = []
+        for number in range(1000):
+            absent = (Requirement(f"k{n}", "DoesNotExist") for n in range(many - 1))
+            but = Requirement("app", "NotIn", (f"a{number}",))
+            term = PodAffinityTerm(PodSelector(("d",), (*absent, but)), "zone")
+            pods.append(_apart(f"p{number:04}", "d", term))
+        cost = many * POD_REQUIREMENT_COST + 6 * 1000 * COUNTED_POD_COST
+        beyond = (SMALL - ANY_NODE) // cost
+        assert _beyond(pods) == [one.name for one in pods[beyond:]]
+        assert 0 < beyond < 1000
+
+    @pytest.mark.parametrize("few", [2, 3])
+    def test_terms_about_few_of_many_pods_do_not(self, few: int) -> None:
+        """As those that labels tell apart are, whatever else all of them have in common."""
+        pods = []
+        for number in range(few * 400):
+            asked = (("app", f"a{number // few}"), ("team", "t"))
+            which = tuple(Requirement(key, "In", (value,)) for key, value in asked)
+            term = PodAffinityTerm(PodSelector(("d",), which), "zone")
+            pods.append(replace(_apart(f"p{number:04}", "d", term), labels=dict(asked)))
+        assert _beyond(pods) == []
+
+    def test_equal_terms_cost_once(self) -> None:
+        pods = [_apart(f"p{n:05}", "d", replace(_own("d", 1))) for n in range(2 * TERMS)]
+        assert _beyond(pods) == []
+
+
+def _placed(name: str, namespace: str, placing: NodeConstraints) -> Pod:
+    return pod(name, "n1", 1, 1, namespace=namespace, placing=placing)
+
+
+def _asking(number: int, requirements: int) -> NodeConstraints:
+    asked = tuple(Requirement(f"k{number}-{n}", "Exists") for n in range(requirements))
+    return NodeConstraints(affinity=(SelectorTerm(asked[1:]), SelectorTerm((), asked[:1])))
+
+
+def _most(units: int) -> int:
+    """Return how many requirements one template has for these units."""
+    return (units - NODE_TEMPLATE_COST) // NODE_REQUIREMENT_COST
+
+
+class TestTemplatesOfNodes:
+    EACH = 64
+    KINDS = SMALL // (NODE_TEMPLATE_COST + EACH * NODE_REQUIREMENT_COST)
+
+    def _greedy(self) -> list[Pod]:
+        return [_placed(f"p{n:04}", "evil", _asking(n, self.EACH)) for n in range(self.KINDS + 2)]
+
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        tame = [_placed(f"q{n}", "tame", _asking(n, 3)) for n in range(200)]
+        pods = [*self._greedy(), *tame]
+        assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
+        assert within_budget(pods, SMALL)[self.KINDS].placing == NO_NODE_CONSTRAINTS
+
+    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
+        many = [_placed(f"z{n}", "evil", _asking(-1, self.EACH)) for n in range(2)]
+        beyond = [f"p{n:04}" for n in range(self.KINDS - 1, self.KINDS + 2)]
+        assert _beyond([*self._greedy(), *many]) == beyond
+
+    def test_a_smaller_one_may_fit_behind_a_larger_one_that_does_not(self) -> None:
+        left = NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST
+        pods = [_placed("a", "d", _asking(0, _most(SMALL - left)))]
+        pods += [_placed("b", "d", _asking(1, 2)), _placed("c", "d", _asking(2, 1))]
+        assert _beyond(pods) == ["b"]
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            NodeConstraints(node_selector=(("a", "b"), ("c", "d"))),
+            NodeConstraints(node_selector=(("a", "b"),), system=(("c", "d"),)),
+            NodeConstraints(tolerations=(Toleration("a"),) * (2 * VALUES_PER_REQUIREMENT)),
+            NodeConstraints(
+                affinity=(
+                    SelectorTerm((Requirement("a", "In", ("v",) * VALUES_PER_REQUIREMENT),)),
+                )
+            ),
+        ],
+    )
+    def test_what_else_is_a_requirement(self, more: NodeConstraints) -> None:
+        """*more* costs the same as two requirements, so that no template is left for z."""
+        left = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
+        first = [_placed(f"a{n}", "d", _asking(0, _most(SMALL - left))) for n in range(2)]
+        last = _placed("z", "d", NodeConstraints(node_selector=(("z", ""),)))
+        assert _beyond([*first, _placed("b", "d", more), last]) == ["z"]
+        two = _placed("b", "d", NodeConstraints(node_selector=(("b", ""), ("c", ""), ("d", ""))))
+        assert _beyond([*first, two, last]) == ["b"]
+
+    def test_volumes_and_what_goes_with_its_node_cost_nothing(self) -> None:
+        wide = NodeConstraints(node_selector=tuple((f"k{n}", "") for n in range(100)))
+        pods = [
+            _placed(f"p{n}", "d", replace(wide, volumes=(VolumeTopology(zones=((f"z{n}", ()),)),)))
+            for n in range(400)
+        ]
+        pods += [
+            replace(one, daemon=True, node="n1")
+            for one in (_placed(f"d{n}", "d", _asking(n, 100)) for n in range(400))
+        ]
+        assert _beyond(pods) == []
+
+    def test_a_new_daemonset_takes_nothing_of_what_others_in_its_namespace_have(self) -> None:
+        """Its pods are made all at once, and each asks for its own node."""
+        kinds = SMALL // NODE_TEMPLATE_COST
+        pods = [
+            replace(_placed(f"a{n:04}", "d", _asking(n, 2)), daemon=True, node=None)
+            for n in range(kinds)
+        ]
+        found = _beyond([*pods, _placed("z", "d", _asking(-1, 10))])
+        assert "z" not in found
+        cost = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
+        assert len(found) == kinds - (SMALL - cost - 8 * NODE_REQUIREMENT_COST) // cost
+
+    def test_ports_stay_and_what_is_asked_of_pods_goes(self) -> None:
+        company = PodConstraints(host_ports=(HostPort(80),), apart=(_own("d", 1),))
+        one = replace(_placed("p", "d", _asking(0, _most(SMALL) + 1)), company=company)
+        (found,) = within_budget([one], SMALL)
+        assert found.too_much
+        assert found.company == PodConstraints(host_ports=(HostPort(80),))
+
+
+class TestHostPorts:
+    EACH = 64
+    KINDS = (SMALL - ANY_NODE - POD_REQUIREMENT_COST) // (EACH * HOST_PORT_COST)
+
+    def _taking(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
+        ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(self.EACH))
+        company = PodConstraints(host_ports=ports, apart=(_own(namespace, 1),))
+        one = pod(name, "n1", 1, 1, namespace=namespace, company=company)
+        return replace(one, **changes)
+
+    def _greedy(self, many: int = 2) -> list[Pod]:
+        return [self._taking(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
+
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        pods = [*self._greedy(), *(self._taking(f"q{n}", "tame", n) for n in range(9))]
+        assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
+        beyond = within_budget(pods, SMALL)[self.KINDS]
+        assert not beyond.company.apart
+        assert beyond.company.host_ports, "they are taken all the same"
+
+    def test_what_most_pods_take_is_evaluated_first(self) -> None:
+        many = [self._taking(f"z{n}", "evil", self.KINDS) for n in range(2)]
+        assert _beyond([*self._greedy(0), *many]) == [f"p{self.KINDS - 1:04}"]
+
+    def test_equal_ones_and_those_that_go_with_their_node_cost_nothing(self) -> None:
+        pods = [self._taking(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
+        pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
+        assert _beyond(pods) == []
+
+
+class TestVolumeClaims:
+    EACH = 256
+    PODS = (SMALL - ANY_NODE) // (EACH * CLAIM_COST)
+
+    def _naming(self, name: str, namespace: str, many: int) -> Pod:
+        ties = DisruptionFacts(
+            claims=tuple(ClaimUse(f"{name}-{n}") for n in range(many)), overdue_seconds=7
+        )
+        one = pod(name, "n1", 1, 1, namespace=namespace, unsupported=(CLAIMS_FIELD,))
+        return replace(one, ties=ties)
+
+    def _greedy(self, many: int = 1) -> list[Pod]:
+        return [self._naming(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
+
+    def test_each_namespace_has_its_own_budget(self) -> None:
+        pods = [*self._greedy(), self._naming("tame", "tame", self.EACH)]
+        assert _beyond(pods) == [f"p{self.PODS:04}"]
+        assert within_budget(pods, SMALL)[self.PODS].ties == DisruptionFacts(overdue_seconds=7)
+        assert _beyond(self._greedy(0)) == []
+
+    def test_pods_with_few_claims_come_first(self) -> None:
+        few = [self._naming(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
+        assert _beyond([*self._greedy(-9), *few]) == []
+        assert _beyond([*self._greedy(-8), *few]) == [f"p{self.PODS - 9:04}"]
+
+    def test_who_is_beyond_does_not_move_and_attaches_nothing(self) -> None:
+        most = (BUDGET - ANY_NODE) // (self.EACH * CLAIM_COST)
+        last = f"p{most:04}"
+        pods = self._greedy(most + 1 - self.PODS)
+        found = {one.name: one for one in build_cluster([node("n1")], pods).pods}
+        told = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
+        assert "asks-too-much" in told[last]
+        assert told["p0000"] == ["pod-volumes"] * self.EACH
+        assert (len(found["p0000"].company.disks), found[last].company) == (
+            self.EACH,
+            NO_POD_CONSTRAINTS,
+        )
+
+    def test_claims_of_a_pod_with_other_constraints_beyond_the_budget_still_count(self) -> None:
+        one = replace(self._naming("p", "d", 3), placing=_asking(0, _most(BUDGET) + 1))
+        (found,) = build_cluster([node("n1")], [one]).pods
+        assert found.too_much
+        assert len(found.company.disks) == 3
+
+
+class TestOneBudget:
+    def test_it_covers_what_six_limits_once_allowed_all_at_once(self) -> None:
+        """The limits that one budget replaced; node templates of four requirements and more."""
+        pods = [_placed(f"n{n}", "d", _asking(n, 4)) for n in range(4096 // 4 - 1)]
+        for number in range(64):
+            ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(64))
+            pods.append(pod(f"h{number}", "n1", 1, 1, company=PodConstraints(host_ports=ports)))
+            ties = DisruptionFacts(claims=tuple(ClaimUse(f"c{number}-{n}") for n in range(256)))
+            pods.append(replace(pod(f"c{number}", "n1", 1, 1), ties=ties))
+            nobody = PodSelector(None, (Requirement("app", "In", (f"x{number}",)),))
+            pods.append(_apart(f"f{number}", "d", PodAffinityTerm(nobody, "zone")))
+        pods += [_apart(f"o{n}", "d", _own("d", n)) for n in range(1024 - 64 - 64)]
+        size = 4096
+        pods += [pod(f"q{n}", "n1", 1, 1) for n in range(size - len(pods) - 64)]
+        for number in range(64):
+            other = Requirement("app", "NotIn", (f"y{number}",))
+            term = PodAffinityTerm(PodSelector(("d",), (other,)), "zone")
+            pods.append(_apart(f"t{number}", "d", term))
+        assert len(pods) * 64 == 2**18
+        assert _beyond(pods, BUDGET) == []
+
+    def test_one_kind_leaves_less_for_another(self) -> None:
+        half = [_apart(f"p{n:05}", "d", _own("d", n)) for n in range(TERMS // 2)]
+        ports = [
+            pod(
+                f"q{n:03}",
+                "n1",
+                1,
+                1,
+                company=PodConstraints(host_ports=(HostPort(9, ip=f"{n}"),) * 64),
+            )
+            for n in range(60)
+        ]
+        assert _beyond(half) == _beyond(ports) == []
+        left = SMALL - ANY_NODE - len(half) * POD_REQUIREMENT_COST
+        most = left // (64 * HOST_PORT_COST)
+        assert _beyond([*half, *ports]) == [f"q{n:03}" for n in range(most, 60)]
+
+    def test_the_message_names_the_namespace_and_the_limit(self) -> None:
+        (found,) = within_budget([_placed("p", "shop", _asking(0, _most(BUDGET) + 1))])
+        (blocker,) = pod_blockers(found)
+        assert blocker.message == (
+            "asks for more than Ebb evaluates for namespace shop: the constraints and volume "
+            "claims of its pods exceed the evaluation budget of 524,288 units; remove some, or "
+            "give more pods equal constraints"
+        )
+
+
+class TestPodsThatStayWithTheirNode:
+    def _static(self, name: str, on: str, namespace: str, first: int, terms: int) -> Pod:
+        """Return a mirror pod whose terms are about pods of namespace d."""
+        asked = tuple(_own("d", first + n) for n in range(terms))
+        return replace(
+            _apart(name, namespace, *asked), node=on, mirror=True, placing=NO_NODE_CONSTRAINTS
+        )
+
+    def _attack(self, many: int, namespace: str = "d") -> list[Pod]:
+        return [self._static(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
+
+    def test_a_kubelet_spends_nothing_of_a_namespace(self) -> None:
+        """A kubelet makes mirror pods in any namespace, bound to its own node."""
+        tame = [_apart(f"p{n:05}", "d", _own("d", -n)) for n in range(TERMS)]
+        assert _beyond([*self._attack(12), *tame]) == []
+
+    def test_a_kubelet_exceeds_the_budget_for_its_own_node_alone(self) -> None:
+        for namespace in ("d", "other"):
+            attack = self._attack(20, namespace)
+            pods = [
+                *attack,
+                *(self._static(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
+                *(replace(_apart(f"d{n}", "d", _own("d", 1)), daemon=True) for n in range(9)),
+                *(_apart(f"p{n}", "d", _own("d", -n)) for n in range(9)),
+            ]
+            beyond = _beyond(pods)
+            assert beyond
+            assert set(beyond) <= {one.name for one in attack}
+            found = next(one for one in within_budget(pods, SMALL) if one.too_much)
+            assert found.company == NO_POD_CONSTRAINTS
+            assert "with node evil, they exceed the evaluation budget" in found.too_much
+
+    def test_many_kubelets_together_exceed_one_budget(self) -> None:
+        pods = [
+            self._static(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
+            for on in range(8)
+            for n in range(4)
+        ]
+        pods += [self._static("s", "tame", "kube-system", -1, 8)]
+        spent = 8 * (POD_REQUIREMENT_COST + FOREIGN_COST)
+        most = (SMALL - spent) // (64 * POD_REQUIREMENT_COST)
+        beyond = _beyond(pods)
+        assert len(pods) - 1 - len(beyond) == most
+        assert "s" not in beyond
+
+    def test_verdicts_of_other_nodes_stay_as_they_are(self) -> None:
+        """The attack made all pods of the namespace ask too much, so all their nodes stayed."""
+        zone = {"zone": "a"}
+        nodes = [node(name, labels=zone) for name in ("evil", "n1", "n2", "n3", "n4")]
+        tame = [
+            replace(_apart(f"p{n}", "d", PodAffinityTerm(select(f"t{n}"), "host")), node=f"n{n}")
+            for n in range(1, 5)
+        ]
+
+        def verdicts(attack: Sequence[Pod]) -> tuple[list[str], set[str]]:
+            found = reconcile.plan(build_cluster(nodes, [*tame, *attack]), thesis_config())
+            codes = {one.code for kept in found.kept for one in kept.blockers}
+            return [one.node for one in found.removals], codes
+
+        removed, codes = verdicts([])
+        assert removed == ["evil", "n1", "n2", "n3"]
+        for many in (20, 300):
+            assert verdicts(self._attack(many)) == (removed, codes)
+
+    def test_a_tenant_gets_no_other_budget_by_calling_its_pods_daemons(self) -> None:
+        """The annotation `daemonset-pod` of the autoscaler is the tenant's own word."""
+        daemons = [
+            replace(_apart(f"a{n:05}", "d", _own("d", n)), node=f"n{n}", daemon=True)
+            for n in range(TERMS + 9)
+        ]
+        free = ANY_NODE // POD_REQUIREMENT_COST  # a bound pod needs no template of nodes
+        assert _beyond(daemons) == [f"a{n:05}" for n in range(TERMS + free, TERMS + 9)]
+        tame = [_apart(f"p{n}", "d", _own("d", -n)) for n in range(1, 10)]
+        last = TERMS - len(tame)
+        assert _beyond([*daemons, *tame]) == [f"a{n:05}" for n in range(last, TERMS + 9)]
+
+    def test_a_bound_daemon_beyond_the_budget_keeps_its_tolerations(self) -> None:
+        """They say whether the pods of its DaemonSet could come back after a hard mark."""
+        placing = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
+        terms = tuple(_own("d", n) for n in range(TERMS + 4))
+        one = replace(_apart("a", "d", *terms), daemon=True, placing=placing)
+        (found,) = within_budget([one], SMALL)
+        assert (bool(found.too_much), found.company, found.placing) == (
+            True,
+            NO_POD_CONSTRAINTS,
+            placing,
+        )
+
+
+def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
+    greedy = tuple(sorted((f"x.y/{n}", 1) for n in range(500)))
+    pods = [
+        pod("a", "n1", 100, 100, extended=greedy),
+        pod("b", "n2", 100, 100, extended=(("gpu", 1),)),
+    ]
+    nodes = [node("n1"), node("n2", extended=(("gpu", 2),)), node("n3", extended=(("gpu", 2),))]
+    plan = reconcile.plan(Cluster.of(nodes, pods), thesis_config())
+    assert "n1" not in {removal.node for removal in plan.removals}
+    kept = next(kept for kept in plan.kept if kept.node == "n1")
+    assert ("no-room", "d/a") in {(blocker.code, blocker.pod) for blocker in kept.blockers}
+    assert nodes[0].allocatable == Resources(4000, 8000 * 10**6, 0, 110)
+
+
+class TestKept:
+    def test_what_is_kept_is_bounded_in_bytes_and_what_is_asked_for_stays(self) -> None:
+        kept = ByteBoundedCache[int, int](bytes_max=20 * ENTRY_BYTES)
+        made = 0
+
+        def make() -> int:
+            nonlocal made
+            made += 1
+            return 7
+
+        for turn in range(100):
+            for key in (-1, turn):
+                assert (kept[key] or kept.made(key, make, 0)) == 7
+            assert len(kept) <= 10
+        assert made == 101, "the key that was asked for every time was made once"
+
+    def test_what_is_large_is_not_kept(self) -> None:
+        kept = ByteBoundedCache[int, int]()
+        assert kept.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
+        assert kept[1] is None
+        assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2

@@ -1,0 +1,211 @@
+"""An object that nests too deep to be cut while others wait: it spoils its own verdict alone."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.edge.decode import placeholders
+from core.edge.decode.dump import from_dumps
+from core.edge.decode.json_depth import STEPS_MAX, decoded
+from core.edge.decode.kinds import BUDGETS
+from core.edge.decode.kinds import NODES as NODE_KIND
+from core.edge.decode.kinds import PODS as POD_KIND
+from core.edge.kube.client import PAGE_OBJECTS, TooLargeError
+from core.edge.kube.listing import Listed
+from core.edge.kube.watch import BACKOFF_SECONDS_MIN
+from core.model.errors import GarbledError, InvalidInputError
+from core.model.pod import Pod
+from core.model.schedulers import KNOWN
+from tests.hostile.objects import DEEP
+from tests.support.fake_api import PODS, FakeApi
+from tests.support.fake_objects import node_object, pod_object
+from tests.support.following import following, opened
+
+WIDE = b'{"f:deep":%b%b}' % (DEEP, b',"f:":{"f:":{"f:":{"f:":{}}}}' * STEPS_MAX)
+"""Takes more steps than an object may: one value ends the decoder, and the others cost."""
+WORDS = st.sampled_from(["spec", "metadata", "nodeName", "items", 'a,"spec":{', "f:a", "}]}"])
+FIELDS = st.recursive(
+    st.none() | st.just("x") | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def written(name: str, fields: bytes = b"[]", /, **parts: Any) -> bytes:
+    """Write a pod on node n as the API server does, with *fields* as its managedFields."""
+    made = pod_object(name, node="n")
+    metadata = {**made["metadata"], "resourceVersion": "7", "managedFields": "@"}
+    return orjson.dumps({"metadata": metadata, "spec": made["spec"], **parts}).replace(
+        b'"@"', fields
+    )
+
+
+def page(*items: bytes, token: str = "") -> bytes:
+    head = orjson.dumps({"resourceVersion": "1", "continue": token})
+    kind = b'"kind":"PodList","apiVersion":"v1"'
+    return b'{%b,"metadata":%b,"items":[%b]}\n' % (kind, head, b",".join(items))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as api:
+        yield api
+
+
+@pytest.mark.parametrize(("levels", "read"), [(STEPS_MAX - 100, True), (STEPS_MAX + 100, False)])
+def test_an_object_takes_so_many_steps_and_no_more(levels: int, read: bool) -> None:
+    raw = written("p", b"[1," * levels + b"1" + b"]" * levels)
+    if read:
+        assert decoded(POD_KIND.decoder.decode, raw).metadata.name == "p"
+    else:
+        with pytest.raises(RecursionError, match=f"more than {STEPS_MAX} runs"):
+            decoded(POD_KIND.decoder.decode, raw)
+
+
+@given(FIELDS, st.integers(0, 9000))
+def test_what_nests_within_the_bound_changes_nothing_of_a_page(fields: Any, depth: int) -> None:
+    deep = b"[%b,%b]" % (orjson.dumps(fields), b'{"f:a":' * depth + b"1" + b"}" * depth)
+    plain, found = Listed(), Listed()
+    plain.take(POD_KIND, page(written("a"), written("b"), written("c")))
+    found.take(POD_KIND, page(written("a"), written("b", deep), written("c")))
+    assert (found.objects, found.refused) == (plain.objects, [])
+
+
+@given(FIELDS)
+def test_an_outline_has_the_name_and_no_other_node(fields: Any) -> None:
+    """Whatever its owner has others say of its fields."""
+    found = placeholders.outline(written("p", orjson.dumps(fields)))
+    assert found is not None
+    assert (found.metadata.name, found.metadata.namespace) == ("p", "default")
+    assert found.metadata.resource_version == "7"
+    pod = placeholders.pod(found.raw, "why")
+    assert pod is not None
+    assert pod.key == "default/p"
+    assert pod.node in ("n", None)
+
+
+def test_an_outline_of_what_says_its_name_first_stands_for_it() -> None:
+    pod = POD_KIND.taken(placeholders.outline(written("p", WIDE)))
+    assert pod is not None
+    assert (pod.key, pod.node) == ("default/p", "n")
+    assert pod.unreadable == "Pod default/p: is nested too deeply"
+    node = NODE_KIND.taken(placeholders.outline(orjson.dumps(node_object("m"))))
+    assert (node.name, node.unreadable) == ("m", "Node m: is nested too deeply")
+    with pytest.raises(InvalidInputError, match="default/p: is nested too deeply"):
+        BUDGETS.taken(placeholders.outline(written("p", WIDE)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{}",
+        b'{"metadata":{}}',
+        b'{"metadata":{"labels":{"name":"x"},"name":"p"}}',
+        b'{"metadata":{"annotations":{"a":"b"},"name":"p"}}',
+        b'{"spec":{"metadata":{"name":"x"}},"metadata":{"name":"p"}}',
+    ],
+)
+def test_where_the_name_does_not_stand_first_nothing_is_known(raw: bytes) -> None:
+    assert placeholders.outline(raw) is None
+
+
+async def test_a_page_is_asked_for_anew_down_to_the_one_that_nests(api: FakeApi) -> None:
+    a, bad, c = written("a"), written("bad", WIDE), written("c", DEEP)
+    for _ in range(4):
+        api.answer_next("list", page(a, bad, c))
+    api.answer_next("list", page(a, token="1"))
+    api.answer_next("list", page(bad, c))
+    api.answer_next("list", page(bad, token="2"))
+    api.answer_next("list", page(c))
+    async with opened(api) as client:
+        listed = Listed()
+        await listed.read(client, POD_KIND)
+    limits = [int(call.query["limit"]) for call in api.calls]
+    assert limits == [PAGE_OBJECTS, 125, 31, 7, 1, 2, 1, 2]
+    assert [call.query.get("continue") for call in api.calls[4:]] == [None, "1", "1", "2"]
+    assert [(pod.name, pod.node, bool(pod.unreadable)) for pod in listed.objects] == [
+        ("a", "n", False),
+        ("bad", "n", True),
+        ("c", "n", False),
+    ]
+    assert listed.refused == []
+
+
+async def test_no_object_is_lost_where_a_server_sends_more_than_it_was_asked_for(
+    api: FakeApi,
+) -> None:
+    for _ in range(5):
+        api.answer_next("list", page(written("a"), written("bad", WIDE), written("c")))
+    async with opened(api) as client:
+        listed = Listed()
+        await listed.read(client, POD_KIND)
+    assert [(pod.name, pod.unreadable) for pod in listed.objects] == [
+        ("a", ""),
+        ("bad", ""),
+        ("c", ""),
+    ]
+
+
+@pytest.mark.parametrize("raw", [page(b"[" * 100_000), b"[1," * 100_000, b'"' + b"[1," * 100_000])
+def test_what_is_no_page_is_a_fault_and_no_traceback(raw: bytes) -> None:
+    with pytest.raises((TooLargeError, GarbledError)):
+        Listed().take(POD_KIND, raw)
+
+
+async def test_an_event_spoils_its_own_object_alone(api: FakeApi) -> None:
+    event = b'{"type":"%b","object":%b}\n'
+    kind = b'{"kind":"Pod","apiVersion":"v1",'
+    bad = kind + written("bad", WIDE)[1:]
+    async with following(api) as bench:
+        await api.watched(PODS)
+        bench.put_pods("a")
+        api.raw(event % (b"MODIFIED", bad))
+        bench.put_pods("b")
+        await bench.seen.until(lambda: bench.seen.count("changed", "default/b") == 1)
+        assert {key for key, pod in bench.seen.view.items() if pod.unreadable} == {"default/bad"}
+        found = bench.seen.view["default/bad"]
+        assert isinstance(found, Pod)
+        assert found.node == "n"
+        api.raw(event % (b"DELETED", bad))
+        await bench.seen.until(lambda: bench.seen.count("deleted", "default/bad") == 1)
+        assert set(bench.seen.view) == {"default/a", "default/b"}
+        assert bench.seen.count("restarted") == 0
+
+
+async def test_an_event_that_does_not_say_its_name_first_is_read_beside_the_loop(
+    api: FakeApi,
+) -> None:
+    raw = written("odd").replace(b'"metadata":{', b'"metadata":{"labels":{},"x":%b,' % WIDE, 1)
+    async with following(api) as bench:
+        await api.watched(PODS)
+        api.raw(b'{"type":"ADDED","object":%b}\n' % raw)
+        await bench.seen.until(lambda: bench.seen.count("changed", "default/odd") == 1)
+        assert not bench.seen.view["default/odd"].unreadable
+        assert bench.seen.count("restarted") == 0
+
+
+async def test_an_event_of_brackets_alone_leads_to_a_list(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await api.watched(PODS)
+        api.raw(b'{"type":"ADDED","object":' + b"[1," * 100_000 + b"\n")
+        await bench.seen.until(lambda: bench.seen.count("replaced") == 2)
+        assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
+
+
+def test_of_a_dump_all_is_read() -> None:
+    """Nobody waits for it."""
+    refused: list[str] = []
+    nodes = orjson.dumps({"kind": "NodeList", "items": [node_object("n")]})
+    pods = page(written("a"), written("bad", WIDE))
+    cluster, _ = from_dumps([("nodes", nodes), ("pods", pods)], KNOWN, refused)
+    assert [(pod.name, pod.node, pod.unreadable) for pod in cluster.pods] == [
+        ("a", "n", ""),
+        ("bad", "n", ""),
+    ]
+    assert refused == []

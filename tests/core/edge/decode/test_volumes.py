@@ -1,0 +1,333 @@
+"""Claims, volumes and CSINodes as JSON, read; a dump that has them all."""
+
+from typing import Any
+
+import pytest
+
+from core.edge.decode import kinds
+from core.edge.decode.dump import objects
+from core.engine import reconcile
+from core.model.cluster import DisruptionBudget
+from core.model.constraints import (
+    NO_DISRUPTION_FACTS,
+    ClaimUse,
+    Disk,
+    DisruptionFacts,
+    PodSelector,
+    Requirement,
+    SelectorTerm,
+    VolumeTopology,
+)
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
+from tests.support.builders import thesis_config
+from tests.support.kube_json import (
+    MISSING,
+    NODE,
+    POD,
+    Json,
+    changed,
+    cluster_from_dumps,
+    dump,
+    fault_of,
+    pod,
+)
+
+CLAIM: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {
+        "name": "data-web-0",
+        "namespace": "shop",
+        "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+    },
+    "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-1", "storageClassName": "fast"},
+    "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+}
+VOLUME: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "pv-1", "labels": {"topology.kubernetes.io/zone": "a"}},
+    "spec": {
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1", "fsType": "ext4"},
+        "nodeAffinity": {
+            "required": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+                ]
+            }
+        },
+    },
+    "status": {"phase": "Bound"},
+}
+CSI_NODE: Json = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "CSINode",
+    "metadata": {"name": "n1"},
+    "spec": {
+        "drivers": [
+            {"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}},
+            {"name": "efs.csi.aws.com", "nodeID": "i-1", "topologyKeys": None},
+            {"name": "full.example", "allocatable": {"count": 0}},
+        ]
+    },
+}
+EBS = Disk("ebs.csi.aws.com", "vol-1")
+TERMS = "spec__nodeAffinity__required__nodeSelectorTerms"
+
+
+def claim(**changes: Any) -> Claim:
+    return kinds.CLAIMS.read(changed(CLAIM, **changes), "f")
+
+
+def volume(**changes: Any) -> Volume:
+    return kinds.VOLUMES.read(changed(VOLUME, **changes), "f")
+
+
+class TestClaim:
+    def test_what_is_read(self) -> None:
+        assert claim() == Claim(
+            namespace="shop", name="data-web-0", volume="pv-1", modes=("ReadWriteOnce",)
+        )
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"metadata__annotations": None},
+            {"status__phase": "Pending"},
+            {"status__phase": "Lost"},
+            {"status": None},
+            {"spec__volumeName": ""},
+            {"spec": None},
+        ],
+    )
+    def test_what_is_not_bound_for_good_names_no_volume(self, changes: Json) -> None:
+        assert claim(**changes).volume == ""
+
+    def test_being_deleted(self) -> None:
+        assert claim(metadata__deletionTimestamp="2026-01-01T00:00:00Z").deleting
+
+    def test_the_owner_that_controls_it(self) -> None:
+        owners = [{"kind": "A", "uid": "u0"}, {"kind": "Pod", "uid": "u2", "controller": True}]
+        assert claim(metadata__ownerReferences=owners).owner_uid == "u2"
+
+
+class TestVolume:
+    def test_what_is_read(self) -> None:
+        zones = (("topology.kubernetes.io/zone", ("a",)),)
+        term = SelectorTerm((Requirement("zone", "In", ("a",)),))
+        assert volume() == Volume(name="pv-1", disk=EBS, reach=VolumeTopology((term,), zones))
+
+    @pytest.mark.parametrize(
+        ("labels", "zones"),
+        [
+            (None, ()),
+            ({"zone": "a"}, ()),
+            ({"topology.kubernetes.io/zone": "b__a"}, ("a", "b")),
+            ({"topology.kubernetes.io/zone": "a__"}, ()),  # as the scheduler: passed over
+            ({"failure-domain.beta.kubernetes.io/region": "r"}, ("r",)),
+        ],
+    )
+    def test_zones(self, labels: Json | None, zones: tuple[str, ...]) -> None:
+        found = volume(metadata__labels=labels).reach.zones
+        assert found == (((next(iter(labels or {})), zones),) if zones else ())
+
+    @pytest.mark.parametrize(
+        ("changes", "fault"),
+        [
+            ({"spec__csi": None, "spec__nfs": {"server": "s"}}, ""),
+            ({"spec__csi": None, "spec__local": {"path": "/mnt"}}, ""),
+            ({"spec__csi": None, "spec__iscsi": {}}, ""),
+            ({"spec__csi": None, "spec__fc": {}}, ""),
+            ({"spec__csi": None, "spec__hostPath": {"path": "/mnt"}}, ""),
+            (
+                {"spec__csi": None, "spec__hostPath": {}, "spec__nodeAffinity": None},
+                "is a hostPath without node affinity, so that any node seems to reach it",
+            ),
+            (
+                {"spec__csi": None, "spec__awsElasticBlockStore": {"volumeID": "v"}},
+                "is of a kind that is none of csi, local, hostPath, nfs, iscsi, fc",
+            ),
+            ({"spec__csi__volumeHandle": MISSING}, "names no CSI driver or no handle"),
+            (
+                {TERMS: [{"matchFields": [{"key": "metadata.name", "operator": "In"}]}]},
+                "has matchFields in its node affinity",
+            ),
+        ],
+    )
+    def test_what_cannot_be_evaluated_is_told(self, changes: Json, fault: str) -> None:
+        assert volume(**changes).fault == fault
+
+    def test_equal_places_are_one_object(self) -> None:
+        assert volume().reach is volume(metadata__name="pv-2").reach
+
+
+def test_csi_nodes() -> None:
+    limits = {"ebs.csi.aws.com": 25, "efs.csi.aws.com": None, "full.example": 0}
+    assert kinds.CSI_NODES.read(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
+    assert kinds.CSI_NODES.read(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
+
+
+class TestPod:
+    @pytest.mark.parametrize(
+        ("volumes", "ties", "unsupported"),
+        [
+            (None, NO_DISRUPTION_FACTS, ()),
+            (
+                [{"name": "a", "configMap": {}}, {"name": "b", "projected": {}}],
+                NO_DISRUPTION_FACTS,
+                (),
+            ),
+            ([{"name": "a", "emptyDir": {"medium": "Memory"}}], NO_DISRUPTION_FACTS, ()),
+            ([{"name": "a", "emptyDir": None}], NO_DISRUPTION_FACTS, ()),
+            (
+                [{"name": "b", "emptyDir": {}}, {"name": "a", "hostPath": {"path": "/"}}],
+                DisruptionFacts(local_volumes=("a", "b")),
+                (),
+            ),
+            (
+                [
+                    {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
+                    {"name": "b", "ephemeral": {"volumeClaimTemplate": {}}},
+                    {"name": "d", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+                ],
+                DisruptionFacts(claims=(ClaimUse("c"), ClaimUse("web-0-b", ephemeral=True))),
+                (CLAIMS_FIELD,),
+            ),
+        ],
+    )
+    def test_volumes(
+        self, volumes: Any, ties: DisruptionFacts, unsupported: tuple[str, ...]
+    ) -> None:
+        found = pod(spec__volumes=volumes)
+        assert (found.ties, found.unsupported) == (ties, unsupported)
+
+    @pytest.mark.parametrize(
+        ("source", "disk"),
+        [
+            ("awsElasticBlockStore", True),
+            ("azureDisk", True),
+            ("cinder", True),
+            ("gcePersistentDisk", True),
+            ("iscsi", True),
+            ("portworxVolume", True),
+            ("rbd", True),
+            ("azureFile", False),
+            ("cephfs", False),
+            ("csi", False),
+            ("nfs", False),
+            ("vsphereVolume", False),
+        ],
+    )
+    def test_disks_in_the_pod_itself_are_those_that_the_scheduler_looks_at(
+        self, source: str, *, disk: bool
+    ) -> None:
+        """For VolumeRestrictions, or for NodeVolumeLimits where CSI drivers have taken over."""
+        found = pod(spec__volumes=[{"name": "a", source: {"volumeID": "v"}}])
+        assert (found.ties, found.unsupported) == (
+            NO_DISRUPTION_FACTS,
+            (VOLUMES_FIELD,) if disk else (),
+        )
+
+    def test_pods_without_ties_share_one_object(self) -> None:
+        assert pod().ties is NO_DISRUPTION_FACTS
+        data = [{"name": "a", "emptyDir": {}}]
+        assert pod(spec__volumes=data).ties is pod(spec__volumes=data).ties
+
+    def test_notes(self) -> None:
+        safe = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+        found = pod(
+            metadata__annotations={"x": "y", "karpenter.sh/do-not-disrupt": "1h", safe: "false"},
+            status__startTime="2026-01-01T00:00:00Z",
+        ).ties
+        assert found.notes == ((safe, "false"), ("karpenter.sh/do-not-disrupt", "1h"))
+        assert found.started_seconds == 1_767_225_600
+
+    @pytest.mark.parametrize(
+        ("deleted", "grace", "overdue"),
+        [
+            (None, 5, None),
+            ("2026-01-01T00:00:00Z", None, 1_767_225_660),
+            ("2026-01-01T00:00:00Z", 5, 1_767_225_635),
+            ("2026-01-01T00:00:00Z", 0, 1_767_225_630),
+            ("soon", 0, None),
+        ],
+    )
+    def test_when_it_should_have_been_gone(
+        self, deleted: str | None, grace: int | None, overdue: int | None
+    ) -> None:
+        found = pod(metadata__deletionTimestamp=deleted, spec__terminationGracePeriodSeconds=grace)
+        assert found.ties.overdue_seconds == overdue
+        assert found.terminating is (deleted is not None)
+
+
+@pytest.mark.parametrize(
+    ("selector", "read"),
+    [
+        ({"matchLabels": {"app": "web"}}, (("shop",), (Requirement("app", "In", ("web",)),))),
+        ({}, (("shop",), ())),
+        (None, ((), ())),
+    ],
+)
+def test_what_a_budget_is_about(selector: Json | None, read: tuple[Any, Any]) -> None:
+    raw = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"selector": selector}}
+    found = kinds.BUDGETS.read(changed(raw))
+    assert found == DisruptionBudget(
+        namespace="shop", name="b", disruptions_allowed=0, selector=PodSelector(*read)
+    )
+
+
+class TestDump:
+    def test_all_kinds_together_make_a_pod_movable(self) -> None:
+        """The claim's volume lies in zone a: n2 has room and is passed over."""
+        on_claim = changed(
+            POD,
+            spec__volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data-web-0"}}],
+        )
+        items = [
+            changed(NODE, spec=None),
+            changed(NODE, metadata__name="n2", metadata__labels={"zone": "b"}, spec=None),
+            changed(NODE, metadata__name="n3", metadata__labels={"zone": "a"}, spec=None),
+            on_claim,
+            *(changed(CSI_NODE, metadata__name=name) for name in ("n1", "n2", "n3")),
+        ]
+        known = cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
+        assert known.attach_limits["n1"]["ebs.csi.aws.com"] == 25
+        (removal, *_) = reconcile.plan(
+            known, thesis_config("1", "1"), due=frozenset({"n1"})
+        ).removals
+        assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
+        blind = cluster_from_dumps([("f", dump(*items))])
+        plan = reconcile.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
+        (kept,) = (one for one in plan.kept if one.node == "n1")
+        assert [one.code for one in kept.blockers] == ["pod-volumes"]
+
+    def test_lists_of_one_kind(self) -> None:
+        lists = (
+            ("PersistentVolumeClaimList", CLAIM),
+            ("PersistentVolumeList", VOLUME),
+            ("CSINodeList", CSI_NODE),
+        )
+        for kind, item in lists:
+            raw = changed({"kind": kind, "items": [{**item, "kind": ""}]})
+            assert len(list(objects(raw, "f", []))) == 1
+
+    @pytest.mark.parametrize(
+        ("raw", "told"),
+        [
+            (
+                changed(CLAIM, spec__accessModes=7),
+                "f.json: PersistentVolumeClaim shop/data-web-0: spec.accessModes: Expected",
+            ),
+            (
+                changed(VOLUME, metadata__name="a b"),
+                "f.json: PersistentVolume a b: metadata.name: 'a b' is no name",
+            ),
+            (
+                changed(CSI_NODE, spec__drivers__0__allocatable__count="x"),
+                "f.json: CSINode n1: spec.drivers[0].allocatable.count: Expected `int | null`",
+            ),
+        ],
+    )
+    def test_faults_name_object_and_field(self, raw: bytes, told: str) -> None:
+        assert told in fault_of(dump(NODE, POD, raw))

@@ -1,0 +1,196 @@
+"""Plugins of a kubeconfig whose credentials end under a running program."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.edge.decode import kinds
+from core.edge.kube.client import Client
+from core.edge.kube.credentials import ASKED_AFTER_SECONDS_MIN, EARLY_SECONDS
+from core.edge.kube.stores.objects import nodes
+from core.edge.kube.watch import follow
+from core.model.errors import InvalidInputError, UnavailableError
+from tests.support.clock import START, FakeClock
+from tests.support.fake_api import NODES, FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object
+from tests.support.following import Seen
+
+ROOT = Path(__file__).parents[4]
+VERSION = "client.authentication.k8s.io/v1"
+ENDS = "2027-01-15T08:10:00Z"
+ENDS_SECONDS = START + 600
+
+
+class Plugin:
+    """A plugin that answers what a file says, and counts how often it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        script = f"#!/bin/sh\necho asked >> {folder}/asked\ncat {folder}/answer || exit 3\n"
+        (folder / "plugin").write_text(script)
+        (folder / "plugin").chmod(0o755)
+
+    def answers(self, **status: str) -> None:
+        document = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
+        (self.folder / "answer").write_text(json.dumps(document))
+
+    @property
+    def asked(self) -> int:
+        return len((self.folder / "asked").read_text().splitlines())
+
+    def kubeconfig(self, api: FakeApi) -> str:
+        document: dict[str, Any] = yaml.safe_load(KUBECONFIG.format(url=api.url))
+        entry = {"command": "./plugin", "apiVersion": VERSION}
+        document["users"][0]["user"] = {"exec": entry}
+        file = self.folder / "kubeconfig"
+        file.write_text(yaml.safe_dump(document))
+        return str(file)
+
+
+def certificate(name: str) -> dict[str, str]:
+    return {"clientCertificateData": name, "clientKeyData": name}
+
+
+class TestPlugin:
+    """A server with one Node, a plugin and a clock; *called* tells with which token it was."""
+
+    @pytest.fixture(autouse=True)
+    async def made(self, tmp_path: Path) -> Any:
+        self.plugin, self.clock = Plugin(tmp_path), FakeClock(START)
+        async with FakeApi() as self.api:
+            self.api.put(NODES, node_object("n"))
+            yield
+
+    async def connected(self) -> Client:
+        return await Client.connect(self.plugin.kubeconfig(self.api), None, self.clock)
+
+    async def called(self, client: Client) -> str:
+        await nodes(client).get("n")
+        return self.api.calls[-1].headers["Authorization"].removeprefix("Bearer ")
+
+    async def test_it_is_asked_again_before_its_token_ends(self) -> None:
+        self.plugin.answers(token="first", expirationTimestamp=ENDS)
+        async with await self.connected() as client:
+            self.plugin.answers(token="second")
+            self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS - 1
+            assert await self.called(client) == "first"
+            self.clock.seconds += 1
+            assert await self.called(client) == "second"
+            self.clock.seconds += 10**6
+            assert await self.called(client) == "second"
+        assert self.plugin.asked == 2
+
+    async def test_it_is_asked_again_after_a_call_was_refused(self) -> None:
+        self.plugin.answers(token="first")
+        async with await self.connected() as client:
+            self.plugin.answers(token="second")
+            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.api.fail_next("get", 401)
+            with pytest.raises(UnavailableError, match="401"):
+                await nodes(client).get("n")
+            assert await self.called(client) == "second"
+            assert await self.called(client) == "second"
+        assert self.plugin.asked == 2
+
+    async def test_it_is_not_asked_again_for_what_admission_denies(self) -> None:
+        self.plugin.answers(token="first")
+        words = "nodes \"n\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request: no"
+        async with await self.connected() as client:
+            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.api.answer_next("get", json.dumps({"message": words}).encode(), status=401)
+            with pytest.raises(UnavailableError, match="401"):
+                await nodes(client).get("n")
+            assert await self.called(client) == "first"
+        assert self.plugin.asked == 1
+
+    async def test_it_is_asked_at_most_once_in_some_seconds(self) -> None:
+        past = "2020-01-01T00:00:00Z"
+        self.plugin.answers(token="first", expirationTimestamp=past)
+        async with await self.connected() as client:
+            for asked in (1, 2, 3):
+                for _ in range(3):
+                    self.api.fail_next("get", 401)
+                    with pytest.raises(UnavailableError, match="401"):
+                        await nodes(client).get("n")
+                assert self.plugin.asked == asked
+                self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+
+    async def test_while_it_fails_the_token_before_goes_on(self) -> None:
+        self.plugin.answers(token="first", expirationTimestamp=ENDS)
+        async with await self.connected() as client:
+            (self.plugin.folder / "answer").unlink()
+            self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS
+            with pytest.raises(UnavailableError, match=r"^plugin .*: exit code 3: "):
+                await nodes(client).get("n")
+            assert await self.called(client) == "first"
+            self.plugin.answers(token="second")
+            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            assert await self.called(client) == "second"
+
+    async def test_many_calls_ask_it_once_and_one_that_gives_up_leaves_it_to_the_others(
+        self,
+    ) -> None:
+        self.plugin.answers(token="first", expirationTimestamp=ENDS)
+        async with await self.connected() as client:
+            answer = self.plugin.folder / "answer"
+            self.plugin.answers(token="second")
+            second = answer.read_text()
+            answer.unlink()
+            os.mkfifo(answer)
+            self.clock.seconds = ENDS_SECONDS
+            calls = [asyncio.create_task(nodes(client).get("n")) for _ in range(5)]
+            # A pipe is open once the plugin reads it: it has been asked.
+            pipe = await asyncio.to_thread(answer.open, "w")
+            calls[0].cancel()
+            await asyncio.wait(calls[:1])
+            pipe.write(second)
+            pipe.close()
+            await asyncio.gather(*calls[1:])
+            assert await self.called(client) == "second"
+        assert calls[0].cancelled()
+        assert {call.headers["Authorization"] for call in self.api.calls} == {"Bearer second"}
+        assert self.plugin.asked == 2
+
+    async def test_another_certificate_ends_the_program_and_the_same_one_goes_on(self) -> None:
+        self.plugin.answers(**certificate("first"), expirationTimestamp=ENDS)
+        async with await self.connected() as client:
+            self.clock.seconds = ENDS_SECONDS
+            await nodes(client).get("n")
+            assert self.plugin.asked == 2
+            self.plugin.answers(**certificate("second"))
+            for _ in range(2):
+                self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+                with pytest.raises(
+                    InvalidInputError, match=r"^plugin .*: it answers another cert"
+                ):
+                    await follow(client, kinds.NODES, Seen(kinds.NODES))
+
+
+SEVERAL = """
+import asyncio, sys
+from core.edge import program
+from core.model.errors import InvalidInputError
+
+async def meet():
+    raise InvalidInputError("plugin p", "it fails")
+
+async def serve(start):
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(3):
+            tasks.create_task(meet())
+
+sys.exit(program.run("ebb-webhook", "", serve, []))
+"""
+
+
+def test_a_fault_that_several_tasks_met_is_one_line_and_exit_code_2() -> None:
+    command = [sys.executable, "-c", SEVERAL]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "ebb-webhook: plugin p: it fails\n")

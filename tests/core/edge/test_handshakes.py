@@ -1,0 +1,124 @@
+"""TLS handshakes that fail, over real sockets: how they are counted, and how often told."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from core.edge import http, serving, tls
+from core.edge.clock import SystemClock
+from core.edge.handshakes import Handshakes, Why, why
+from core.edge.logs import SELDOM_SECONDS
+from core.edge.metrics import TlsMetrics
+from tests.support.clock import FakeClock
+
+NOW = SystemClock().unix_seconds()
+PAIR, ANOTHER = (tls.make_pair(["localhost"], NOW) for _ in range(2))
+
+
+class Bench:
+    """A server, and what it tells."""
+
+    def __init__(self) -> None:
+        self.metrics, self.clock = TlsMetrics(), FakeClock()
+        self.heard: asyncio.Queue[OSError] = asyncio.Queue()
+        self._handshakes = Handshakes(self.metrics, self.clock)
+        app = http.base_app(http.Health(), self.clock)
+        context = serving.serving(PAIR)
+        self.server = http.Server(app, "127.0.0.1:0", context, failed=self._failed)
+
+    def _failed(self, fault: OSError) -> None:
+        self._handshakes.failed(fault)
+        self.heard.put_nowait(fault)
+
+    def connect(self, context: ssl.SSLContext) -> None:
+        """Come as a caller that tells the server why it goes, as those of Go do."""
+        plain = socket.create_connection(("127.0.0.1", self.server.port))
+        with plain, context.wrap_socket(plain, server_hostname="localhost"):
+            pass
+
+    def counts(self) -> dict[str, float]:
+        found = (
+            (
+                one.value,
+                self.metrics.registry.get_sample_value(
+                    "ebb_tls_handshake_failures_total", {"reason": one.value}
+                ),
+            )
+            for one in Why
+        )
+        return {name: value for name, value in found if value is not None}
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    await made.server.start()
+    yield made
+    await made.server.stop()
+
+
+def mistrust(bench: Bench) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        bench.connect(serving.trusting(ANOTHER.ca))
+
+
+def know_no_common_cipher(bench: Bench) -> None:
+    context = serving.trusting(PAIR.ca)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("PSK-AES128-CBC-SHA256")
+    with pytest.raises(ssl.SSLError):
+        bench.connect(context)
+
+
+def speak_plainly(bench: Bench) -> None:
+    with socket.create_connection(("127.0.0.1", bench.server.port)) as plain:
+        plain.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        plain.recv(1)
+
+
+def go(bench: Bench) -> None:
+    socket.create_connection(("127.0.0.1", bench.server.port)).close()
+
+
+@pytest.mark.parametrize(
+    ("come", "reason"),
+    [
+        (mistrust, Why.CERTIFICATE),
+        (know_no_common_cipher, Why.PROTOCOL),
+        (speak_plainly, Why.PROTOCOL),
+        (go, Why.CONNECTION),
+    ],
+)
+async def test_each_is_counted_by_why(
+    come: Callable[[Bench], None], reason: Why, bench: Bench
+) -> None:
+    await asyncio.to_thread(come, bench)
+    await bench.heard.get()
+    assert bench.counts() == {reason.value: 1}
+    await asyncio.to_thread(bench.connect, serving.trusting(PAIR.ca))
+    assert bench.counts() == {reason.value: 1}
+
+
+def test_a_missing_certificate_of_the_caller_is_one_of_certificates() -> None:
+    fault = ssl.SSLError()
+    fault.reason = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+    assert why(fault) is Why.CERTIFICATE
+    fault.reason = "TLSV1_ALERT_UNKNOWN_CA"
+    assert why(fault) is Why.CERTIFICATE
+
+
+def test_however_many_fail_one_line_a_minute_tells_of_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics, clock = TlsMetrics(), FakeClock()
+    handshakes = Handshakes(metrics, clock)
+    with caplog.at_level(logging.WARNING, "ebb.http"):
+        for seconds in (0, 0, SELDOM_SECONDS - 1, 1, SELDOM_SECONDS):
+            clock.seconds += seconds
+            handshakes.failed(ConnectionResetError("it went"))
+    told = [record.__dict__["ebb_fields"]["since_last"] for record in caplog.records]
+    assert told == [1, 3, 1]

@@ -1,0 +1,99 @@
+"""Each program's own series, and gauges that are told together."""
+
+import aiohttp
+from prometheus_client import CollectorRegistry, generate_latest
+
+import controller.metrics
+import extender.metrics
+import webhook.metrics
+from core.edge import http, metrics
+from core.edge.metrics import MetricCollector, ReportedGauge, Samples
+from tests.support.clock import FakeClock
+
+
+def families(of: metrics.Metrics) -> set[str]:
+    return {found.name for found in of.registry.collect() if found.name.startswith("ebb_")}
+
+
+def test_each_program_shows_its_own_series_and_the_shared_ones_that_it_needs() -> None:
+    watches, tls, events, scores, reviews, engine = (
+        families(made())
+        for made in (
+            metrics.WatchMetrics,
+            metrics.TlsMetrics,
+            metrics.EventMetrics,
+            extender.metrics.Metrics,
+            webhook.metrics.Metrics,
+            controller.metrics.Metrics,
+        )
+    )
+    assert families(metrics.Metrics()) == set()
+    assert (scores & engine, scores & reviews, reviews & engine) == (watches, tls, events)
+    assert watches == {
+        "ebb_watch_restarts",
+        "ebb_refused_objects",
+        "ebb_unreadable_objects",
+    }
+    assert tls == {
+        "ebb_tls_handshake_failures",
+        "ebb_serving_certificate_expiration_timestamp_seconds",
+    }
+    assert events == {"ebb_lost_events"}
+    assert {name.split("_")[1] for name in scores - watches - tls} == {"extender"}
+    assert {name.split("_")[1] for name in reviews - tls - events} == {"webhook"}
+    assert not any(name.startswith(("ebb_extender", "ebb_webhook")) for name in engine)
+    assert "ebb_config_last_reload_successful" in engine
+
+
+class Scraped(Samples):
+    """Samples during whose reading somebody scrapes."""
+
+    def __init__(self, samples: Samples, registry: CollectorRegistry) -> None:
+        super().__init__(samples)
+        self._registry = registry
+        self.seen: list[bytes] = []
+
+    def items(self):  # type: ignore[no-untyped-def] # noqa: ANN201 as dict has it
+        self.seen.append(generate_latest(self._registry))
+        return super().items()
+
+
+def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
+    registry = CollectorRegistry()
+    told: MetricCollector[list[Samples]] = MetricCollector(
+        ReportedGauge("ebb_a", "A.", ("of",), lambda seen: seen[0]),
+        ReportedGauge("ebb_b", "B.", ("of",), lambda seen: seen[1]),
+        ReportedGauge("ebb_c", "C.", (), lambda seen: seen[2]),
+    )
+    registry.register(told)
+    assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
+    told.tell([{("x",): 1}, {("x",): 2}, {(): 3}])
+    before = generate_latest(registry)
+    between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]
+    told.tell([*between, {}])
+    assert [one.seen for one in between] == [[before], [before]]
+    after = generate_latest(registry)
+    assert b'ebb_a{of="y"} 4.0' in after
+    assert b'ebb_b{of="y"} 5.0' in after
+    assert b'of="x"' not in after
+    assert b"ebb_c 3.0" not in after
+
+
+async def test_however_many_ask_the_text_is_made_once_in_a_moment() -> None:
+    """By the loop that answers calls and reviews: one who asked without end kept it busy."""
+    clock, told = FakeClock(), metrics.WatchMetrics()
+    server = http.Server(http.base_app(http.Health(), clock, told), "127.0.0.1:0")
+    await server.start()
+    lost = told.watch_restarts.labels("nodes", "error")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+
+        async def scraped() -> str:
+            async with session.get("/metrics") as response:
+                return await response.text()
+
+        first = await scraped()
+        lost.inc()
+        assert await scraped() == first
+        clock.seconds += http.SCRAPE_SECONDS
+        assert 'ebb_watch_restarts_total{reason="error",resource="nodes"} 1.0' in await scraped()
+    await server.stop()

@@ -1,0 +1,99 @@
+"""With CapacityBuffers: the plan and the reserve are those of plain ones."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from core.config.budgets import Budgets
+from core.config.settings import Config
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.plan import Plan
+from core.model.cluster import Cluster
+from tests.core.engine.test_reserve_laws import history
+from tests.support import mixed, mixed_config
+from tests.support.compare import by_the_engine, plainly
+from tests.support.mixed_buffers import drawn
+from tests.support.reference import Reference
+from tests.support.reference_reserve import held
+from tests.support.strategies import keys
+
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
+SHARES = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
+MUTANTS = (
+    "buffers are nothing",
+    "all is for buffers",
+    "the first by name takes all",
+    "a large one comes as soon",
+    "the largest takes all",
+    "headroom is load",
+)
+
+
+def shared(config: Config, chance: random.Random) -> Config:
+    budgets: Budgets = config.budgets
+    reserve = replace(budgets.reserve, buffers=chance.choice(SHARES))
+    return replace(config, budgets=replace(budgets, reserve=reserve))
+
+
+@cache
+def case(seed: int) -> tuple[Cluster, Config]:
+    chance = random.Random(seed)
+    cluster, config = mixed.cluster(chance), shared(mixed_config.config(chance), chance)
+    return drawn(chance, cluster), config
+
+
+def plan_of(seed: int) -> Plan:
+    return reconcile.plan(*case(seed))
+
+
+def reference(seed: int, mutant: str = "") -> Reference:
+    cluster, config = case(seed)
+    return Reference(cluster, config, mutant, key=keys(cluster, config))
+
+
+def test_the_plan_is_the_plain_one(seeds: range) -> None:
+    kept = 0
+    for seed in seeds:
+        found = plan_of(seed)
+        assert by_the_engine(found) == plainly(case(seed)[0], reference(seed).run()), seed
+        kept += any(one.code == "buffer" for node in found.kept for one in node.blockers)
+    assert kept > len(seeds) // 10
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_rule_of_the_plain_one_is_noticed(mutant: str) -> None:
+    assert any(
+        by_the_engine(plan_of(seed)) != plainly(case(seed)[0], reference(seed, mutant).run())
+        for seed in range(1000)
+    )
+
+
+def test_buffers_are_no_load(seeds: range) -> None:
+    for seed in seeds:
+        cluster, config = case(seed)
+        found, without = plan_of(seed), reconcile.plan(replace(cluster, buffers=()), config)
+        assert found.before == without.before, seed
+
+
+def test_the_reserve_with_buffers_is_that_of_a_plain_one(seeds: range) -> None:
+    kept = 0
+    for seed in seeds[: len(seeds) // 3]:
+        config, looks = history(seed)
+        chance, last = random.Random(seed), None
+        config = shared(config, chance)
+        whole = [(second, drawn(chance, cluster)) for second, cluster in looks]
+        for second, cluster in whole:
+            last = reconcile.reconcile(
+                cluster, config, last.memory if last else LeaderState(), second, last=last
+            )
+        assert last is not None
+        names = {one.node for one in last.plan.reserve}
+        assert names == held(whole, config), seed
+        kept += "CapacityBuffer" in repr([one.why.message for one in last.plan.reserve])
+    assert kept > len(seeds) // 100

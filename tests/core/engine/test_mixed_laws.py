@@ -1,0 +1,304 @@
+"""What must hold for every mixed cluster: pools behind taints and labels, nodes in every state.
+
+A thousand of them from their seeds; more with pytest's option --seeds (`make laws`).
+"""
+
+import random
+import re
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from core.config.settings import Config
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState, RateLimits
+from core.engine.plan import Plan, ReachSums
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support import mixed, mixed_config
+from tests.support.compare import by_the_engine, plainly
+from tests.support.reference import Reference
+from tests.support.reference_rules import is_marked, is_shut
+from tests.support.reference_sums import NONE, asked, plus, within
+from tests.support.strategies import keys
+
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
+SEEDS_MAX = 1000
+"""Clusters of which the plans are made once and looked at by all laws."""
+
+
+class Case(NamedTuple):
+    """What a seed makes."""
+
+    cluster: Cluster
+    config: Config
+    pace: RateLimits | None
+
+
+@cache
+def case(seed: int) -> Case:
+    chance = random.Random(seed)
+    cluster, config = mixed.cluster(chance), mixed_config.config(chance)
+    names = [reach.key for reach in ClusterSnapshot(cluster, config).reaches.all]
+    return Case(cluster, config, mixed_config.pace(chance, names))
+
+
+def plan_of(made: Case) -> Plan:
+    return reconcile.plan(made.cluster, made.config, pace=made.pace)
+
+
+def reference(made: Case, mutant: str = "") -> Reference:
+    key = keys(made.cluster, made.config)
+    return Reference(made.cluster, made.config, mutant, made.pace, key=key)
+
+
+def test_the_plan_is_the_plain_one(seeds: range) -> None:
+    removed = 0
+    for seed in seeds:
+        made = case(seed)
+        found = by_the_engine(plan_of(made))
+        assert found == plainly(made.cluster, reference(made).run()), seed
+        removed += len(found.removals)
+    assert removed > len(seeds)
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        "all nodes count",
+        "cheapest first",
+        "closed nodes ask nothing",
+        "closed nodes give capacity",
+        "closed nodes count",
+        "headroom is load",
+        "headroom of one reach",
+        "headroom ends marks",
+        "headroom is gone",
+        "no anti-affinity of others",
+        "no cpu",
+        "no devices",
+        "no features",
+        "no leave thresholds",
+        "no memory",
+        "no node affinity",
+        "no peak",
+        "the peak releases marks",
+        "no pod count",
+        "no second try",
+        "no selectors",
+        "no stickiness",
+        "no storage",
+        "no taints",
+        "no thresholds of pools",
+        "no volume affinity",
+        "no volume zones",
+        "no way back",
+        "one usability",
+        "passing taints count",
+        "pods go with their node",
+        "receivers are not asked",
+        "shares of all nodes",
+        "smallest first",
+        "taints are no matter",
+        "the whole alone",
+        "the whole is every node",
+        "virtual nodes are machines",
+    ],
+)
+def test_the_comparison_would_notice(mutant: str) -> None:
+    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+    for seed in range(5 * SEEDS_MAX):  # a few rules decide seldom
+        made = case(seed)
+        if reference(made, mutant).run().removals != by_the_engine(plan_of(made)).removals:
+            return
+    pytest.fail("no cluster tells the difference")
+
+
+def test_no_plan_brings_a_reach_above_its_threshold(seeds: range) -> None:
+    """Carried out step by step, each reach that a step touches with its own usable capacity."""
+    steps = 0
+    for seed in seeds:
+        made = case(seed)
+        plan = plan_of(made)
+        state = reference(made)
+        state.at |= {one.pod: one.node for one in plan.pending}
+        for removal in plan.removals:
+            state.gone.append(removal.node)
+            loaded = [p for p in removal.placements if asked([state.pods[p.pod]]) != NONE]
+            touched = {removal.node, *(one.node for one in loaded)}
+            state.at |= {one.pod: one.node for one in removal.placements}
+            marked = is_marked(state.nodes[removal.node])
+            for members in state.all_reaches:
+                if len(members) > 1 and members & touched:
+                    found = state.sums(members, state.useful[members])
+                    requests = plus(found.requests, state.reserve(members, marked=marked))
+                    shares = state.thresholds(members, marked=marked)
+                    assert within(requests, shares, found.usable), (seed, removal.node)
+                    steps += 1
+    assert steps > len(seeds) // 2
+
+
+def test_where_nothing_goes_after_is_before(seeds: range) -> None:
+    for seed in seeds:
+        plan = plan_of(case(seed))
+        if not plan.removals:
+            assert plan.after == plan.before, seed
+            assert all(one.after == one.before for one in plan.reaches), seed
+
+
+def test_requests_and_pods_are_conserved(seeds: range) -> None:
+    """Between before and after lie the pods that go with their nodes, and nothing else.
+
+    But where more is asked for on a node than there is: elsewhere all of it counts.
+    """
+    for seed in seeds:
+        made = case(seed)
+        used = made.cluster.used()
+        if not all(used[one.name].fits_in(one.allocatable) for one in made.cluster.nodes):
+            continue
+        plan = plan_of(made)
+        reached = reference(made).reached
+        gone = {one.node for one in plan.removals} & reached
+        gone -= {one.name for one in made.cluster.nodes if is_shut(one, made.pace)}
+        residents = asked(p for p in made.cluster.pods if p.node in gone and p.stays_with_node)
+        came = {
+            one.pod: one.node
+            for removal in plan.removals
+            if removal.node not in reached
+            for one in removal.placements
+        }
+        arrived = asked(pod for pod in made.cluster.pods if came.get(pod.key) in reached)
+        assert plus(plan.after.requests, residents) == plus(plan.before.requests, arrived), seed
+
+
+# Nodes that no movable pod reaches.
+
+
+def aliens(chance: random.Random, cluster: Cluster) -> list[Node]:
+    """Return nodes of every kind and state that no movable pod of the cluster reaches."""
+    made = [mixed.node(chance, f"{chance.choice('az')}{number}") for number in range(6)]
+    lonely = [mixed.forsaken(chance, one) for one in made[:3]]
+    more = [replace(one, labels={**one.labels, "alien": "true"}) for one in (*lonely, *made[3:])]
+    nodes = [*cluster.nodes, *more]
+    reached = Reference(replace(cluster, nodes=tuple(nodes)), Config()).reached
+    return [one for one in more if one.name not in reached]
+
+
+def beside(cluster: Cluster, nodes: list[Node], pods: list[Pod]) -> Cluster:
+    """Return the cluster with more nodes and pods."""
+    whole = Cluster.of([*cluster.nodes, *nodes], [*cluster.pods, *pods], cluster.budgets)
+    return replace(whole, attach_limits=cluster.attach_limits)
+
+
+def test_a_node_that_nobody_reaches_changes_no_verdict(seeds: range) -> None:
+    """On any node that somebody reaches; what is left of the others depends on all of them.
+
+    What pods ask of other pods is left out: kube-scheduler counts domains on every node.
+    """
+    added = 0
+    for seed in seeds:
+        chance = random.Random(-1 - seed)
+        cluster = mixed.cluster(chance, social=False)
+        config, pace = mixed_config.config(chance), mixed_config.pace(chance)
+        strangers = aliens(chance, cluster)
+        pods = [mixed.daemon(chance, one) for one in strangers if chance.random() < 0.5]
+        state = Reference(cluster, config)
+        if any(pod.node and pod.node not in state.reached for pod in state.movable):
+            continue  # a pod that stands where it could not come any more: its going is a load
+        alone = reconcile.plan(cluster, config, pace=pace)
+        together = reconcile.plan(beside(cluster, strangers, pods), config, pace=pace)
+        assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
+        assert (together.before, together.after) == (alone.before, alone.after), seed
+        assert figures(together) == figures(alone), seed
+        listed = candidates(beside(cluster, strangers, pods), config) & state.reached
+        assert listed == candidates(cluster, config) & state.reached, seed
+        added += len(strangers)
+    assert added > len(seeds)
+
+
+def verdicts(plan: Plan, names: frozenset[str]) -> list[object]:
+    """Return what the plan says of these nodes, in order."""
+    goes = [(one.node, one.placements) for one in plan.removals if one.node in names]
+    stays = [
+        (one.node, sorted((why.code, why.pod or "") for why in one.blockers))
+        for one in plan.kept
+        if one.node in names
+    ]
+    return [goes, stays, plan.pending]
+
+
+def figures(plan: Plan) -> list[ReachSums]:
+    """Return the reaches without their names, which say what tells the nodes there are apart."""
+    return sorted((replace(one, name="", key="") for one in plan.reaches), key=repr)
+
+
+def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
+    return frozenset(reconcile.reconcile(cluster, config, LeaderState(), 0).memory.candidates)
+
+
+# Order.
+
+
+def test_the_order_of_arrival_never_matters(seeds: range) -> None:
+    for seed in seeds[::4]:
+        made = case(seed)
+        chance = random.Random(seed)
+        nodes, pods = list(made.cluster.nodes), list(made.cluster.pods)
+        chance.shuffle(nodes)
+        chance.shuffle(pods)
+        again = replace(Cluster.of(nodes, pods), attach_limits=made.cluster.attach_limits)
+        assert plan_of(made._replace(cluster=again)) == plan_of(made), seed
+
+
+def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
+    """A node that must stay is released anyway, so hard marks are read as if they were soft.
+
+    But for one that cannot be taken away.
+    """
+    hardened = 0
+    for seed in seeds:
+        made = case(seed)
+        if made.pace:
+            made = made._replace(pace=replace(made.pace, refused={}))
+        marks = [one for one in made.cluster.nodes if is_marked(one)]
+        if not marks:
+            continue
+        other = turned(random.Random(seed).choice(marks))
+        nodes = tuple(other if one.name == other.name else one for one in made.cluster.nodes)
+        again = made._replace(cluster=replace(made.cluster, nodes=nodes))
+        assert plan_of(again) == plan_of(made), seed
+        hardened += 1
+    assert hardened > len(seeds) // 3
+
+
+def turned(node: Node) -> Node:
+    """Return the node with a soft mark where it was hard, and the other way round."""
+    was_hard = node.labels[MARK_LABEL] == "hard"
+    mark, effect = ("soft", "PreferNoSchedule") if was_hard else ("hard", "NoSchedule")
+    taints = tuple(
+        replace(one, effect=effect) if one.key == TAINT_KEY else one for one in node.taints
+    )
+    return replace(node, labels={**node.labels, MARK_LABEL: mark}, taints=taints)
+
+
+# Words.
+
+OVER = re.compile(r"at ([0-9.]+)%, over ([0-9.]+)%")
+
+
+def test_no_message_prints_a_value_and_its_limit_alike(seeds: range) -> None:
+    seen = 0
+    for seed in seeds:
+        for kept in plan_of(case(seed)).kept:
+            assert kept.blockers, seed
+            for value, limit in OVER.findall(" ".join(one.message for one in kept.blockers)):
+                assert float(value) > float(limit), (seed, kept)
+                seen += 1
+    assert seen > 100

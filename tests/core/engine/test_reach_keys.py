@@ -1,0 +1,157 @@
+"""What is remembered of a reach stays when somebody asks for the same nodes in other words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.capacity.reaches import Reach
+from core.config.budgets import Reserve
+from core.config.settings import Config
+from core.engine.arrivals import KINDS_MAX
+from core.engine.leader_state import LeaderState
+from core.engine.reach_keys import ReachKeys, renamed
+from core.engine.reconcile import PassResult, reconcile
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.node import Node
+from core.model.now import Now
+from core.model.pod import Pod
+from tests.support.builders import UNLIMITED, node, pod
+
+pytestmark = pytest.mark.mutate
+
+START = 1_000_000 * 300
+LABELS = {"team": "shop", "pool": "a"}
+SHOP = NodeConstraints(node_selector=(("team", "shop"),))
+OTHER = NodeConstraints(node_selector=(("pool", "a"),))
+"""The same nodes, in words that come first."""
+RESERVE = Reserve(length_seconds=300, over_seconds=3600)
+ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, peak_window_seconds=3600))
+GENERAL = [node("g0"), node("g1")]
+
+
+def _pool(*names: str) -> list[Node]:
+    return [*GENERAL, *(node(name, labels=LABELS) for name in names)]
+
+
+def _pod(name: str, on: str | None, placing: NodeConstraints = SHOP, cpu: int = 100) -> Pod:
+    made = pod(name, on, cpu, 100, placing=placing)
+    return replace(made, uid=name, unschedulable=on is None)
+
+
+STAYS = _pod("s", "a0")
+GENERAL_POD = pod("g", "g0", 100, 100)
+GREEDY = replace(_pod("e", "a0", OTHER, 1), namespace="evil")
+
+
+def _looks(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
+    last: PassResult | None = None
+    memory = LeaderState()
+    for seconds, nodes, pods in moments:
+        cluster = Cluster.of(nodes, [STAYS, GENERAL_POD, *pods])
+        last = reconcile(cluster, ASKED, memory, START + seconds, last=last)
+        memory = last.memory
+    assert last is not None
+    return last
+
+
+def _key(found: PassResult) -> str:
+    reach = found.survey.reaches.of_placing(SHOP)
+    assert reach is not None
+    return reach.key
+
+
+POOL = _pool("a0", "a1", "a2")
+LATER = [
+    pytest.param(((30, POOL, [GREEDY]),), "pool=a", id="other words"),
+    pytest.param(((30, POOL, [GREEDY]), (40, POOL, [])), "team=shop", id="and back"),
+    pytest.param(((30, _pool("a0", "a1", "a3"), [GREEDY]),), "pool=a", id="nodes come and go too"),
+]
+
+
+@pytest.mark.parametrize(("later", "key"), LATER)
+def test_the_busiest_moment(
+    later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
+) -> None:
+    peak = [_pod(f"p{n}", "a1", cpu=1000) for n in range(3)]
+    found = _looks((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
+    assert _key(found) == key
+    assert found.memory.peak.looks.keys() == {"", "general", key}
+    assert 2999 <= found.pace.reserve[key].cpu_millis <= 3000
+
+
+@pytest.mark.parametrize(("later", "key"), LATER)
+def test_the_pods_that_have_come(
+    later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
+) -> None:
+    one = _pod("p", "a1")
+    found = _looks((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
+    expected = found.memory.expected(found.survey.whole, Now(START + 50))
+    own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
+    assert own == {key: 1}
+    days = {kind.reach for counts in found.memory.arrivals.days.values() for kind in counts}
+    assert days == {key}
+
+
+@pytest.mark.parametrize(("later", "key"), LATER)
+def test_how_long_new_nodes_take(
+    later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
+) -> None:
+    few = _pool("a0", "a1")
+    found = _looks(
+        (0, few, []), (5, few, [_pod("w", None)]), (15, POOL, [_pod("w", "a2")]), *later
+    )
+    assert found.memory.new_nodes.seconds == {key: 10}
+
+
+def _words(nodes: str, **reaches: str) -> ReachKeys:
+    """Make a look: a node is a letter, a reach the letters of its nodes."""
+    made = (
+        Reach(key, tuple(nodes.index(one) for one in members), key)
+        for key, members in reaches.items()
+    )
+    return ReachKeys(tuple(nodes), {one.key: one.nodes for one in made})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (_words("abcd", x="ab"), _words("abcd", x="ab", y="cd"), {}),
+        (_words("abcd", x="ab"), _words("abcd", y="cd"), {}),
+        (_words("abcd", x="ab"), _words("abcd", y="abc"), {}),
+        (_words("abcd", x="ab"), _words("abcd", y="ab"), {"x": "y"}),
+        (_words("abcd", x="ab"), _words("bacd", y="ab"), {"x": "y"}),
+        (_words("abcd", x="abc"), _words("abde", y="abe"), {"x": "y"}),
+        (_words("ab", x="ab"), _words("cd", y="cd"), {}),
+        (_words("abcd", x="ab", z="cd"), _words("abcd", y="cd", w="ab"), {"x": "w", "z": "y"}),
+        (_words("abcd", x="ab", z="abd"), _words("ab", y="ab"), {"z": "y"}),
+        (_words("abcd", x="abc", z="abd"), _words("ab", y="ab"), {"x": "y"}),
+    ],
+)  # fmt: skip
+def test_which_have_moved(before: ReachKeys, now: ReachKeys, told: dict[str, str]) -> None:
+    assert renamed(before, now) == told
+
+
+def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
+    """Else kinds of the old words would be pushed out that are not there any more."""
+    many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(KINDS_MAX)]
+    more = [replace(_pod(f"x{n}", "a0", cpu=900 + n), namespace="other") for n in range(3)]
+    moments = [
+        (0, _pool("a0", "a1"), []),
+        (10, _pool("a0", "a1"), many),
+        (20, _pool("a0", "a1"), [*many, GREEDY]),
+        (30, _pool("a0", "a1"), [*many, GREEDY, *more]),
+    ]
+    found = _looks(*moments)
+    assert [len(counts) for counts in found.memory.arrivals.slots.values()] == [KINDS_MAX]
+
+
+def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
+    pool, busy = _pool("a0", "a1"), pod("h", "g1", 3000, 100)
+    first = _looks((0, pool, [busy]))
+    after = _looks((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
+    assert _key(first) != _key(after), "it has moved"
+    general = after.survey.reaches.of_placing(NodeConstraints())
+    assert general is not None
+    assert [second for second, _ in after.memory.peak.looks[general.key]] == [START, START + 60]

@@ -1,0 +1,250 @@
+"""The reserve is what a plain one finds that is told all looks from the start."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.config.budgets import Publish, Reserve
+from core.config.settings import Config, HandOver, Mode, Scope
+from core.engine.arrivals import KINDS_MAX, Arrivals
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import PassResult, reconcile
+from core.model.cluster import Cluster
+from core.model.constraints import Requirement, SelectorTerm
+from core.model.node import Node, Taint
+from core.model.now import Now
+from core.model.pod import Pod
+from tests.support import mixed, mixed_config
+from tests.support.builders import UNLIMITED
+from tests.support.reference_reserve import UNBOUND, held, lacking
+
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
+LOOKS = 10
+SECONDS = (1, 7, 20, 60, 100, 299, 300, 1000, 3000, 43_200, 86_400 - 300)
+EPOCH = 1_000_000 * 300
+STARTS = (
+    "node.kubernetes.io/not-ready",
+    "karpenter.sh/unregistered",
+    "startup-taint.cluster-autoscaler.kubernetes.io/x",
+)
+MUTANTS = (
+    "all come",
+    "at once",
+    "today alone",
+    "dearest first",
+    "marked or not",
+    "marked nodes are no room",
+    "nobody waits",
+    "names are words",
+    "who holds it is no matter",
+)
+
+
+def config(chance: random.Random, lengths: Sequence[int]) -> Config:
+    reserve = Reserve(
+        length_seconds=chance.choice(lengths),
+        over_seconds=chance.choice((50, 300, 3600)),
+        publish=chance.choice(list(Publish)),
+    )
+    prices = mixed_config.config(chance).prices
+    budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
+    mode = chance.choice((Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.OBSERVE))
+    scope = chance.choice((Scope.EMPTY, Scope.MARKED))
+    return Config(
+        mode=mode,
+        budgets=budgets,
+        prices=prices,
+        delay_seconds=0,
+        hand_over=HandOver(scope=scope),
+    )
+
+
+def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
+    """Return looks at nodes that stay, with pods that come and go.
+
+    Those that were there at first stay, and pods come that are like them, so that the reaches keep
+    their names; nobody looks for reaches of those on nodes that are no machines.
+    """
+    chance, aside = random.Random(seed), random.Random(f"aside {seed}")
+    first = mixed.cluster(chance, 8, social=chance.random() < 0.3)
+    first = young(chance, first)
+    left = [p for p in first.pods if p.stays_with_node or chance.random() < 0.3]
+    first = replace(first, pods=tuple(left))
+    new = twins(chance, first) if chance.random() < 0.3 else []
+    first = with_twin(first, new) if new else first
+    second, found, extra = EPOCH, [(EPOCH, first)], list[Pod]()
+    for number in range(chance.randrange(2, LOOKS)):
+        second += chance.choice(SECONDS[:5] if new else SECONDS)
+        extra = [one for one in extra if chance.random() < 0.5]
+        extra = [replace(p, terminating=True) if chance.random() < 0.1 else p for p in extra]
+        for place in range(chance.randrange(4)):
+            some = come(chance, first, f"x{number}-{place}")
+            extra += some if new or aside.random() < 0.9 else pinned(aside, first, some)
+        there = new[1 : 1 + number]
+        extra = [wait_or_go(chance, one, there) if new else one for one in extra]
+        nodes = [*first.nodes, *there]
+        cluster = replace(Cluster.of(nodes, [*first.pods, *extra], first.budgets))
+        found.append((second, replace(cluster, attach_limits=first.attach_limits)))
+    if aside.random() < 0.2:  # a day after something came there is nothing of it any more
+        nodes = [*found[-1][1].nodes]
+        cluster = replace(Cluster.of(nodes, first.pods), attach_limits=first.attach_limits)
+        found.append((second + 86_400 - aside.choice((1, 60, 250, 300)), cluster))
+    return config(chance, (1, 7, 100) if new else (1, 7, 100, 300)), found
+
+
+def young(chance: random.Random, first: Cluster) -> Cluster:
+    """Return the cluster with some nodes made a short time before the first look, or after it."""
+    nodes = []
+    for one in first.nodes:
+        made = EPOCH + chance.choice(SECONDS) - chance.choice((0, 1, 899, 900, 901))
+        made_one = replace(one, created_seconds=made) if chance.random() < 0.5 else one
+        key = chance.choice((*STARTS, "gpu"))
+        states = (
+            (5, made_one),
+            (2, replace(made_one, ready=False)),
+            (3, mixed.tainted(made_one, Taint(key, "", "NoSchedule"))),
+        )
+        nodes.append(mixed.weighed(chance, states))
+    cluster = Cluster.of(nodes, first.pods, first.budgets)
+    return replace(cluster, attach_limits=first.attach_limits)
+
+
+def twins(chance: random.Random, first: Cluster) -> list[Node]:
+    """Return nodes like one of these, which are to come; of that there are two from the start."""
+    like = chance.choice(first.nodes)
+    return [replace(like, name=f"t{number}") for number in range(LOOKS)]
+
+
+def with_twin(first: Cluster, new: Sequence[Node]) -> Cluster:
+    """Return the cluster with one of them, and without pods that ask for nodes by their name.
+
+    So the nodes that come are in sets of several as they are, and in no others.
+    """
+    pods = [p for p in first.pods if not any(term.fields for term in p.placing.affinity or ())]
+    cluster = Cluster.of([*first.nodes, new[0]], pods, first.budgets)
+    return replace(cluster, attach_limits=first.attach_limits)
+
+
+def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
+    """Let a pod without a node wait for one, and one that waits go to one that has come."""
+    if pod.node is not None or pod.terminating:
+        return pod
+    if pod.unschedulable and there and chance.random() < 0.7:
+        return replace(pod, node=chance.choice(there[-2:]).name, unschedulable=False)
+    return replace(pod, unschedulable=True)
+
+
+def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
+    machines = {one.name for one in first.nodes if not one.virtual}
+    likes = [one for one in first.pods if one.node is None or one.node in machines]
+    if not likes:
+        return []
+    like = chance.choice(likes)
+    at = chance.choice((None, None, chance.choice(first.nodes).name))
+    pods = [
+        replace(like, name=f"{name}-{n}", uid=f"{name}-{n}", node=at, unschedulable=False)
+        for n in range(chance.choice((1, 1, 2, 6)))
+    ]
+    return [*pods[:1], *(replace(p, unsupported=(*p.unsupported, UNBOUND)) for p in pods[1:])]
+
+
+def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[Pod]:
+    """Return them as pods that may run on one node alone."""
+    name = chance.choice(first.nodes).name if pods else ""
+    term = SelectorTerm((), (Requirement("metadata.name", "In", (name,)),))
+    return [replace(p, placing=replace(p.placing, affinity=(term,)), node=None) for p in pods]
+
+
+def played(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
+    asked, looks = history(seed)
+    last: PassResult | None = None
+    for second, cluster in looks:
+        last = reconcile(cluster, asked, last.memory if last else LeaderState(), second, last=last)
+    assert last is not None
+    return asked, looks, last
+
+
+def names(found: PassResult) -> set[str]:
+    return {one.node for one in found.plan.reserve}
+
+
+def short(found: PassResult) -> set[frozenset[str]]:
+    """Return the reaches that autoscalers are told of, by the names of their nodes.
+
+    Of what came days ago no pod is left that makes a reach: what came says itself who admits it.
+    """
+    survey = found.survey
+    return {
+        frozenset(survey.ground.nodes[n].name for n in survey.reaches.members(kind.placing))
+        for kind in found.memory.expected(survey.machines, Now(found.at))
+        if kind.reach in found.short
+    }
+
+
+def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
+    kept = 0
+    for seed in seeds:
+        asked, looks, found = played(seed)
+        assert names(found) == held(looks, asked), seed
+        assert short(found) == lacking(looks, asked), seed
+        kept += bool(names(found)) and found.memory.arrivals.slots != {}
+    assert kept > len(seeds) // 20
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> None:
+    assert any(
+        names(found) != held(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+    )
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    "mutant", ["half", "what comes is no room", "for ever", "what nobody holds is room"]
+)
+def test_what_is_told_of_a_reach_is_noticed(mutant: str, seeds: range) -> None:
+    assert any(
+        short(found) != lacking(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+    )
+
+
+def test_in_any_order_of_arrival_the_reserve_is_the_same() -> None:
+    for seed in range(100):
+        asked, looks, found = played(seed)
+        chance, last = random.Random(seed), None
+        for second, cluster in looks:
+            nodes = chance.sample(cluster.nodes, len(cluster.nodes))
+            pods = chance.sample(cluster.pods, len(cluster.pods))
+            one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+            last = reconcile(one, asked, last.memory if last else LeaderState(), second)
+        assert last is not None
+        assert last.plan.reserve == found.plan.reserve
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """However many pods come for however long."""
+    asked = Config(
+        budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=3600))
+    )
+    last: PassResult | None = None
+    most = 0
+    chance = random.Random(1)
+    first = mixed.cluster(chance, 4)
+    for number in range(400):
+        pods = [pod for n in range(3) for pod in come(chance, first, f"y{number}-{n}")]
+        cluster = Cluster.of(first.nodes, [*first.pods, *pods])
+        second = EPOCH + number * 2000
+        last = reconcile(cluster, asked, last.memory if last else LeaderState(), second, last=last)
+        most = max(most, entries(last.memory.arrivals))
+    assert last is not None
+    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * KINDS_MAX
+    assert len(last.memory.arrivals.slots) <= 3600 // 60 + 2
+    assert len(last.memory.arrivals.days) <= 7 * 86_400 // 2000 + 2
+
+
+def entries(arrivals: Arrivals) -> int:
+    return sum(map(len, (*arrivals.slots.values(), *arrivals.days.values())))

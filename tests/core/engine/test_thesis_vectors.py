@@ -1,0 +1,176 @@
+"""The vectors of the thesis reading, each by its id."""
+
+from fractions import Fraction
+
+import pytest
+
+from core.capacity.usable import Amount, Usability, usable_capacity
+from core.config.settings import Config, Price
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.snapshot import ClusterSnapshot
+from core.model.cluster import Cluster
+from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
+
+pytestmark = pytest.mark.mutate
+
+
+def usability(min_memory_mb: int = 90) -> Usability:
+    return Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=min_memory_mb * MB,
+        max_cpu_per_gb=Fraction("3.6"),
+        max_gb_per_cpu=Fraction(20),
+    )
+
+
+@pytest.mark.parametrize(
+    ("free", "min_memory_mb", "expected"),
+    [
+        pytest.param((200, 6500), 90, (200, 4000), id="U1"),
+        pytest.param((200, 6500), 900, (200, 4000), id="U1 with the minimum as printed"),
+        pytest.param((2400, 0), 90, (0, 0), id="U2"),
+        pytest.param((100, 90), 90, (100, 90), id="U5"),
+        pytest.param((99, 5000), 90, (0, 0), id="U6"),
+        pytest.param((4000, 500), 90, (1800, 500), id="U7"),
+        pytest.param((4000, 8000), 90, (4000, 8000), id="U8"),
+    ],
+)
+def test_free_usable(free: tuple[int, int], min_memory_mb: int, expected: tuple[int, int]) -> None:
+    found = usability(min_memory_mb).usable_free(Amount(free[0], free[1] * MB))
+    assert found == Amount(expected[0], expected[1] * MB)
+
+
+def test_u9_an_overcommitted_node_counts_with_its_requests() -> None:
+    used = Amount(4200, 7000 * MB)
+    assert usable_capacity(Amount(4000, 8000 * MB), used, THESIS_USABILITY) == used
+
+
+def test_u10_swapped_ratios_would_be_noticed() -> None:
+    swapped = Usability(
+        min_cpu_millis=100,
+        min_memory_bytes=90 * MB,
+        max_cpu_per_gb=Fraction(20),
+        max_gb_per_cpu=Fraction("3.6"),
+    )
+    assert swapped.usable_free(Amount(200, 6500 * MB)).memory_bytes == 720 * MB
+
+
+def test_c1_the_node_that_the_per_node_rule_looks_at_cannot_be_removed() -> None:
+    assert "4" not in removable(thesis_config("1", "1"))
+
+
+def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -> None:
+    cluster, config = thesis_cluster(), thesis_config("1", "1")
+    plan = reconcile.plan(cluster, config)
+    assert [removal.node for removal in plan.removals] == ["1", "2"]
+    where = {p.key.removeprefix("d/"): p.node for p in cluster.pods}
+    for removal in plan.removals:
+        where |= {one.pod.removeprefix("d/"): one.node for one in removal.placements}
+    assert where == {"A": "4", "B": "3", "C": "4", "D": "3", "E": "3", "F": "4"}
+    assert plan.after.requests == Amount(7200, 12_000 * MB)
+    assert plan.after.capacity == Amount(8000, 16_000 * MB)
+
+
+def checks(cpu: str, memory: str) -> list[bool]:
+    survey = ClusterSnapshot(thesis_cluster(), thesis_config(cpu, memory))
+    policy = survey.policy(survey.account())
+    return [policy.nominated(node, marked=False) for node in range(len(survey.ground.nodes))]
+
+
+NEW = LeaderState()
+
+
+def looked(
+    config: Config, memory: LeaderState = NEW, now: int = 0, cluster: Cluster | None = None
+) -> reconcile.PassResult:
+    return reconcile.reconcile(cluster or thesis_cluster(), config, memory, now)
+
+
+def due(found: reconcile.PassResult) -> frozenset[str]:
+    """Return the nodes that do not wait for their delay."""
+    waiting = {
+        one.node for one in found.plan.kept if "delay" in {why.code for why in one.blockers}
+    }
+    return frozenset({one.name for one in thesis_cluster().nodes} - waiting)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "passes"),
+    [
+        pytest.param("0.5", "0.5", False, id="C5"),
+        pytest.param("0.6", "0.5", True, id="C4 and C6: 60 and 50 % exactly"),
+        pytest.param("0.5999", "0.5", False, id="C7"),
+        pytest.param("0.6", "0.4999", False, id="C7 for memory"),
+    ],
+)
+def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
+    assert checks(cpu, memory) == [passes] * 4
+    listed = looked(thesis_config(cpu, memory)).memory.candidates
+    assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
+
+
+def removable(config: object, cluster: Cluster | None = None) -> dict[str, dict[str, str]]:
+    """Return what could go alone, and where its pods would go."""
+    whole = cluster or thesis_cluster()
+    found = {}
+    for one in whole.nodes:
+        plan = reconcile.plan(whole, config, due=frozenset({one.name}))  # type: ignore[arg-type]
+        for removal in plan.removals:
+            found[removal.node] = {p.pod.removeprefix("d/"): p.node for p in removal.placements}
+    return found
+
+
+def test_c8_round_one_packing() -> None:
+    assert removable(thesis_config()) == {
+        "1": {"A": "4"},
+        "2": {"B": "3", "C": "1"},
+        "3": {"D": "1", "E": "2"},
+    }
+
+
+def test_c10_final_candidates_hold_a_node_that_the_per_node_rule_never_looks_at() -> None:
+    assert set(removable(thesis_config())) == {"1", "2", "3"}
+
+
+def test_c12_with_headroom_it_stops_at_three_nodes() -> None:
+    plan = reconcile.plan(thesis_cluster(), thesis_config())
+    assert plan.after.nodes == 3
+    codes = {kept.node: {b.code for b in kept.blockers} for kept in plan.kept}
+    assert set(codes) == {"2", "3", "4"}
+    assert all("threshold" in found for found in codes.values())
+
+
+def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
+    whole = thesis_cluster()
+    nodes = [node(n.name, labels={**n.labels, "name": n.name}) for n in whole.nodes]
+    costs = {"1": 1, "2": 3, "3": 2, "4": 9}
+    prices = tuple(
+        Price(node_selector=(("name", name),), price=Fraction(cost))
+        for name, cost in costs.items()
+    )
+    plan = reconcile.plan(Cluster.of(nodes, whole.pods), thesis_config(prices=prices))
+    assert plan.removals[0].node == "2"
+
+
+def test_c17_a_single_node_stays() -> None:
+    plan = reconcile.plan(Cluster.of([node("1")], []), thesis_config())
+    assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
+    assert looked(thesis_config(), cluster=Cluster.of([node("1")], [])).memory.candidates == {}
+
+
+def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
+    free, full = thesis_config(), thesis_config("0.1", "0.1")
+    first = looked(free).memory
+    assert due(looked(free, first, 600)) == frozenset()
+    assert due(looked(free, first, 601)) == {"1", "2", "3", "4"}
+    failed = looked(full, first, 300).memory
+    assert failed.candidates == {}
+    again = looked(free, looked(free, failed, 400).memory, 900).memory
+    assert due(looked(free, again, 1000)) == frozenset()
+    assert due(looked(free, again, 1001)) == {"1", "2", "3", "4"}
+
+
+def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
+    found = looked(thesis_config(), LeaderState(candidates={"1": 0, "gone": 0}), 10).memory
+    assert found.candidates == {"1": 0, "2": 10, "3": 10, "4": 10}

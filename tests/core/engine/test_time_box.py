@@ -1,0 +1,63 @@
+"""What becomes of a plan whose time runs out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config.settings import Config
+from core.engine import reconcile
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark
+from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.cluster import Cluster
+from tests.support.builders import UNLIMITED, node, pod, thesis_config
+from tests.support.strategies import clusters, marked, unmarked
+
+pytestmark = pytest.mark.mutate
+
+
+def times(asked_max: int) -> Callable[[], bool]:
+    """Return a clock that says yes so often."""
+    left = iter(range(asked_max))
+    return lambda: next(left, None) is not None
+
+
+@pytest.mark.parametrize("asked", range(8))
+def test_a_plan_that_ran_out_of_time_is_the_first_part_of_the_whole(asked: int) -> None:
+    cluster = Cluster.of([node(f"n{n}") for n in range(6)], [pod("p", "n0", 500, 500)])
+    config = Config(budgets=UNLIMITED)
+    whole = reconcile.plan(cluster, config)
+    part = reconcile.make_plan(ClusterSnapshot(cluster, config), in_time=times(asked))
+    assert len(whole.removals) == 5
+    assert len(part.removals) == min(asked, 5)
+    assert part.removals == whole.removals[: len(part.removals)]
+    late = {one.node for one in part.kept if [why.code for why in one.blockers] == ["time-box"]}
+    assert late >= {removal.node for removal in whole.removals[len(part.removals) :]}
+
+
+def test_without_any_time_marked_nodes_are_judged_and_what_is_cheap_is_said() -> None:
+    goes, stays = marked(node("goes"), Mark.SOFT, 1), marked(node("stays"), Mark.SOFT, 2)
+    kept = node("opted", annotations={KEEP_ANNOTATION: "true"})
+    full = [pod(name, name, 4000, 100) for name in ("stays", "opted", "other")]
+    cluster = Cluster.of([goes, stays, kept, node("other")], full)
+    plan = reconcile.make_plan(
+        ClusterSnapshot(cluster, thesis_config("1", "1")), in_time=lambda: False
+    )
+    assert [removal.node for removal in plan.removals] == ["goes"]
+    codes = {one.node: [why.code for why in one.blockers] for one in plan.kept}
+    assert "time-box" not in codes["stays"]
+    assert codes["opted"] == ["opted-out", "threshold", "time-box"]
+
+
+@given(clusters(), st.integers(0, 20))
+def test_every_node_still_has_its_verdict(cluster: Cluster, asked: int) -> None:
+    bare = replace(cluster, nodes=tuple(unmarked(one) for one in cluster.nodes))
+    plan = reconcile.make_plan(
+        ClusterSnapshot(bare, Config(budgets=UNLIMITED)), in_time=times(asked)
+    )
+    told = [removal.node for removal in plan.removals]
+    told += [kept.node for kept in plan.kept if kept.blockers]
+    assert sorted(told) == [one.name for one in bare.nodes]

@@ -1,0 +1,116 @@
+"""Balance between zones: the engine against the plain rule, whoever names nodes and zones."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core.config.settings import Config, UsabilityMode
+from core.config.thresholds import Thresholds
+from core.engine import reconcile
+from core.engine.limits import RemovalLimits
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.cluster import Cluster
+from core.model.constraints import HOST_LABEL, NodeConstraints, Requirement, SelectorTerm
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support.builders import GREEN, UNLIMITED, node, pod
+from tests.support.compare import by_the_engine, plainly
+from tests.support.reference import Reference
+from tests.support.reference_fit import REGION, ZONE
+from tests.support.strategies import keys
+
+pytestmark = [pytest.mark.law, pytest.mark.mutate]
+
+CLUSTERS = range(500)
+CONFIG = Config(
+    thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)),
+    usability=UsabilityMode.NONE,
+    budgets=replace(UNLIMITED, balance_zones=True),
+)
+
+
+def _in(key: str, *values: str) -> Requirement:
+    return Requirement(key, "In", values)
+
+
+def _named(name: str) -> SelectorTerm:
+    return SelectorTerm((), (_in("metadata.name", name),))
+
+
+PLACINGS = (
+    NodeConstraints(),
+    NodeConstraints(),
+    GREEN,
+    NodeConstraints(affinity=(SelectorTerm((_in(ZONE, "a", "b"),)),)),
+    NodeConstraints(affinity=(SelectorTerm((_in(ZONE, "b", "c"),)), SelectorTerm())),
+    NodeConstraints(affinity=(SelectorTerm((Requirement(ZONE, "NotIn", ("a",)),)),)),
+    NodeConstraints(affinity=(SelectorTerm((_in(ZONE, "a", "c"), _in("green", "true"))),)),
+    NodeConstraints(
+        affinity=(SelectorTerm((_in(ZONE, "a"),)), SelectorTerm((_in("green", "true"),)))
+    ),
+    NodeConstraints(node_selector=((REGION, "r"),)),
+    NodeConstraints(affinity=(SelectorTerm((_in(HOST_LABEL, "n0", "n4"),)),)),
+    NodeConstraints(affinity=(SelectorTerm((_in(HOST_LABEL, "n1", "n5", "n6"),)),)),
+    replace(GREEN, affinity=(SelectorTerm((_in(HOST_LABEL, "n0", "n2", "n4"),)),)),
+    NodeConstraints(affinity=(_named("n2"), _named("n3"), _named("n7"))),
+)
+
+
+def _node(chance: random.Random, number: int) -> Node:
+    labels = {HOST_LABEL: f"n{number}", ZONE: chance.choice("aaabbc")}
+    labels |= {"green": "true"} if chance.random() < 0.5 else {}
+    labels |= {REGION: "r"} if chance.random() < 0.7 else {}
+    keep = {KEEP_ANNOTATION: "true"} if chance.random() < 0.4 else {}
+    return node(f"n{number}", labels=labels, annotations=keep)
+
+
+def _pod(chance: random.Random, number: int) -> Pod:
+    return pod(f"p{number}", None, 0, 0, placing=chance.choice(PLACINGS))
+
+
+def _cluster(seed: int) -> Cluster:
+    chance = random.Random(seed)
+    nodes = [_node(chance, number) for number in range(chance.randint(5, 10))]
+    return Cluster.of(nodes, [_pod(chance, number) for number in range(chance.randint(1, 4))])
+
+
+def _reference(cluster: Cluster, mutant: str = "") -> Reference:
+    return Reference(cluster, CONFIG, mutant, key=keys(cluster, CONFIG))
+
+
+def test_the_plan_is_the_plain_one() -> None:
+    for seed in CLUSTERS:
+        cluster = _cluster(seed)
+        found = by_the_engine(reconcile.plan(cluster, CONFIG))
+        assert found == plainly(cluster, _reference(cluster).run()), seed
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    "mutant", ["named nodes decide", "named zones decide", "zones of nobody count"]
+)
+def test_the_comparison_would_notice(mutant: str) -> None:
+    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+    for seed in CLUSTERS:
+        cluster = _cluster(seed)
+        removals = by_the_engine(reconcile.plan(cluster, CONFIG)).removals
+        if _reference(cluster, mutant).run().removals != removals:
+            return
+    pytest.fail("no cluster tells the difference")
+
+
+def _refusals(nodes: Sequence[Node], *pods: Pod) -> list[str | None]:
+    brakes = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, pods), CONFIG), None)
+    return [brakes.zone_balance(one) for one in nodes]
+
+
+@pytest.mark.parametrize("placing", [one for one in PLACINGS[3:] if "green" not in str(one)])
+def test_who_names_nodes_or_zones_changes_no_verdict_of_others(placing: NodeConstraints) -> None:
+    whole, beside = pod("whole", None, 0, 0), pod("beside", None, 0, 0, placing=placing)
+    for seed in CLUSTERS:
+        nodes = _cluster(seed).nodes
+        assert _refusals(nodes, whole, beside) == _refusals(nodes, whole), seed

@@ -1,0 +1,256 @@
+"""Which pods may be disturbed, which leave by themselves, and what that means for their node."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.engine import reconcile
+from core.guards.drainability import (
+    DO_NOT_DISRUPT,
+    NOTES,
+    PREFER_NO_EVICTION,
+    RULES,
+    SAFE_TO_EVICT,
+    SAFE_VOLUMES,
+    Verdict,
+    count_long_lived_pods,
+    findings,
+    long_lived_reasons,
+)
+from core.guards.emptiness import occupants
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts
+from core.model.now import Now
+from core.model.pod import Pod
+from tests.support.builders import node, pod, thesis_config
+
+pytestmark = pytest.mark.mutate
+
+HOUR, DAY = 3600, 86_400
+NOW = 10 * HOUR
+PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
+LAST, STICKY, TOLD = Verdict.LAST, Verdict.STICKY, Verdict.TOLD
+
+
+def like(**changes: object) -> Pod:
+    return replace(PLAIN, **changes)  # type: ignore[arg-type]
+
+
+def noted(started: int | None = None, **notes: str) -> Pod:
+    keys = {
+        "safe": SAFE_TO_EVICT,
+        "volumes": SAFE_VOLUMES,
+        "disrupt": DO_NOT_DISRUPT,
+        "prefer": PREFER_NO_EVICTION,
+    }
+    found = tuple(sorted((keys[name], value) for name, value in notes.items()))
+    return like(ties=DisruptionFacts(notes=found, started_seconds=started))
+
+
+def data(*volumes: str, safe: str | None = None) -> Pod:
+    notes = () if safe is None else ((SAFE_VOLUMES, safe),)
+    return like(ties=DisruptionFacts(local_volumes=volumes, notes=notes))
+
+
+def terminating(overdue: int | None) -> Pod:
+    return like(terminating=True, ties=DisruptionFacts(overdue_seconds=overdue))
+
+
+def codes(pod: Pod) -> list[str]:
+    return [one.code for _, one in findings(pod)]
+
+
+TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
+    (PLAIN, []),
+    (like(owner_kind="Job"), []),
+    (like(owner_kind="ReplicationController"), []),
+    # Goes with its node, or counts for nothing: nothing more is asked.
+    (like(mirror=True, owner_kind="Node", namespace="kube-system"), [("pod-mirror", LAST)]),
+    (like(daemon=True, owner_kind="DaemonSet"), [("pod-daemon", LAST)]),
+    (like(daemon=True, owner_kind=""), [("pod-daemon", LAST)]),
+    (terminating(10 * HOUR - 1), [("pod-long-terminating", LAST)]),
+    (like(priority=-11, owner_kind=""), [("pod-expendable", LAST)]),
+    (like(priority=-10), []),
+    # Leaves by itself: waited for.
+    (terminating(10 * HOUR), [("pod-terminating", LAST)]),
+    (terminating(None), [("pod-terminating", LAST)]),
+    (noted(safe="on-completion"), [("pod-on-completion", LAST)]),
+    # Karpenter's word, for good or for a time.
+    (noted(disrupt="true"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(disrupt="True"), []),
+    (noted(disrupt="false"), []),
+    (noted(disrupt=""), []),
+    (noted(9 * HOUR, disrupt="2h"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(9 * HOUR, disrupt="1h"), []),
+    (noted(9 * HOUR, disrupt="1h1s"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(None, disrupt="1s"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(0, disrupt="-5h"), []),
+    (noted(0, disrupt="0s"), []),
+    # The descheduler's.
+    (noted(prefer=""), [("pod-prefer-no-eviction", TOLD)]),
+    # Cluster Autoscaler's.
+    (noted(safe="true"), [("pod-safe-to-evict", TOLD)]),
+    (noted(safe="false"), [("pod-not-safe-to-evict", STICKY)]),
+    (noted(safe="maybe"), []),
+    # Nobody, or somebody unknown, brings it back.
+    (like(owner_kind="", owner_name=""), [("pod-bare", STICKY)]),
+    (like(owner_kind="CloneSet"), [("pod-custom-controller", STICKY)]),
+    (like(owner_kind="StatefulSet"), [("pod-stateful-set", STICKY)]),
+    # The cluster's own.
+    (like(namespace="kube-system"), [("pod-system", STICKY)]),
+    (like(priority=2_000_000_000), [("pod-system", STICKY)]),
+    (like(priority=1_999_999_999), []),
+    # Data on the node.
+    (data("a"), [("pod-local-storage", STICKY)]),
+    (data("a", "b", safe="a"), [("pod-local-storage", STICKY)]),
+    (data("a", "b", safe="b,a"), []),
+    (data("a", "b", safe="a, b"), [("pod-local-storage", STICKY)]),  # nothing is trimmed
+    # All of them are told.
+    (
+        like(owner_kind="", namespace="kube-system", ties=DisruptionFacts(local_volumes=("a",))),
+        [("pod-bare", STICKY), ("pod-system", STICKY), ("pod-local-storage", STICKY)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("pod", "expected"), TABLE)
+def test_what_the_rules_say(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
+    found = findings(pod, Now(NOW))
+    assert [(one.code, verdict) for verdict, one in found] == expected
+    assert all(one.message and one.pod == pod.key for _, one in found)
+
+
+def test_every_rule_is_in_the_table() -> None:
+    told = {code for _, expected in TABLE for code, _ in expected}
+    assert told == {rule.reason.code for rule in RULES}
+
+
+def test_without_a_clock_no_time_has_passed() -> None:
+    assert codes(noted(0, disrupt="1s")) == ["pod-do-not-disrupt"]
+    assert codes(terminating(0)) == ["pod-terminating"]
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("1.5h", True),
+        (".5h", True),
+        ("1h30m10s5ms3us2ns", True),
+        ("1µs", True),
+        ("1", False),
+        ("h", False),
+        (".h", False),
+        ("1h ", False),
+        ("1d", False),
+        ("9" * 63 + "h", False),
+        ("1h" * 33, False),
+        ("٣h", False),
+    ],
+)
+def test_durations_as_go_writes_them(text: str, holds: bool) -> None:
+    assert bool(findings(noted(None, disrupt=text))) is holds
+
+
+@given(st.text(max_size=70))
+def test_any_annotation_is_read_or_says_nothing(text: str) -> None:
+    for name in ("safe", "volumes", "disrupt", "prefer"):
+        findings(noted(0, **{name: text}), Now(NOW))
+
+
+def test_a_short_duration_holds_until_it_is_over() -> None:
+    pod = noted(100, disrupt="1.5m")
+    assert findings(pod, Now(189))
+    assert not findings(pod, Now(190))
+
+
+class TestStickiness:
+    def test_what_rarely_leaves_is_told_and_blocks_nothing(self) -> None:
+        pods = [
+            PLAIN,
+            like(name="q", owner_kind=""),
+            noted(prefer=""),
+            noted(safe="on-completion"),
+        ]
+        assert [(one.code, one.pod) for one in long_lived_reasons(pods)] == [("pod-bare", "d/q")]
+
+    def test_an_owners_word_for_evictions_does_not_make_a_pod_leave(self) -> None:
+        pod = replace(noted(safe="true"), owner_kind="")
+        assert [one.code for one in long_lived_reasons([pod])] == ["pod-bare"]
+
+    def test_pods_are_counted_by_node(self) -> None:
+        pods = [
+            PLAIN,
+            like(name="a", owner_kind=""),
+            like(name="b", owner_kind="", ties=DisruptionFacts(local_volumes=("x",))),
+            like(name="c", node="m", owner_kind="StatefulSet"),
+            like(name="d", node=None, owner_kind=""),
+        ]
+        assert count_long_lived_pods(pods) == {"n": 2, "m": 1}
+
+    @given(st.lists(st.sampled_from([pod for pod, _ in TABLE]), max_size=12))
+    def test_counting_is_asking_every_pod(self, pods: list[Pod]) -> None:
+        asked = sum(bool(long_lived_reasons([pod], Now(NOW))) for pod in pods)
+        assert count_long_lived_pods(pods, Now(NOW)).total() == asked
+
+
+@pytest.mark.parametrize(
+    ("pod", "occupies", "now"),
+    [
+        (PLAIN, True, True),
+        (like(daemon=True), False, False),
+        (like(mirror=True), False, False),
+        (like(priority=-10), True, True),
+        (like(priority=-11), False, False),
+        (terminating(None), True, True),
+        (terminating(NOW), True, True),
+        (terminating(NOW - 1), True, False),
+    ],
+)
+def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool) -> None:
+    assert pod.occupies == occupies
+    there = Cluster.of([node("n")], [pod, replace(pod, name="b", node=None)])
+    assert occupants(there, Now(NOW)) == ({"n": 1} if now else {})
+    assert occupants(there, None) == ({"n": 1} if occupies else {})
+
+
+@pytest.mark.parametrize(
+    ("pod", "occupies"),
+    [
+        (PLAIN, True),
+        (like(priority=-11), True),
+        (like(daemon=True), True),  # by Cluster Autoscaler's annotation
+        (like(daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(disrupt="true"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(disrupt="1h"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(9 * HOUR + 1, disrupt="1h"), daemon=True, owner_kind="DaemonSet"), True),
+        (replace(noted(9 * HOUR, disrupt="1h"), daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(disrupt="yes"), daemon=True, owner_kind="DaemonSet"), False),
+        (replace(noted(9 * HOUR + 1, disrupt="1h"), mirror=True, owner_kind="Node"), True),
+        (like(mirror=True), False),
+        (terminating(NOW), True),
+        (terminating(NOW - 1), False),
+        (replace(terminating(NOW - DAY), owner_kind="StatefulSet"), True),
+    ],
+)
+def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bool) -> None:
+    there = Cluster.of([node("n", labels={KARPENTER_LABEL: "general"})], [pod])
+    assert occupants(there, Now(NOW), {"n"}) == ({"n": 1} if occupies else {})
+    assert occupants(there, Now(NOW), {"m"}) == {}
+
+
+def test_all_annotations_that_are_read_are_kept() -> None:
+    assert {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION} == NOTES
+
+
+@pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])
+def test_a_plan_is_made_for_its_time(now: int | None, first: str) -> None:
+    """Until then a pod on the first node says that it stays."""
+    stays = noted(9 * HOUR, disrupt="1h").ties
+    pods = [pod("on-a", "a", 100, 100), pod("on-b", "b", 100, 100)]
+    pods[0] = replace(pods[0], ties=stays)
+    cluster = Cluster.of([node("a"), node("b"), node("c")], pods)
+    plan = reconcile.plan(cluster, thesis_config(), removals_max=2, now_seconds=now)
+    assert [removal.node for removal in plan.removals] == ["c", first]

@@ -1,0 +1,256 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.marks.mark import (
+    DETAILS_CHARACTERS_MAX,
+    Backoff,
+    Details,
+    Guard,
+    backoff_of,
+    decode_details,
+    encode_details,
+    guard_of,
+    mark_order,
+    marked_since,
+    opt_out_annotation,
+    seconds_of,
+)
+from core.marks.taints import desired_taints, keys_unknown
+from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    GUARDS,
+    KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    TAINT_KEY,
+)
+from core.model.node import Node, Taint
+from tests.support.builders import node
+from tests.support.reference_rules import guarded
+
+pytestmark = pytest.mark.mutate
+
+OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
+OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
+DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")
+OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
+SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+
+
+def marked(value: str, *taints: Taint) -> Node:
+    return node("n", labels={MARK_LABEL: value}, annotations=SINCE_100, taints=taints)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(node("n", taints=(OTHER,)), (OTHER,), id="no mark, not ours"),
+        pytest.param(node("n", taints=(OURS, OTHER)), (OTHER,), id="no mark any more"),
+        pytest.param(marked("soft"), (OURS,), id="marked"),
+        pytest.param(marked("soft", OTHER), (OTHER, OURS), id="others first"),
+        pytest.param(marked("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
+        pytest.param(
+            marked("hard", OURS, OTHER),
+            (Taint(TAINT_KEY, "100", "NoSchedule"), OTHER),
+            id="hardened in place",
+        ),
+        pytest.param(marked("soft", OURS, OTHER, OURS), (OURS, OTHER), id="once is enough"),
+        pytest.param(marked("maybe", OTHER), (OTHER,), id="a value that is no mark"),
+    ],
+)
+def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
+    assert desired_taints(found, TAINT_KEY) == expected
+
+
+THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(marked("soft", OTHER, THEIRS), [THEIRS.key], id="just like ours"),
+        pytest.param(marked("soft", OURS, THEIRS), [], id="ours is there"),
+        pytest.param(marked("hard", THEIRS), [], id="another effect"),
+        pytest.param(marked("soft", replace(THEIRS, value="101")), [], id="another second"),
+        pytest.param(marked("maybe", THEIRS), [], id="no mark"),
+    ],
+)
+def test_a_taint_just_like_ours_under_another_key_may_be_ours(
+    found: Node, expected: list[str]
+) -> None:
+    assert keys_unknown(found, {TAINT_KEY}) == expected
+
+
+KEYS = st.sampled_from([TAINT_KEY, "a", "b"])
+TAINTS = st.lists(
+    st.builds(Taint, KEYS, st.sampled_from(["", "1", "x"]), st.sampled_from(["NoSchedule", "?"])),
+    max_size=5,
+)
+LABELS = st.sampled_from([{}, {MARK_LABEL: "soft"}, {MARK_LABEL: "hard"}])
+
+
+@given(LABELS, TAINTS)
+def test_desired_taints_settle_at_once_and_leave_others_alone(
+    labels: Mapping[str, str], taints: list[Taint]
+) -> None:
+    before = node("n", labels=labels, taints=tuple(taints))
+    after = desired_taints(before, TAINT_KEY)
+    again = node("n", labels=labels, taints=after)
+    assert desired_taints(again, TAINT_KEY) == after
+    assert [t for t in after if t.key != TAINT_KEY] == [t for t in taints if t.key != TAINT_KEY]
+    assert sum(t.key == TAINT_KEY for t in after) == len(labels)
+
+
+def test_details_come_back_as_they_went() -> None:
+    assert decode_details(SINCE_100) == DETAILS
+    assert SINCE_100[DETAILS_ANNOTATION] == (
+        '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
+    )
+
+
+WHOLE = '{"since":%s,"deadline":%s,"owner":"a","policy":"b","reason":"c","order":%s}'
+TEXTS = '{"since":1,"deadline":1,"owner":"%s","policy":"%s","reason":"%s"}'
+NO_WHOLE = [
+    *("-1", "1" + "0" * 12, "1" + "0" * 70, "9" * 5000, "Infinity", "-Infinity", "NaN", "true"),
+    *(
+        "1.5",
+        "1.0",
+        "1e3",
+        "1e400",
+        "null",
+        '""',
+        '"1"',
+        '"\u0663"',
+        "\u0663",
+        "[]",
+        "{}",
+        "[" * 4000,
+    ),
+]
+NO_TEXT = ["\\u0000", "\\ud800", "\\n", "\\u001b[2J", "\x7f", "\u2028", "a" * 5000]
+
+
+DAMAGED = [
+    *("", "{", "[]", "{}", '{"since":"x"}', "null", "7", "[" * 100_000, " " * 300_000),
+    *(WHOLE % (bad, 1, 1) for bad in NO_WHOLE),
+    *(WHOLE % (1, bad, 1) for bad in NO_WHOLE),
+    *(WHOLE % (1, 1, bad) for bad in NO_WHOLE),
+    *(TEXTS % (bad, "b", "c") for bad in NO_TEXT),
+    *(TEXTS % ("a", bad, "c") for bad in NO_TEXT),
+    *(TEXTS % ("a", "b", bad) for bad in NO_TEXT),
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
+def test_damaged_details_are_none(damaged: str) -> None:
+    assert decode_details({DETAILS_ANNOTATION: damaged}) is None
+
+
+def test_details_are_written_without_a_blank_and_a_back_off_without_a_reason_has_none() -> None:
+    written = '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
+    assert encode_details(DETAILS) == written
+    assert backoff_of({BACKOFF_ANNOTATION: "2 100"}) == Backoff(2, 100, "")
+
+
+@pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
+def test_what_is_as_long_as_may_be_is_read(longer: int, read: bool) -> None:
+    """And without a place in a plan it is the first."""
+    written = (TEXTS % ("a", "b", "c")).ljust(DETAILS_CHARACTERS_MAX + longer)
+    found = Details(since=1, deadline=1, owner="a", policy="b", reason="c", order=0)
+    assert decode_details({DETAILS_ANNOTATION: written}) == (found if read else None)
+
+
+@pytest.mark.parametrize("second", [0, 1, 10**12 - 1])
+def test_seconds_within_bounds_are_read(second: int) -> None:
+    details = decode_details({DETAILS_ANNOTATION: WHOLE % (second, second, second)})
+    assert details == Details(
+        since=second, deadline=second, owner="a", policy="b", reason="c", order=second
+    )
+    assert seconds_of(str(second)) == second
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", " 1", "1\n", "1_0", "\u0663", "\u00b2", "1" * 13, "1.0"]
+)
+def test_seconds_are_ascii_digits(text: str) -> None:
+    assert seconds_of(text) is None
+    for written in (f"1 {text}", f"{text} 1"):
+        assert backoff_of({BACKOFF_ANNOTATION: written}) is None
+    ours = Taint(TAINT_KEY, text, "NoSchedule")
+    assert marked_since(node("n", taints=(ours,)), TAINT_KEY) == 0
+
+
+@pytest.mark.parametrize(
+    ("annotations", "key"),
+    [
+        ({}, None),
+        ({KEEP_ANNOTATION: "true"}, KEEP_ANNOTATION),
+        ({KEEP_ANNOTATION: "false"}, None),
+        ({KARPENTER_KEEP_ANNOTATION: "true"}, KARPENTER_KEEP_ANNOTATION),
+        ({GUARD_ANNOTATION: "true"}, GUARD_ANNOTATION),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}, None),
+        ({GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "marked"}, GUARD_ANNOTATION),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x y"}, None),
+        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x"},
+         KARPENTER_KEEP_ANNOTATION),
+        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, None),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, GUARD_ANNOTATION),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
+def test_opt_outs(
+    annotations: Mapping[str, str], key: str | None, labels: Mapping[str, str]
+) -> None:
+    """And that the plain rules read them the same."""
+    found = node("n", annotations=annotations, labels=labels)
+    assert opt_out_annotation(found) == key
+    assert guarded(found) is (key is not None)
+
+
+@pytest.mark.parametrize(
+    ("value", "ours", "labels", "key"),
+    [
+        ("false", "", {}, None),
+        ("false", "", {KARPENTER_LABEL: "default"}, KARPENTER_KEEP_ANNOTATION),
+        ("false", "held karpenter.sh/do-not-disrupt", {}, None),
+        ("5m", "held karpenter.sh/do-not-disrupt", {KARPENTER_LABEL: ""},
+         KARPENTER_KEEP_ANNOTATION),
+    ],
+)  # fmt: skip
+def test_on_karpenters_nodes_any_word_of_others_is_one_that_ebb_cannot_replace(
+    value: str, ours: str, labels: Mapping[str, str], key: str | None
+) -> None:
+    annotations = {KARPENTER_KEEP_ANNOTATION: value} | (
+        {GUARD_OURS_ANNOTATION: ours} if ours else {}
+    )
+    found = node("n", annotations=annotations, labels=labels)
+    assert opt_out_annotation(found) == key
+    assert guarded(found) is (key is not None)
+
+
+@pytest.mark.parametrize("key", GUARDS)
+def test_a_guard_is_read_back_as_it_was_written(key: str) -> None:
+    made = Guard("held", key)
+    annotations = {key: "true", GUARD_OURS_ANNOTATION: str(made)}
+    assert guard_of(node("n", annotations=annotations)) == made
+    assert guard_of(node("n", annotations={**annotations, key: "True"})) is None
+    assert guard_of(node("n", annotations={GUARD_OURS_ANNOTATION: str(made)})) is None
+    assert guard_of(node("n", annotations={key: "true"})) is None
+
+
+def test_marks_are_ordered_by_their_time_and_their_place_in_the_plan() -> None:
+    """Without details the taint says when, under the key in use alone."""
+    taint = Taint("example.com/ours", "5", "PreferNoSchedule")
+    bare = node("n", labels={MARK_LABEL: "soft"}, taints=(taint,))
+    assert mark_order(bare, "example.com/ours") == (5, 0)
+    assert mark_order(bare, TAINT_KEY) == (0, 0)
+    details = {DETAILS_ANNOTATION: encode_details(replace(DETAILS, order=3))}
+    assert mark_order(replace(bare, annotations=details), "example.com/ours") == (100, 3)

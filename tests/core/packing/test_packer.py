@@ -1,0 +1,208 @@
+"""What waits is placed for good, and thousands of sizes ask no node that has been filled."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from core.config.settings import Config
+from core.engine.snapshot import ClusterSnapshot
+from core.fit.bits import bits_of, set_bits
+from core.model.cluster import Cluster
+from core.model.constraints import (
+    HOST_LABEL,
+    PodAffinityTerm,
+    PodConstraints,
+    PodSelector,
+    Requirement,
+    SpreadConstraint,
+)
+from core.model.pod import Pod
+from core.packing.free_space_index import BLOCK_NODES, FreeSpaceIndex
+from core.packing.packer import Attempt, Packer
+from core.packing.vectors import LANE_BITS, LANE_MAX, lane_maximum, lane_minimum
+from tests.support import mixed
+from tests.support.builders import node, pod
+
+LANES = 3
+GUARD = sum(1 << lane * LANE_BITS + LANE_BITS - 1 for lane in range(LANES))
+
+
+class Read(list[int]):
+    """Numbers that count how often one of them is asked for."""
+
+    asked = 0
+
+    def __getitem__(self, place: object) -> int:  # type: ignore[override]
+        self.asked += 1
+        return super().__getitem__(place)  # type: ignore[call-overload, no-any-return]
+
+
+def vector(lanes: list[int]) -> int:
+    return sum(amount << lane * LANE_BITS for lane, amount in enumerate(lanes))
+
+
+def some(chance: random.Random) -> list[int]:
+    return [chance.choice((0, 1, 5, chance.randrange(LANE_MAX), LANE_MAX)) for _ in range(LANES)]
+
+
+def packer_of(cluster: Cluster, headroom: int = 0) -> Packer:
+    survey = ClusterSnapshot(cluster, Config())
+    return survey.packer(survey.headroom(headroom))
+
+
+def sizes(many: int, least: int) -> list[Pod]:
+    return [pod(f"w{number:04}", None, least + number, 1) for number in range(many)]
+
+
+def test_lanes_are_compared_one_by_one() -> None:
+    chance = random.Random(1)
+    for _ in range(1000):
+        one, other = some(chance), some(chance)
+        most, least = map(max, one, other), map(min, one, other)
+        assert lane_maximum(vector(one), vector(other), GUARD) == vector([*most])
+        assert lane_minimum(vector(one), vector(other), GUARD) == vector([*least])
+        guarded = lane_maximum(GUARD | vector(one), GUARD | vector(other), GUARD)
+        assert guarded == GUARD | lane_maximum(vector(one), vector(other), GUARD)
+
+
+def test_no_block_is_passed_over_that_has_room() -> None:
+    chance = random.Random(2)
+    for _ in range(20):
+        free = [GUARD | vector(some(chance)) for _ in range(2 * BLOCK_NODES + 3)]
+        blocks = FreeSpaceIndex(free, GUARD)
+        for _ in range(200):
+            place, request = chance.randrange(len(free)), vector(some(chance))
+            if (free[place] - request) & GUARD == GUARD:
+                assert blocks.may_hold(place // BLOCK_NODES, request)
+                free[place] -= request
+            else:
+                blocks.note(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
+
+
+def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
+    free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
+    blocks, request = FreeSpaceIndex(free, GUARD), vector([1, 1, 1])
+    free = [GUARD] * BLOCK_NODES
+    while blocks.may_hold(0, request):
+        blocks.note(0, BLOCK_NODES, free)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
+    cluster = mixed.cluster(random.Random(seed))
+    one, other = packer_of(cluster, 2), packer_of(cluster, 2)
+    found, received = one.settle(one.homeless)
+    tried = other.attempt(other.homeless)
+    assert received == other.received(tried)
+    other.commit(tried)
+    assert (found.placements, found.unplaced) == (tried.placements, tried.unplaced)
+    assert (one.free, one.on) == (other.free, other.on)
+    again, over = (packer.attempt(packer.on[0], 0) for packer in (one, other))
+    assert again == over
+
+
+def attempts(packer: Packer) -> list[Attempt]:
+    """Ask for every node, as if it alone went."""
+    return [packer.attempt(packer.on[node], node) for node in range(len(packer.nodes))]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_is_lifted_leaves_all_as_if_it_had_never_been_there(seed: int) -> None:
+    cluster = mixed.cluster(random.Random(seed))
+    one, other = packer_of(cluster, 2), packer_of(cluster, 2)
+    for packer in (one, other):
+        packer.settle(sorted({*packer.homeless} - packer.spare))
+    without = attempts(other)
+    one.settle(sorted(one.spare))
+    beside = attempts(one)
+    back = one.lift(sorted(one.spare_at))
+    assert not one.spare_at
+    assert (one.free, one.on, attempts(one)) == (other.free, other.on, without)
+    one.commit(back)
+    assert attempts(one) == beside
+
+
+def test_bits_are_the_places_of_nodes() -> None:
+    chance = random.Random(3)
+    for size in (0, 1, 8, 65, 1000):
+        places = sorted(chance.sample(range(size), size // 2))
+        assert [*set_bits(bits_of(size, places))] == places
+        assert bits_of(size, places) == sum(1 << place for place in places)
+
+
+@pytest.mark.parametrize("least", [3000, 100], ids=["none fits", "all fit"])
+def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
+    """On full nodes a block is asked; on those that fill up, the block in which there is room."""
+    many, nodes = 512, 4 * BLOCK_NODES
+    standing = [pod(f"p{number}", f"n{number:03}", 2000, 1) for number in range(nodes)]
+    named = [node(f"n{number:03}") for number in range(nodes)]
+    packer = packer_of(Cluster.of(named, [*standing, *sizes(many, least)]))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert len(found.placements) == (0 if least == 3000 else many)
+    assert free.asked < many * nodes / 2
+
+
+OWN = PodSelector(("d",), (Requirement("app", "In", ("own",)),))
+IN_ZONE = PodAffinityTerm(OWN, "zone")
+APART = PodConstraints(apart=(PodAffinityTerm(OWN, HOST_LABEL),))
+TOGETHER = PodConstraints(near=(IN_ZONE,))
+SPREAD = PodConstraints(spread=(SpreadConstraint(OWN, "zone", 1),))
+
+
+@pytest.mark.parametrize("company", [APART, TOGETHER, SPREAD], ids=["apart", "near", "spread"])
+@pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
+def test_what_other_pods_refuse_asks_no_node_each_size(
+    company: PodConstraints, *, others: bool
+) -> None:
+    """Nodes that rules refuse are passed over at once, for thousands of sizes too."""
+    many, size = 512, 4 * BLOCK_NODES
+    nodes = [
+        node(name, labels={HOST_LABEL: name, "zone": "ab"[number // BLOCK_NODES % 2]})
+        for number, name in enumerate(f"n{number:03}" for number in range(size))
+    ]
+    standing = [
+        pod(f"p{number}", f"n{number:03}", 2000, 1, company=company, labels={"app": "own"})
+        for number in range(0, size, 2 if company is SPREAD else 1)
+        if others
+    ]
+    waiting = [
+        replace(one, company=company, labels={"app": "own"}) for one in sizes(many, least=2001)
+    ]
+    packer = packer_of(Cluster.of(nodes, [*standing, *waiting]))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert found.unplaced
+    assert not found.refused, "it is not looked up"
+    assert free.asked < many * size / 8
+
+
+def test_pods_of_thousands_of_sets_of_terms_ask_no_node_each() -> None:
+    """As many groups as pods, so that no answer about one is one about another."""
+    chance, size = random.Random(4), 4 * BLOCK_NODES
+    terms = [
+        PodAffinityTerm(
+            PodSelector(("d",), (Requirement(f"l{number}", "In", ("x",)),)), HOST_LABEL
+        )
+        for number in range(16)
+    ]
+    nodes = [node(f"n{number:03}", labels={HOST_LABEL: f"n{number:03}"}) for number in range(size)]
+    waiting = [
+        pod(
+            f"w{number}",
+            None,
+            10,
+            1,
+            company=PodConstraints(
+                apart=tuple(terms[one] for one in sorted(chance.sample(range(16), 8)))
+            ),
+            labels={f"l{one}": "x" for one in chance.sample(range(16), 8)},
+        )
+        for number in range(512)
+    ]
+    packer = packer_of(Cluster.of(nodes, waiting))
+    packer.free = free = Read(packer.free)
+    found, _ = packer.settle(packer.homeless)
+    assert len(found.unplaced) > 100
+    assert free.asked < 512 * size / 8

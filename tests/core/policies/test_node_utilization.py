@@ -1,0 +1,515 @@
+"""Policy NodeUtilization: who is not needed, what keeps a node, which places are counted on."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from core.config.document import parse
+from core.config.settings import Config
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.placement_hints import PLACES_MAX, Hints, UnneededNodes
+from core.engine.plan import Placement
+from core.engine.planner import PLACE_TAKEN
+from core.engine.reconcile import PassResult
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts
+from core.model.errors import ConfigError
+from core.model.node import Node
+from core.model.now import Now
+from core.model.pod import Pod
+from core.policies.ported.node_utilization import KEEPING_POD, UTILIZED
+from tests.support.builders import UNLIMITED, node, pod
+from tests.support.strategies import marked
+
+pytestmark = pytest.mark.mutate
+
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+DELAY = 600
+
+
+def settings(**own: Any) -> Config:
+    """Return the policy's own defaults but for these, without brakes."""
+    document = {
+        "apiVersion": "kube-ebb.io/v1alpha1",
+        "kind": "EbbConfiguration",
+        "policy": "NodeUtilization",
+        "nodeUtilization": own,
+    }
+    return replace(parse(document, "test"), budgets=UNLIMITED)
+
+
+def stays(cluster: Cluster, config: Config) -> dict[str, list[str]]:
+    """Return the reasons of the nodes that stay in the long run."""
+    found = reconcile.plan(cluster, config)
+    return {one.node: [blocker.code for blocker in one.blockers] for one in found.kept}
+
+
+# Who is hardly used.
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "goes"),
+    [
+        (1999, 3999, True),
+        (2000, 100, False),
+        (100, 4000, False),
+        (2000, 4000, False),
+        (0, 0, True),
+        (2001, 0, False),
+    ],
+)
+def test_exactly_half_stays(cpu: int, memory: int, goes: bool) -> None:
+    cluster = Cluster.of(
+        [node("a"), node("z")], [pod("p", "a", cpu, memory), pod("q", "z", 2000, 0)]
+    )
+    assert ("a" not in stays(cluster, settings())) is goes
+
+
+def test_what_daemons_and_static_pods_ask_counts_but_they_need_no_place() -> None:
+    daemon = pod("d", "a", 1900, 0, daemon=True)
+    static = replace(pod("s", "a", 99, 0), mirror=True, owner_kind="Node", namespace="kube-system")
+    full = pod("q", "z", 3999, 0)
+    more = pod("p", "a", 1, 0)
+    assert "a" not in stays(Cluster.of([node("a"), node("z")], [daemon, static, full]), settings())
+    kept = stays(Cluster.of([node("a"), node("z")], [daemon, static, full, more]), settings())
+    assert kept["a"] == ["utilized"]
+
+
+def test_what_a_node_does_not_have_it_is_full_of() -> None:
+    cluster = Cluster.of([node("a", cpu=0), node("b", memory=0), node("z")], [])
+    kept = stays(cluster, settings(utilization="100%"))
+    assert (kept["a"], kept["b"]) == (["utilized"], ["utilized"])
+
+
+def test_pods_that_the_plan_moves_count_where_they_go() -> None:
+    """Each is at 40% alone; the second holds the pods of the first and stays."""
+    nodes = [node("a"), node("b")]
+    cluster = Cluster.of(nodes, [pod("p", "a", 1600, 0), pod("q", "b", 1600, 0)])
+    assert stays(cluster, settings()) == {"b": ["utilized", "no-room", "no-room"]}
+
+
+def test_the_message_says_what_is_over() -> None:
+    cluster = Cluster.of([node("a")], [pod("p", "a", 2000, 4001)])
+    [kept] = reconcile.plan(cluster, settings()).kept
+    assert kept.blockers[0].reason is UTILIZED
+    assert kept.blockers[0].message == "cpu at 50% and memory at 50.1%, not under 50%"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "message"),
+    [
+        (5001, "cpu at 50.01%, not under 50.01%"),
+        (5002, "cpu at 50.02%, not under 50.01%"),
+        (7000, "cpu at 70%, not under 50.01%"),
+    ],
+)
+def test_the_message_has_the_decimals_of_the_limit(cpu: int, message: str) -> None:
+    cluster = Cluster.of([node("a", cpu=10_000)], [pod("p", "a", cpu, 0)])
+    [kept] = reconcile.plan(cluster, settings(utilization="50.01%")).kept
+    assert kept.blockers[0].message == message
+
+
+# What keeps a node.
+
+PLAIN = pod("p", "a", 100, 100)
+LOCAL = DisruptionFacts(local_volumes=("cache", "data"))
+
+
+def noted(found: Pod, **notes: str) -> Pod:
+    keys = {"evict": SAFE, "volumes": VOLUMES}
+    ties = replace(found.ties, notes=tuple(sorted((keys[k], v) for k, v in notes.items())))
+    return replace(found, ties=ties)
+
+
+TWO = (node("a"), node("z"))
+BARE = replace(PLAIN, owner_kind="")
+SYSTEM = replace(PLAIN, namespace="kube-system")
+STORED = replace(PLAIN, ties=LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("found", "own", "keeps"),
+    [
+        (PLAIN, {}, False),
+        (replace(PLAIN, owner_kind="StatefulSet"), {}, False),
+        (replace(PLAIN, owner_kind="Job"), {}, False),
+        (replace(PLAIN, owner_kind="SomebodysOwn"), {}, False),
+        (BARE, {}, True),
+        (BARE, {"keepStandalone": False}, False),
+        (BARE, {"keepSystem": False, "keepLocalStorage": False}, True),
+        (SYSTEM, {}, True),
+        (SYSTEM, {"keepSystem": False}, False),
+        (replace(PLAIN, priority=2_000_000_000), {}, False),
+        (replace(SYSTEM, priority=2_000_000_000), {}, True),
+        (replace(SYSTEM, owner_kind=""), {"keepSystem": False}, True),
+        (replace(SYSTEM, owner_kind="DaemonSet", daemon=True), {}, False),
+        (replace(SYSTEM, owner_kind="Node", mirror=True), {}, False),
+        (STORED, {}, True),
+        (STORED, {"keepLocalStorage": False}, False),
+        (noted(STORED, volumes="cache"), {}, True),
+        (noted(STORED, volumes="cache,data"), {}, False),
+        (noted(STORED, volumes="cache, data"), {}, True),
+        (replace(STORED, owner_kind="DaemonSet", daemon=True), {}, False),
+        (noted(PLAIN, evict="false"), {}, True),
+        (noted(PLAIN, evict="no"), {}, False),
+        (noted(BARE, evict="true"), {}, False),
+        (noted(SYSTEM, evict="true"), {}, False),
+        (noted(STORED, evict="true"), {}, False),
+        (noted(BARE, evict="on-completion"), {}, False),
+        (replace(BARE, terminating=True), {}, False),
+        (replace(BARE, priority=-11), {}, False),
+        (replace(BARE, priority=-10), {}, True),
+    ],
+)
+def test_which_pods_keep_their_node(found: Pod, own: dict[str, Any], keeps: bool) -> None:
+    cluster = Cluster.of([node("a"), node("z")], [found, pod("q", "z", 2500, 0)])
+    assert stays(cluster, settings(**own)).get("a", []) == ["keeping-pod"] * keeps
+
+
+def test_every_reason_is_told() -> None:
+    pods = [replace(BARE, name="b"), SYSTEM, pod("c", "a", 2000, 0), pod("q", "z", 2500, 0)]
+    kept = {
+        one.node: one.blockers for one in reconcile.plan(Cluster.of(TWO, pods), settings()).kept
+    }
+    assert [(one.reason, one.pod) for one in kept["a"][:3]] == [
+        (UTILIZED, None), (KEEPING_POD, "d/b"), (KEEPING_POD, "kube-system/p")
+    ]  # fmt: skip
+    assert kept["a"][1].message == "no controller owns it: nothing would bring it back"
+
+
+def test_explain_says_how_full_a_node_is() -> None:
+    work, _ = reconcile.prepare(
+        ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
+    )
+    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
+
+
+def test_a_pod_that_waits_keeps_no_node() -> None:
+    cluster = Cluster.of(
+        [node("a"), node("z")], [replace(BARE, node=None), pod("q", "z", 3990, 0)]
+    )
+    assert "a" in stays(cluster, settings())  # the pod needs it
+    assert stays(cluster, settings())["a"] == ["no-room"]
+
+
+# Settings.
+
+
+def test_the_defaults_are_those_of_cluster_autoscaler() -> None:
+    found = parse({"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration",
+                   "policy": "NodeUtilization"}, "test")  # fmt: skip
+    own = found.policies.node_utilization
+    assert (own.limit(marked=False), own.limit(marked=True)) == (Fraction(1, 2), Fraction(11, 20))
+    assert (own.keep_standalone, own.keep_system, own.keep_local_storage) == (True, True, True)
+    assert found.delay_seconds == DELAY
+    assert found.budgets.cooldown.after_node_add_seconds == DELAY
+    assert found.controller.interval_seconds == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({"utilization": "70%"}, (70, 75)),
+        ({"utilization": "98%"}, (98, 100)),
+        ({"leave": "50%"}, (50, 50)),
+        ({"utilization": "30%", "leave": "90%"}, (30, 90)),
+    ],
+)
+def test_a_marked_node_may_be_used_more(given: dict[str, str], limits: tuple[int, int]) -> None:
+    own = settings(**given).policies.node_utilization
+    assert tuple(100 * own.limit(marked=was) for was in (False, True)) == limits
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"leave": "49%"}, "nodeUtilization.leave"),
+        ({"utilization": "80%", "leave": "79.9%"}, "nodeUtilization.leave"),
+        ({"utilization": "0%"}, "nodeUtilization.utilization"),
+        ({"utilization": "101%"}, "nodeUtilization.utilization"),
+        ({"utilization": 0.5}, "nodeUtilization.utilization"),
+        ({"keepSystem": "no"}, "nodeUtilization.keepSystem"),
+        ({"keepDaemons": True}, "nodeUtilization.keepDaemons"),
+    ],
+)
+def test_bad_settings_are_named(given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings(**given)
+    assert fault in str(refused.value)
+
+
+# Marked nodes.
+
+
+@pytest.mark.parametrize(("cpu", "released"), [(2000, False), (2199, False), (2200, True)])
+def test_a_marked_node_stays_marked_while_it_is_under_leave(cpu: int, released: bool) -> None:
+    nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
+    cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 1800, 0)])
+    assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is released
+
+
+def test_a_marked_node_is_released_for_a_pod_that_keeps_it() -> None:
+    """Whoever has marked it: under another policy such a pod may keep nothing."""
+    nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
+    cluster = Cluster.of(nodes, [BARE, pod("q", "z", 2500, 0)])
+    assert reconcile.plan(cluster, settings()).marked_infeasible == ("a",)
+
+
+# Places.
+
+
+def looks(
+    config: Config, *shown: tuple[int, Cluster], memory: LeaderState | None = None
+) -> list[PassResult]:
+    """Return a pass for each second and cluster, one after the other."""
+    found: list[PassResult] = []
+    seen = memory or LeaderState()
+    for now, cluster in shown:
+        found.append(reconcile.reconcile(cluster, config, seen, now))
+        seen = found[-1].memory
+    return found
+
+
+def chosen(one: PassResult) -> list[str]:
+    return [removal.node for removal in one.plan.removals]
+
+
+def changed(
+    cluster: Cluster, *pods: Pod, without: str = "", nodes: tuple[Node, ...] = ()
+) -> Cluster:
+    """Return the cluster with other pods and nodes in place of those of their names."""
+    kept = {one.name: one for one in (*cluster.nodes, *nodes) if one.name != without}
+    there = {one.key: one for one in (*cluster.pods, *pods)}
+    return Cluster.of(list(kept.values()), [one for one in there.values() if one.node != without])
+
+
+def vector(free: int) -> Cluster:
+    """Return A (400m) and B (350m), both bound for X, and C (900m), bound for Y.
+
+    X has so much *free*, Y 1000m. A is the first in order, B the second.
+    """
+    return Cluster.of(
+        [node("a", cpu=8000), *(node(name) for name in ("b", "c", "x", "y"))],
+        [
+            pod("a", "a", 400, 0),
+            pod("b", "b", 350, 0),
+            pod("c", "c", 900, 0),
+            pod("x", "x", 4000 - free, 0),
+            pod("y", "y", 3000, 0),
+        ],
+    )
+
+
+def places(one: PassResult, name: str) -> dict[str, str]:
+    return dict(one.memory.places.of[name])
+
+
+def test_the_one_whose_place_is_taken_starts_anew_and_the_one_bound_elsewhere_goes() -> None:
+    made = vector(450)
+    first, early, due = looks(settings(), (0, made), (DELAY, made), (DELAY + 1, made))
+    assert first.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert [places(first, name) for name in "abc"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}]
+    assert chosen(early) == []
+    assert chosen(due) == ["a", "c"]
+    _, why = next(one.blockers for one in due.plan.kept if one.node == "b")  # and: no room
+    assert (why.reason, why.pod) == (PLACE_TAKEN, "d/b")
+    assert why.message == "its place on node x is taken"
+
+    marks = tuple(marked(one, Mark.SOFT, 601) for one in made.nodes if one.name in "ac")
+    going = changed(made, nodes=marks)
+    after, last = looks(settings(), (610, going), (611 + DELAY, going), memory=due.memory)
+    assert chosen(after) == ["a", "c"]
+    assert "b" not in after.memory.candidates  # nothing is left of Y either
+    assert chosen(last) == ["a", "c"]
+
+
+def test_the_one_whose_place_is_taken_looks_for_another_and_waits_for_as_long_again() -> None:
+    made = vector(450)
+    due = looks(settings(), (0, made), (DELAY + 1, made))[-1]
+    gone = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
+    after, early, late = looks(
+        settings(), (610, gone), (610 + DELAY, gone), (611 + DELAY, gone), memory=due.memory
+    )
+    assert after.memory.candidates == {"b": 610}
+    assert places(after, "b") == {"d/b": "y"}
+    assert [chosen(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
+
+
+def test_of_marked_nodes_no_more_go_than_are_asked_for() -> None:
+    nodes = [marked(node(name), Mark.SOFT, number) for number, name in enumerate("abc")]
+    cluster = Cluster.of([*nodes, node("z")], [pod("q", "z", 2000, 0)])
+    assert len(reconcile.plan(cluster, settings(), removals_max=2).removals) == 2
+
+
+def test_another_policy_forgets_the_places() -> None:
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    other = replace(Config(), budgets=UNLIMITED)
+    assert reconcile.reconcile(made, other, first.memory, 60).memory.places == Hints()
+
+
+def test_where_there_is_room_for_both_both_keep_their_time() -> None:
+    made = vector(800)
+    first, due = looks(settings(), (0, made), (DELAY + 1, made))
+    assert [places(first, name) for name in "ab"] == [{"d/a": "x"}, {"d/b": "x"}]
+    assert chosen(due) == ["a", "b", "c"]
+    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),))
+    after = looks(settings(), (610, with_a), memory=due.memory)[0]
+    assert after.memory.candidates == {"b": 0, "c": 0}
+
+
+def test_whose_place_was_on_a_node_that_has_vanished_starts_anew() -> None:
+    made = vector(450)
+    gone = changed(made, without="x")
+    seen = looks(settings(), (0, made), (60, gone))[-1]
+    assert seen.memory.candidates == {"a": 60, "b": 60, "c": 0}
+
+
+def test_a_node_that_vanishes_with_its_pods_on_the_place_of_another_takes_it() -> None:
+    made = vector(450)
+    moved = changed(made, pod("a", "x", 400, 0))
+    gone = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
+    assert looks(settings(), (0, made), (60, gone))[-1].memory.candidates == {"b": 60, "c": 0}
+
+
+def test_a_place_that_is_lost_to_a_new_pod_is_looked_for_anew_and_time_goes_on() -> None:
+    """The node's pods have fitted elsewhere all the time, and no node has gone."""
+    made = vector(450)
+    fuller = changed(made, pod("new", "x", 200, 0))
+    seen = looks(settings(), (0, made), (60, fuller))[-1]
+    assert seen.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert places(seen, "b") == {"d/b": "y"}
+
+
+def test_a_place_that_holds_is_kept_though_another_would_be_chosen_now() -> None:
+    made = vector(450)
+    roomier = changed(made, pod("x", "x", 3000, 0), pod("y", "y", 3500, 0))
+    seen = looks(settings(), (0, made), (60, roomier))[-1]
+    assert places(seen, "b") == {"d/b": "x"}
+    assert places(looks(settings(), (60, roomier))[0], "b") == {"d/b": "y"}
+
+
+def test_a_new_pod_of_the_node_needs_a_place_and_takes_nobodys_time() -> None:
+    made = vector(450)
+    with_more = changed(made, pod("more", "b", 200, 0))
+    seen = looks(settings(), (0, made), (60, with_more))[-1]
+    assert seen.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert places(seen, "b") == {"d/b": "x", "d/more": "y"}
+
+
+def test_a_third_passes_by_room_that_two_count_on_where_there_is_other_room() -> None:
+    """X has 450m, for A or for B; D needs 200m and takes them of Y, and of X where Y is full."""
+    made = changed(vector(450), pod("d", "d", 200, 0), nodes=(node("d"),))
+    roomy = changed(made, pod("y", "y", 2800, 0))
+    found = looks(settings(), (0, roomy))[0]
+    assert [places(found, name) for name in "abcd"] == [
+        {"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}, {"d/d": "y"}
+    ]  # fmt: skip
+    fuller = changed(roomy, pod("d", "d", 420, 0))  # than A and B: they are first by name alone
+    found = looks(settings(), (0, fuller))[0]
+    assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "y"}]
+    full = changed(made, pod("y", "y", 4000, 0), without="c")
+    closed = tuple(replace(one, unschedulable=True) for one in full.nodes if one.name in "abd")
+    found = looks(settings(), (0, changed(full, nodes=closed)))[0]
+    assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "x"}]
+
+
+def test_the_others_go_round_the_places_that_are_kept() -> None:
+    """B and C count on X, and are kept there; D, the first by name, comes and goes round them."""
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    with_more = changed(made, pod("d", "0", 300, 0), nodes=(node("0"),))
+    assert places(looks(settings(), (60, with_more))[0], "0") == {"d/d": "x"}
+    later = looks(settings(), (60, with_more), memory=first.memory)[0]
+    assert [places(later, name) for name in "0ab"] == [{"d/d": "y"}, {"d/a": "x"}, {"d/b": "x"}]
+
+
+def test_what_there_is_no_time_for_keeps_its_time_and_who_has_gone_is_noticed_later() -> None:
+    made = vector(450)
+    first = looks(settings(), (0, made))[0]
+    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 30),), without="c")
+    late = reconcile.reconcile(with_a, settings(), first.memory, 60, in_time=lambda: False)
+    assert late.memory.candidates == {"b": 0}
+    assert places(late, "b") == {"d/b": "x"}
+    assert looks(settings(), (70, with_a), memory=late.memory)[0].memory.candidates == {"b": 70}
+
+
+@pytest.mark.parametrize("times", range(9))
+def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
+    """A and B have places still, C has lost its own, D has none yet: each has its turn."""
+    made = vector(800)
+    first = looks(settings(), (0, made))[0]
+    other = changed(made, pod("y", "y", 3900, 0), pod("d", "d", 100, 0), nodes=(node("d"),))
+    left = iter(range(times))
+    late = reconcile.reconcile(
+        other, settings(), first.memory, 60, in_time=lambda: next(left, None) is not None
+    )
+    kept = {name: at for name, at in late.memory.candidates.items() if name != "d"}
+    assert kept == {"a": 0, "b": 0, "c": 0}
+    assert late.again == 60 or late.plan.complete
+    again = looks(settings(), (70, other), memory=late.memory)[0]
+    assert {name: again.memory.candidates[name] for name in "abc"} == kept
+
+
+def test_places_that_are_too_many_are_not_remembered() -> None:
+    made = vector(450)
+    listing = UnneededNodes(Hints(), {}, ClusterSnapshot(made, settings()), Now(0))
+    assert listing.note("a", (Placement("d/a", "x"),) * PLACES_MAX)
+    assert not listing.note("b", (Placement("d/b", "x"),))
+    assert listing.note("a", ())
+    assert listing.note("b", (Placement("d/b", "x"),))
+    assert listing.seen().of.keys() == {"a", "b"}
+
+
+def test_a_node_whose_pods_do_not_fit_is_not_listed() -> None:
+    made = Cluster.of([node("a"), node("z")], [pod("a", "a", 400, 0), pod("z", "z", 3700, 0)])
+    assert looks(settings(), (0, made))[0].memory.candidates == {}
+
+
+def test_a_break_starts_the_time_anew() -> None:
+    made = vector(800)
+    used = changed(made, pod("more", "a", 3600, 0))
+    seen = looks(settings(), (0, made), (60, used), (120, made))
+    assert [one.memory.candidates.get("a") for one in seen] == [0, None, 120]
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        node("x", unschedulable=True),
+        node("x", ready=False),
+        replace(node("x"), deleting=True),
+        replace(node("x"), virtual=True),
+        marked(node("x", cpu=40_000), Mark.SOFT, since=1),
+    ],
+)
+def test_a_node_that_takes_nothing_is_no_place(closed: Node) -> None:
+    made = changed(vector(450), nodes=(closed,))
+    found = looks(settings(), (0, made))[0].memory.places.of
+    assert not any(place.node == "x" for name in "abc" for place in found.get(name, ()))
+
+
+def test_times_of_another_policy_count_for_nothing() -> None:
+    made, plain = vector(800), Config(budgets=UNLIMITED)
+    seen = looks(plain, (0, made), (1, made))[-1]
+    assert set(seen.memory.candidates.values()) == {0}
+    under_this = looks(settings(), (601, made), (602, made), memory=seen.memory)[-1]
+    assert under_this.memory.candidates == {"a": 601, "b": 601, "c": 601}
+    back = looks(plain, (700, made), memory=under_this.memory)[0]
+    assert set(back.memory.candidates.values()) == {700}
+    assert not back.plan.removals
+
+
+def test_the_long_run_asks_for_no_places_of_before() -> None:
+    assert [one.node for one in reconcile.plan(vector(450), settings()).removals] == ["a", "b"]
+
+
+def test_no_other_policy_remembers_places() -> None:
+    seen = looks(Config(budgets=UNLIMITED), (0, vector(450)), (60, vector(450)))
+    assert all(not one.memory.places.of and not one.memory.places.standing for one in seen)

@@ -1,0 +1,219 @@
+"""Policy NodeUtilization against the plain one, look after look, while nodes come and go."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core.config.settings import Config, PolicySettings
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import PassResult, reconcile
+from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts
+from core.model.node import Node
+from core.model.pod import Pod
+from core.policies.ported.node_utilization import NodeUtilization, Settings
+from tests.support import mixed, mixed_config
+from tests.support.reference_rules import is_marked
+from tests.support.reference_utilization import EVICT, VOLUMES, Remembered, Utilization
+from tests.support.strategies import keys
+
+pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
+
+LOOKS = 6
+SECONDS = (1, 10, 50, 100)
+SHARES = (Fraction(3, 10), Fraction(1, 2), Fraction(1, 2), Fraction(4, 5), Fraction(1))
+NOTES = (
+    (),
+    ((EVICT, "true"),),
+    ((EVICT, "on-completion"),),
+    ((EVICT, "false"),),
+    ((VOLUMES, "a"),),
+)
+
+
+def config(chance: random.Random) -> Config:
+    found = mixed_config.config(chance)
+    own = Settings(
+        utilization=chance.choice(SHARES),
+        leave=chance.choice((None, Fraction(1))),
+        keep_standalone=chance.random() < 0.7,
+        keep_system=chance.random() < 0.7,
+        keep_local_storage=chance.random() < 0.7,
+    )
+    return replace(
+        found,
+        policy=NodeUtilization.name,
+        policies=PolicySettings(node_utilization=own),
+        delay_seconds=chance.choice((0, 20, 100)),
+        # The plain one does not know who asked for nodes at looks before (test_lately.py).
+        budgets=replace(found.budgets, window_seconds=0, peak_window_seconds=0),
+    )
+
+
+def cluster(chance: random.Random) -> Cluster:
+    """Return a mixed one, with fewer marks and with pods that may keep their nodes."""
+    found = mixed.cluster(chance, social=chance.random() < 0.5)
+    pods = [told(chance, one) for one in found.pods]
+    return replace(Cluster.of(found.nodes, pods), attach_limits=found.attach_limits)
+
+
+def told(chance: random.Random, one: Pod) -> Pod:
+    if chance.random() < 0.85:
+        return one
+    volumes = chance.choice(((), ("a",), ("a", "b")))
+    namespace = chance.choice((one.namespace, "kube-system"))
+    ties = DisruptionFacts(notes=chance.choice(NOTES), local_volumes=volumes)
+    priority = chance.choice((one.priority, 2_000_000_000))
+    return replace(one, ties=ties, namespace=namespace, priority=priority)
+
+
+def later(chance: random.Random, was: Cluster, found: PassResult) -> Cluster:
+    """Return the cluster some time after a look: marks are written, pods and nodes come and go."""
+    going = {one.node: one for one in found.plan.removals}
+    released = set(found.plan.marked_infeasible)
+    nodes = [node_later(chance, one, going.keys(), released, found.at) for one in was.nodes]
+    left = [one for one in nodes if chance.random() > (0.3 if one.name in going else 0.02)]
+    names = {one.name for one in left}
+    places = {p.pod: p.node for one in found.plan.removals for p in one.placements}
+    places |= {one.pod: one.node for one in found.plan.pending}
+    pods = {one.key: one for one in pods_later(chance, was.pods, names, places)}
+    limits = {name: limit for name, limit in was.attach_limits.items() if name in names}
+    return replace(Cluster.of(left, pods.values()), attach_limits=limits)
+
+
+def node_later(
+    chance: random.Random, one: Node, going: object, released: set[str], now: int
+) -> Node:
+    if one.name in going and not is_marked(one) and chance.random() < 0.8:  # type: ignore[operator]
+        return mixed.marked(one, "soft", now, chance.randrange(3))
+    if one.name in released or chance.random() < 0.02:
+        return replace(one, labels={"zone": "a"}, annotations={}, taints=())
+    if chance.random() < 0.03:
+        return replace(one, unschedulable=not one.unschedulable)
+    return one
+
+
+def pods_later(
+    chance: random.Random, pods: tuple[Pod, ...], names: set[str], places: dict[str, str]
+) -> Iterator[Pod]:
+    for one in pods:
+        if one.node is not None and one.node not in names and one.stays_with_node:
+            continue
+        to = places.get(one.key)
+        moves = one.node is None or one.node not in names or chance.random() < 0.05
+        if moves and to in names and chance.random() < 0.8:
+            yield replace(one, node=to, unschedulable=False)
+        elif one.node is not None and one.node not in names:
+            yield replace(one, node=None)
+        elif chance.random() > 0.02:
+            yield one
+        if chance.random() < 0.02 and not one.stays_with_node:
+            yield replace(one, name=f"{one.name}-more", node=chance.choice([*sorted(names), None]))
+
+
+Look = tuple[PassResult, Cluster, Config, Remembered]
+
+
+def looks(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization]]:
+    """Yield each look, and the plain one after it has settled; both go by their own memory."""
+    chance = random.Random(seed)
+    asked, made, now = config(chance), cluster(chance), 1000
+    memory, plain = LeaderState(), Remembered()
+    for _ in range(LOOKS):
+        found = reconcile(made, asked, memory, now)
+        other = Utilization(
+            made, asked, mutant, found.pace, before=plain, now=now, key=keys(made, asked)
+        )
+        yield found, other
+        memory, plain = found.memory, other.remembered()
+        made = later(chance, made, found)
+        now += chance.choice(SECONDS)
+
+
+def by_the_engine(found: PassResult) -> tuple[object, ...]:
+    removals = found.plan.removals
+    return (
+        [(one.node, [(p.pod, p.node) for p in one.placements]) for one in removals],
+        found.memory.candidates,
+        {name: [(p.pod, p.node) for p in one] for name, one in found.memory.places.of.items()},
+    )
+
+
+def plainly(other: Utilization) -> tuple[object, ...]:
+    other.settle()
+    removals = other.remove_all(None)
+    left = other.remembered()
+    return removals, left.since, left.places
+
+
+def test_look_after_look_is_the_plain_one(seeds: range) -> None:
+    for seed in seeds:
+        for found, other in looks(seed):
+            assert by_the_engine(found) == plainly(other), seed
+
+
+SELDOM = {
+    "all count on the same": 280,
+    "asked once": 2131,
+    "none comes first": 672,
+    "what is said is not asked": 174,
+}
+"""Mutants of rules that decide seldom, and from which seed on it is looked for them."""
+
+
+@pytest.mark.mutant
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        "all count on the same",
+        "all pods keep",
+        "as they stood",
+        "asked once",
+        "at the delay",
+        "empty ones wait",
+        "half will do",
+        "marks are held to the utilization",
+        "no daemons",
+        "no local storage",
+        "no safe data",
+        "no safe pods",
+        "no stand-alone",
+        "no stickiness",
+        "no system",
+        "nobody minds eviction",
+        "none comes first",
+        "one resource",
+        "places are chosen anew",
+        "places are lost to anybody",
+        "time goes on",
+        "what is said is not asked",
+    ],
+)
+def test_the_comparison_would_notice(mutant: str) -> None:
+    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+    first = SELDOM.get(mutant, 0)
+    for seed in range(first, first + 3000):
+        for found, other in looks(seed, mutant):
+            if by_the_engine(found) != plainly(other):
+                return
+    pytest.fail("no cluster tells the difference")
+
+
+def test_the_looks_have_all_that_they_are_about() -> None:
+    """Nodes go, others are listed for long, and places are lost to those that go."""
+    went = kept = anew = 0
+    for seed in range(300):
+        before: PassResult | None = None
+        for found, other in looks(seed):
+            plainly(other)
+            went += len(found.plan.removals)
+            was = before.memory.candidates if before else {}
+            for name, since in found.memory.candidates.items():
+                kept += was.get(name) == since
+                anew += name in was and since != was[name]
+            before = found
+    assert min(went, kept) > 100
+    assert anew > 5

@@ -1,0 +1,502 @@
+"""UnderutilizedCount: its tables, its settings, and the engine under it against the plain one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from core.config.document import parse
+from core.config.schema import settings as all_settings
+from core.config.schema import written
+from core.config.settings import API_VERSION, KIND, Config
+from core.engine import reconcile
+from core.engine.leader_state import LeaderState
+from core.engine.plan import Plan
+from core.marks.mark import Mark
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.errors import ConfigError
+from core.model.node import Taint
+from core.policies.ported.underutilized_count import POOLS_MAX, CountedPool, CountedPools
+from tests.support.builders import node, pod
+from tests.support.counting import POOL, counted, counting
+from tests.support.strategies import marked
+
+pytestmark = pytest.mark.mutate
+
+HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "UnderutilizedCount"}
+A = {POOL: "a"}
+
+
+def filled(shares: Mapping[str, int], *, each: int = 400, label: Mapping[str, str] = A) -> Cluster:
+    """Return nodes of 4,000m on which pods of *each* ask for so many millicores."""
+    return Cluster.of(
+        [node(name, labels=label, pods=1000) for name in shares],
+        [
+            pod(f"{name}-{number}", name, min(each, full - number * each), 10)
+            for name, full in shares.items()
+            for number in range(-(-full // each))
+        ],
+    )
+
+
+def six(**changes: int) -> dict[str, int]:
+    """Return six nodes at 60%, but for the *changes*."""
+    return dict.fromkeys("abcdef", 2400) | changes
+
+
+def kept(cluster: Cluster, names: str) -> Cluster:
+    """Return the cluster with an annotation on these nodes that keeps them."""
+    keep = {"kube-ebb.io/keep": "true"}
+    nodes = [replace(n, annotations=keep) if n.name in names else n for n in cluster.nodes]
+    return Cluster.of(nodes, cluster.pods)
+
+
+def gone(plan: Plan) -> list[str]:
+    return [one.node for one in plan.removals]
+
+
+def codes(plan: Plan, name: str) -> list[str]:
+    (kept,) = (one for one in plan.kept if one.node == name)
+    return [blocker.code for blocker in kept.blockers]
+
+
+def told(plan: Plan, name: str) -> str:
+    (kept,) = (one for one in plan.kept if one.node == name)
+    return kept.blockers[-1].message
+
+
+# The rule.
+
+
+def test_of_six_at_60_one_goes_and_three_of_five_are_left() -> None:
+    """The figures of the rule's own description: 100, 80, 60, 60, 60 are left."""
+    plan = reconcile.plan(filled(six()), counting({"a": counted("3/4", 5)}))
+    assert gone(plan) == ["a"]
+    loads = dict.fromkeys("bcdef", 2400)
+    for one in plan.removals[0].placements:
+        loads[one.node] += 400
+    assert [load * 100 // 4000 for load in loads.values()] == [100, 80, 60, 60, 60]
+    assert told(plan, "f") == ("3 unmarked nodes of pool 'a' are under 75%, required are 5")
+
+
+@pytest.mark.parametrize(("limit", "required"), [("60%", 3), ("75%", 5), ("90%", 10)])
+def test_the_pairs_of_the_manual_leave_room(limit: str, required: int) -> None:
+    """As many as required, all but at the limit, with small pods: those of one find room."""
+    share = Fraction(limit.removesuffix("%")) / 100
+    assert required >= 1 / (1 - share)
+    full = int(share * 4000) - 10
+    shares = {f"n{number:02}": full for number in range(required)}
+    config = counting({"a": CountedPool(enabled=True, limit=share, required=required)})
+    assert gone(reconcile.plan(filled(shares, each=10), config)) == ["n00"]
+    del shares["n00"]
+    assert gone(reconcile.plan(filled(shares, each=10), config)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "required", "goes"),
+    [
+        ({}, 6, ["a"]),
+        ({}, 7, []),
+        ({"a": 3000}, 6, []),
+        ({"a": 3000}, 5, ["b"]),
+        ({"a": 2999}, 6, ["b"]),
+        ({"d": 2000}, 6, ["d"]),
+        ({"d": 2000, "b": 2000}, 6, ["b"]),
+        ({"d": 0}, 6, ["d"]),
+        ({"d": 0}, 5, ["d", "a"]),
+        ({"e": 4000}, 5, ["a"]),
+    ],
+)
+def test_the_least_utilized_goes_while_enough_are_under(
+    changes: dict[str, int], required: int, goes: list[str]
+) -> None:
+    plan = reconcile.plan(filled(six(**changes)), counting({"a": counted("3/4", required)}))
+    assert gone(plan) == goes
+
+
+def test_one_that_is_blocked_or_finds_no_room_is_passed_over() -> None:
+    calm = counting({"a": counted("3/4", 6)})
+    cluster = filled(six(b=1200, c=1600, d=2000))
+    kept = replace(cluster.nodes[1], annotations={"kube-ebb.io/keep": "true"})
+    large = [p for p in cluster.pods if p.node != "c"] + [pod("large", "c", 1600, 7990)]
+    nodes = [kept if one.name == "b" else one for one in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, large), calm)
+    assert gone(plan) == ["d"]
+    assert codes(plan, "b") == ["opted-out", "too-few-under-limit"]
+    tight = counting({"a": counted("3/4", 7)})
+    assert "no-room" in codes(reconcile.plan(Cluster.of(nodes, large), tight), "c")
+
+
+def test_one_over_the_limit_stays_though_enough_are_under_it() -> None:
+    """Those that are under it are kept by an annotation; f is over it from the start."""
+    config, busy = counting({"a": counted("3/4", 5)}), filled(six(f=3200))
+    plan = reconcile.plan(kept(busy, "abcde"), config)
+    assert gone(plan) == []
+    assert codes(plan, "f") == ["over-limit"]
+
+
+def test_one_that_others_pods_bring_over_the_limit_stays() -> None:
+    """Of the pods of a, four go to b, which is fullest; c and d are kept, and have room."""
+    cluster = kept(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
+    plan = reconcile.plan(cluster, counting({"a": counted("3/4", 2)}))
+    assert gone(plan) == ["a"]
+    assert told(plan, "b") == "its pods ask for 100% of its CPU; the limit is 75%"
+
+
+def test_what_waits_counts_where_it_would_go() -> None:
+    """Node a has the least requests, until a pod is on it that waits for it or one elsewhere."""
+    cluster = filled(six(a=2000))
+    first, *others = cluster.nodes
+    nodes = [replace(first, labels={**A, "x": ""}), *others, node("z", labels={"x": ""})]
+    waiting = pod("waiting", None, 500, 10, placing=NodeConstraints(node_selector=(("x", ""),)))
+    config = counting({"a": counted("3/4", 6)})
+    assert gone(reconcile.plan(Cluster.of(nodes, cluster.pods), config)) == ["a"]
+    assert gone(reconcile.plan(Cluster.of(nodes, [*cluster.pods, waiting]), config)) == ["b"]
+
+
+def test_pools_count_for_themselves_and_share_the_room() -> None:
+    """Each has enough under its limit, but what b's pods take is no room for those of a."""
+    one, other = filled(six()), filled({f"b{n}": 2400 for n in range(6)}, label={POOL: "b"})
+    both = Cluster.of([*one.nodes, *other.nodes], [*one.pods, *other.pods])
+    five, six_of_them = counted("3/4", 5), counted("3/4", 6)
+    assert gone(reconcile.plan(both, counting({"b": six_of_them}))) == ["b0"]
+    assert gone(reconcile.plan(both, counting({"a": five, "b": six_of_them}))) == ["a"]
+    assert gone(reconcile.plan(both, counting({"a": five, "b": five}))) == ["a", "b1"]
+
+
+# Which nodes count.
+
+
+def odd(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
+    nodes = [replace(n, **change) if n.name == name else n for n in cluster.nodes]  # type: ignore[arg-type]
+    return replace(Cluster.of(nodes, cluster.pods))
+
+
+@pytest.mark.parametrize(
+    ("change", "goes"),
+    [
+        pytest.param({}, ["a"], id="plain"),
+        pytest.param({"annotations": {"kube-ebb.io/keep": "true"}}, ["b"], id="opted out"),
+        pytest.param({"taints": (Taint("gpu", "", "NoSchedule"),)}, ["a"], id="tainted by others"),
+        pytest.param({"labels": {**A, "node-role.kubernetes.io/control-plane": ""}}, ["b"],
+                     id="control plane"),
+        pytest.param({"unschedulable": True}, [], id="cordoned"),
+        pytest.param({"ready": False}, [], id="not ready"),
+        pytest.param({"deleting": True}, [], id="leaving"),
+        pytest.param({"virtual": True}, [], id="virtual"),
+        pytest.param({"unreadable": "status: x"}, [], id="unreadable"),
+        pytest.param({"labels": {POOL: "b"}}, [], id="another pool"),
+        pytest.param({"labels": {}}, [], id="no pool"),
+    ],
+)  # fmt: skip
+def test_which_nodes_count_and_which_of_them_go(
+    change: dict[str, object], goes: list[str]
+) -> None:
+    """One of six, without pods: five others are under the limit, and six are required."""
+    cluster = odd(filled(six(a=0)), "a", change)
+    assert gone(reconcile.plan(cluster, counting({"a": counted("3/4", 6)}))) == goes
+
+
+def test_a_node_without_cpu_is_none_and_one_that_is_marked_is_released() -> None:
+    bare = replace(node("z", 0, 8000, labels=A))
+    cluster = Cluster.of([*filled(six()).nodes, bare], filled(six()).pods)
+    config = counting({"a": counted("3/4", 7)})
+    plan = reconcile.plan(cluster, config)
+    assert gone(plan) == []
+    assert told(plan, "z") == "it has no CPU for pods, so it is under no limit; the limit is 75%"
+    plan = reconcile.plan(Cluster.of([marked(bare, Mark.SOFT, 1)], []), config)
+    assert plan.marked_infeasible == ("z",)
+
+
+def test_nodes_without_the_label_are_of_the_pool_without_a_name() -> None:
+    cluster = filled(six(), label={})
+    assert gone(reconcile.plan(cluster, counting({"": counted()}))) == ["a"]
+    assert gone(reconcile.plan(cluster, counting({"a": counted()}))) == []
+
+
+# Listed, and for how long.
+
+
+def looks(config: Config, *fulls: int) -> list[bool]:
+    """Say after each look, one second apart, whether node a is listed when it asks for so much."""
+    memory, found = LeaderState(), []
+    for now, full in enumerate(fulls):
+        cluster = filled({"a": full, "b": 4000}, each=1)
+        memory = reconcile.reconcile(cluster, config, memory, now).memory
+        found.append("a" in memory.candidates)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fulls", "listed"),
+    [
+        ((299, 300, 301, 300, 299), (True, True, False, False, True)),
+        ((300, 300, 299, 300), (False, False, True, True)),
+        ((301, 300, 301), (False, False, False)),
+    ],
+)
+def test_at_exactly_the_limit_it_is_as_it_was(
+    fulls: Sequence[int], listed: Sequence[bool]
+) -> None:
+    config = counting({"a": counted("3/40", 1)})
+    assert looks(config, *fulls) == list(listed)
+
+
+@pytest.mark.parametrize(("seconds", "goes"), [(299, []), (300, ["a"]), (301, ["a"])])
+def test_it_goes_when_it_has_been_listed_at_least_as_long_as_the_delay(
+    seconds: int, goes: list[str]
+) -> None:
+    config, cluster = counting({"a": counted()}), filled(six())
+    first = reconcile.reconcile(cluster, config, LeaderState(), 1000)
+    assert gone(first.plan) == []
+    again = reconcile.reconcile(cluster, config, first.memory, 1000 + seconds, last=first)
+    assert gone(again.plan) == goes
+
+
+def test_one_that_was_over_begins_anew_and_the_next_goes_in_its_place() -> None:
+    config = counting({"a": counted("3/4", 6)})
+    first = reconcile.reconcile(filled(six(c=1200)), config, LeaderState(), 0)
+    second = reconcile.reconcile(filled(six(c=3200)), config, first.memory, 200)
+    found = reconcile.reconcile(filled(six(c=1200)), config, second.memory, 300)
+    assert found.memory.candidates["c"] == 300
+    assert gone(found.plan) == ["a"]
+    assert "delay" in codes(found.plan, "c")
+
+
+def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
+    """Under the limit are five, but they have been listed a moment; the sixth has been long."""
+    config = counting({"a": counted("3/4", 5)})
+    busy = dict.fromkeys("abcde", 3600)
+    memory = reconcile.reconcile(
+        filled({**busy, "f": 2990}, each=10), config, LeaderState(), 0
+    ).memory
+    now = {**dict.fromkeys("abcde", 2000), "f": 3000}
+    found = reconcile.reconcile(filled(now, each=10), config, memory, 300)
+    assert gone(found.plan) == ["f"]
+    unlisted = reconcile.reconcile(
+        filled(now, each=10), replace(config, delay_seconds=0), LeaderState(), 300
+    )
+    assert "f" not in gone(unlisted.plan)
+
+
+# Marks.
+
+
+@pytest.mark.parametrize(
+    ("pools", "full", "stays"),
+    [
+        ({"a": counted()}, 2400, True),
+        ({"a": counted("3/4", 100)}, 3000, True),
+        ({"a": counted()}, 3001, False),
+        ({"a": counted("1")}, 4000, True),
+        ({"a": counted("1")}, 4001, False),
+        ({"a": counted(enabled=False)}, 2400, False),
+        ({"b": counted()}, 2400, False),
+        ({}, 2400, False),
+    ],
+)
+def test_a_mark_stays_until_the_node_is_over_the_limit(
+    pools: Mapping[str, CountedPool], full: int, *, stays: bool
+) -> None:
+    """However few are under it now; a pool that leaves the file or is disabled releases it."""
+    cluster = filled({"a": full, "b": 0, "c": 0}, each=1000)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting(pools))
+    assert (plan.marked_infeasible == ()) is stays
+    assert ("a" in gone(plan)) is stays
+
+
+def test_a_marked_one_does_not_count_and_its_pods_count_where_they_would_go() -> None:
+    cluster = filled(six())
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 3)}))
+    assert gone(plan)[:2] == ["a", "d"]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 4)}))
+    assert gone(plan) == ["a"]
+
+
+def test_a_marked_one_does_not_count_though_something_keeps_it() -> None:
+    cluster = kept(filled(six()), "a")
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
+    assert gone(plan) == []
+    assert told(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
+
+
+def test_a_marked_one_that_is_over_the_limit_is_told_what_stands_on_it() -> None:
+    """Pods of c would go there, since it is the fullest."""
+    cluster = filled(six(b=3001), each=10)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "b" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
+    assert gone(plan) == ["a"]
+    assert {one.node for one in plan.removals[0].placements} >= {"b"}
+    assert told(plan, "b") == "its pods ask for 75.1% of its CPU; the limit is 75%"
+
+
+def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
+    """Marked or not; the figure of its pool has no more of it than there is."""
+    cluster = filled({"a": 4200, "b": 4200, "c": 0, "d": 0}, each=100)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
+    for name in "ab":
+        assert told(plan, name) == "its pods ask for 105% of its CPU; the limit is 100%"
+    assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
+
+
+def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_send() -> None:
+    """First-fit sends a's pods to b, which is fullest, and marked too: both go on."""
+    cluster = filled({"a": 2000, "b": 2990, "c": 0, "d": 0}, each=10)
+    nodes = [marked(n, Mark.SOFT, 1) if n.name in "ab" else n for n in cluster.nodes]
+    plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted()}))
+    assert gone(plan) == ["a", "b"]
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    ("pools", "code", "message"),
+    [
+        ({}, "pool-not-configured", "nothing is said of its pool 'a' (label pool)"),
+        ({"a": counted(enabled=False)}, "pool-disabled",
+         "its pool 'a' (label pool) is not enabled"),
+        ({"a": counted("3/5")}, "over-limit",
+         "its pods ask for 60% of its CPU; the limit is 60%"),
+        ({"a": counted("5999/10000")}, "over-limit",
+         "its pods ask for 60% of its CPU; the limit is 59.99%"),
+        ({"a": counted("3/4", 9)}, "too-few-under-limit",
+         "6 unmarked nodes of pool 'a' are under 75%, required are 9"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_one_that_stays(
+    pools: Mapping[str, CountedPool], code: str, message: str
+) -> None:
+    plan = reconcile.plan(filled(six()), counting(pools))
+    assert codes(plan, "a") == [code]
+    assert told(plan, "a") == message
+
+
+# Figures.
+
+
+def figures(plan: Plan) -> dict[tuple[str, str], int | Fraction]:
+    return {
+        (one.gauge.removeprefix("ebb_counted_pool_"), one.labels[0]): one.value
+        for one in plan.figures
+    }
+
+
+def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
+    """Virtual nodes are in none, pods that wait on no node, and others' pools are not told."""
+    cluster = filled(six(e=3200, f=3000))
+    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [replace(n, unschedulable=True) if n.name == "b" else n for n in nodes]
+    nodes = [replace(n, labels={**A, "x": ""}) if n.name == "c" else n for n in nodes]
+    nodes += [node("other", labels={POOL: "written by somebody"})]
+    nodes += [replace(node("virtual", labels=A), virtual=True)]
+    waiting = pod("waiting", None, 700, 10, placing=NodeConstraints(node_selector=(("x", ""),)))
+    whole = Cluster.of(nodes, [*cluster.pods, waiting])
+    shares = Fraction(4 * 2400 + 3200 + 3000, 24_000), Fraction(4 * 60 + 80 + 80, 48_000)
+    config = counting({"a": counted(), "off": CountedPool(), "empty": counted()})
+    for plan in (
+        reconcile.reconcile(whole, config, LeaderState(), 0).plan,
+        reconcile.plan(whole, config),
+    ):
+        told = figures(plan)
+        assert {name for _, name in told} == {"a", "off", "empty"}
+        of_a = [value for (_, pool), value in told.items() if pool == "a"]
+        assert of_a == [6, 2, 3, 1, *shares]
+        assert all(value == 0 for (_, name), value in told.items() if name != "a")
+    off = reconcile.plan(whole, counting({"a": counted(enabled=False)}))
+    assert list(figures(off).values()) == [6, 2, 0, 1, *shares]
+
+
+# Settings.
+
+
+def faults_of(section: object) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        parse({**HEAD, "underutilizedCount": section}, "ebb.yaml")
+    return [fault.removeprefix("underutilizedCount.") for fault in refused.value.faults]
+
+
+SHARE = 'allowed: a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
+NUMBER = "allowed: a whole number from 1 to 100000"
+KNOWN = "allowed: enabled, limit, required; did you mean enabled?"
+
+
+@pytest.mark.parametrize(
+    ("pool", "faults"),
+    [
+        ({"enabled": True}, [f"pools.a.limit: missing; {SHARE}",
+                             f"pools.a.required: missing; {NUMBER}"]),
+        ({"enabled": True, "limit": None, "required": 2}, [f"pools.a.limit: missing; {SHARE}"]),
+        ({"enabled": True, "limit": "0%"}, [f"pools.a.limit: '0%'; {SHARE}",
+                                            f"pools.a.required: missing; {NUMBER}"]),
+        ({"limit": "101%", "required": 0}, [f"pools.a.limit: '101%'; {SHARE}",
+                                            f"pools.a.required: 0; {NUMBER}"]),
+        ({"limit": 0.75}, [f"pools.a.limit: 0.75; {SHARE}"]),
+        ({"required": "5"}, [f"pools.a.required: '5'; {NUMBER}"]),
+        ({"required": True}, [f"pools.a.required: true; {NUMBER}"]),
+        ({"enabled": "yes"}, ["pools.a.enabled: 'yes'; allowed: true | false"]),
+        ({"enable": True}, [f"pools.a.enable: unknown field; {KNOWN}"]),
+        (None, ["pools.a: missing; allowed: a mapping of fields"]),
+        ("75%", ["pools.a: '75%'; allowed: a mapping of fields"]),
+    ],
+)  # fmt: skip
+def test_faults_of_a_pool(pool: object, faults: list[str]) -> None:
+    assert faults_of({"pools": {"a": pool}}) == faults
+
+
+def test_faults_of_all_pools_are_told_at_once() -> None:
+    pools = {"a.b": {"enabled": True, "required": 5}, "c": {"limit": "0%"}, "-d": {}, 7: {}}
+    name = "allowed: a value that a label may have, in quotes if it looks like a number"
+    assert faults_of({"pools": pools, "poolLabel": "a b", "pool": {}}) == [
+        "poolLabel: 'a b'; allowed: a qualified label key",
+        f"pools.a.b.limit: missing; {SHARE}",
+        f"pools.c.limit: '0%'; {SHARE}",
+        f"pools.-d: '-d'; {name}",
+        f"pools.7: 7; {name}",
+        "pool: unknown field; allowed: poolLabel, pools; did you mean pools?",
+    ]
+
+
+@pytest.mark.parametrize("pools", [[], "a", {str(n): {} for n in range(POOLS_MAX + 1)}])
+def test_pools_are_a_mapping_with_a_bound(pools: object) -> None:
+    (fault,) = faults_of({"pools": pools})
+    assert fault.startswith("pools: ")
+    assert fault.endswith(
+        f"allowed: a mapping of at most {POOLS_MAX} names to {{enabled, limit, required}}"
+    )
+
+
+def test_what_the_file_says_and_what_it_need_not_say() -> None:
+    pools = {
+        "default-pool": {"enabled": True, "limit": "62.5%", "required": 3},
+        "": {},
+        "off": {"limit": "75%"},
+    }
+    document = {**HEAD, "underutilizedCount": {"pools": pools}}
+    config = parse(document, "x")
+    assert config.delay_seconds == 300
+    assert config.policies.underutilized_count == CountedPools(
+        pools={
+            "default-pool": CountedPool(enabled=True, limit=Fraction(5, 8), required=3),
+            "": CountedPool(),
+            "off": CountedPool(limit=Fraction(3, 4)),
+        }
+    )
+    assert config.policies.underutilized_count.pool_label == "cloud.google.com/gke-nodepool"
+    assert parse(written(config), "x") == config
+    assert parse({**document, "delay": "7m"}, "x").delay_seconds == 420
+    assert parse({**document, "policy": "ClusterThreshold"}, "x").delay_seconds == 600
+    assert [one.path for one in all_settings() if one.path.startswith("underutilizedCount")] == [
+        "underutilizedCount",
+        "underutilizedCount.poolLabel",
+        "underutilizedCount.pools",
+        "underutilizedCount.pools.NAME.enabled",
+        "underutilizedCount.pools.NAME.limit",
+        "underutilizedCount.pools.NAME.required",
+    ]

@@ -1,0 +1,117 @@
+"""What `ebb release` takes off a Node: ours, all of it, and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.marks.mark import Mark
+from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    RESERVE_ANNOTATION,
+    TAINT_KEY,
+)
+from core.model.node import Effect, Node, Taint
+from core.writes.cleanup import cleanup, rekeyed
+from core.writes.write import Write, WriteKind, applied
+from tests.support.builders import node
+from tests.support.strategies import marked, nodes
+
+pytestmark = pytest.mark.mutate
+
+OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
+FOREIGN = Taint("theirs", "x", Effect.NO_SCHEDULE)
+OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "taints", "gone"),
+    [
+        ({}, {}, (), None),
+        ({"a": "b"}, {KEEP_ANNOTATION: "true"}, (FOREIGN,), None),
+        ({MARK_LABEL: "soft"}, {}, (), {MARK_LABEL}),
+        ({MARK_LABEL: "unknown"}, {}, (), {MARK_LABEL}),
+        ({}, {DETAILS_ANNOTATION: "{}"}, (), {DETAILS_ANNOTATION}),
+        ({}, {BACKOFF_ANNOTATION: "1 2"}, (), {BACKOFF_ANNOTATION}),
+        ({}, {GUARD_ANNOTATION: "true"}, (), None),
+        (
+            {},
+            {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "5"},
+            (),
+            {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION},
+        ),
+        (
+            {},
+            {GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "5"},
+            (),
+            {GUARD_OURS_ANNOTATION},
+        ),
+        (
+            {},
+            {KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE},
+            (),
+            {KARPENTER_KEEP_ANNOTATION, GUARD_OURS_ANNOTATION},
+        ),
+        ({}, {KARPENTER_KEEP_ANNOTATION: "true"}, (), None),
+        ({}, {RESERVE_ANNOTATION: "for p"}, (), {RESERVE_ANNOTATION}),
+        ({}, {}, (OURS, FOREIGN), set()),
+        ({MARK_LABEL: "soft"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
+    ],
+)
+def test_only_ours_goes(
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    taints: tuple[Taint, ...],
+    gone: set[str] | None,
+) -> None:
+    found = cleanup(
+        replace(node("n", labels=labels, annotations=annotations), taints=taints), TAINT_KEY
+    )
+    if gone is None:
+        assert found is None
+        return
+    assert found is not None
+    assert {*found.labels, *found.annotations} == gone
+    assert found.taints == (None if gone else (FOREIGN,))
+    assert ("taint" in found.note) is (OURS in taints)
+
+
+def cleaned(found: Node) -> Node:
+    """Apply the writes as the API server does."""
+    while (what := cleanup(found, TAINT_KEY)) is not None:
+        found = applied(what, found)
+    return found
+
+
+@given(nodes(0), st.sampled_from(Mark))
+def test_a_marked_node_is_afterwards_what_it_was(found: Node, mark: Mark) -> None:
+    before = cleaned(found)
+    guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    after = marked(before, mark, since=7)
+    after = replace(after, annotations={**after.annotations, **guard})
+    assert cleaned(after) == before
+    assert cleanup(before, TAINT_KEY) is None
+
+
+def test_the_metadata_goes_first_and_then_the_taints_that_are_left() -> None:
+    """A webhook takes ours away together with the mark: then there is no second write."""
+    whole = node("n", labels={MARK_LABEL: "soft"}, taints=(OURS, FOREIGN))
+    bare = replace(whole, labels={})
+    released = {"labels": {MARK_LABEL: None}}
+    told = Write(WriteKind.RELEASE, whole, released, f"{MARK_LABEL}, taint", None)
+    assert cleanup(whole, TAINT_KEY) == told
+    assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE, bare, {}, "taint", (FOREIGN,))
+
+
+def test_taints_of_keys_before_are_named() -> None:
+    one = node("n", taints=(replace(OURS, key="b"), FOREIGN, replace(OURS, key="a")))
+    found = rekeyed(one, {"a", "b"}, TAINT_KEY)
+    assert found is not None
+    assert (found.note, found.taints) == ("took taints of keys before away: a, b", (FOREIGN,))

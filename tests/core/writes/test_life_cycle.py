@@ -1,0 +1,359 @@
+"""The life of a mark: the whole table, an example of each of its entries, and walks at random."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.capacity.usable import NOTHING, Totals
+from core.config.settings import Config, HandOver, Mode, Scope
+from core.engine.plan import Plan, Removal, ReservedNode
+from core.engine.reserve import RESERVE
+from core.guards import drainability
+from core.marks.mark import Backoff, Details, backoff_of, encode_details
+from core.marks.taints import desired_taints
+from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KARPENTER_LABEL,
+    MARK_LABEL,
+    RESERVE_ANNOTATION,
+    TAINT_KEY,
+)
+from core.model.cluster import Cluster
+from core.model.node import Effect, Node, Taint
+from core.model.pod import Pod
+from core.model.reason import Blocker
+from core.model.resources import Resources
+from core.writes.life_cycle import TABLE, Event, State, Transition, states
+from core.writes.nodes import WATCH_SECONDS, LeaderObservations, _Maker, _Moment, decide
+from core.writes.write import Write, WriteKind, applied, split
+from tests.support.builders import node
+from tests.support.life_cycle import PAGE, page
+
+pytestmark = pytest.mark.mutate
+
+NOW = 1_767_225_600
+CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, hard_after_seconds=120)
+POD = Pod(namespace="a", name="p", node="n")
+LARGE = replace(POD, requests=Resources(1_000_000, 0, 0, 1))
+OURS = Taint(TAINT_KEY, str(NOW), Effect.PREFER_NO_SCHEDULE)
+GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
+
+DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
+DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+WATCH = LeaderObservations(WATCH_SECONDS, {})
+BARE = Blocker(drainability.BARE, "nobody owns it", "a/p")
+GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+HOLDING = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
+
+GRID = """
+EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED HELD    BACKING_OFF ODD
+DELETED         .        .        .        .         .           .        .       .           .
+LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .       .           LET_GO
+OBSERVE         .        RELEASE  RELEASE  .         .           .        .       .           .
+DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .       .           .
+STAYS           .        RELEASE  RELEASE  .         .           .        .       .           .
+KEPT_LONG       .        RENEW    RENEW    .         .           .        .       .           .
+OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .       .           .
+GOES            MARK     .        .        .         .           .        .       .           .
+WOULD_GO        MARK     .        .        .         .           .        .       .           .
+TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .       .           .
+OTHERS_RELEASE  RELEASE  .        .        .         .           .        .       .           .
+HELD            HOLD     .        .        .         .           .        .       .           .
+MISPLACED       .        .        .        GUARD     .           PROLONG  HOLD    .           .
+GUARD_LEFT      .        .        .        .         .           PROLONG  .       .           .
+HOLD_ENDS       .        .        .        .         .           .        PROLONG .           .
+HOLD_OVER       .        .        .        .         .           .        LIFT    .           .
+GUARD_GONE      .        .        .        .         .           LIFT     .       .           .
+GUARD_DISPLACED .        .        .        .         .           PROLONG  .       .           .
+GUARD_ENDS      .        .        .        .         .           LIFT     .       .           .
+BUSY            .        .        .        .         .           LIFT     .       .           .
+BACKOFF_ENDS    .        .        .        .         .           .        .       FORGET      .
+DETAILS_LOST    .        DATE     DATE     .         .           .        .       .           .
+HARD_ASKED      .        HARDEN   .        .         .           .        .       .           .
+HARD_REFUSED    .        .        SOFTEN   .         .           .        .       .           .
+POD_THERE       .        .        .        .         GUARD       .        .       .           .
+RESERVED        .        .        .        .         GUARD       .        .       .           .
+EMPTY           .        .        .        HAND_OVER .           .        .       .           .
+TOLD            TELL     TELL     TELL     .         .           .        .       .           .
+"""  # noqa: E501
+"""What is written, for every event in every state; a pair that is missing is a failure."""
+
+
+def expected() -> Mapping[tuple[str, str], str]:
+    head, *rows = (line.split() for line in GRID.strip().splitlines())
+    return {
+        (row[0], state): act for row in rows for state, act in zip(head[1:], row[1:], strict=True)
+    }
+
+
+@pytest.mark.parametrize(("event", "state"), [*product(Event, State)])
+def test_every_pair_of_state_and_event(event: Event, state: State) -> None:
+    act = TABLE[event].get(state)
+    assert expected()[event.name, state.name] == (act.name if act else ".")
+
+
+def test_the_test_names_no_pair_that_there_is_not() -> None:
+    assert set(expected()) == {(event.name, state.name) for event, state in product(Event, State)}
+
+
+def test_the_page_is_drawn_from_the_table() -> None:
+    assert PAGE.read_text("utf-8") == page(), "make fix"
+
+
+@dataclass(frozen=True)
+class World:
+    """A node and all that is said of it; the plan is no more than whether it goes."""
+
+    node: Node
+    goes: bool = False
+    pods: tuple[Pod, ...] = ()
+    config: Config = CONFIG
+    now: int = NOW
+    watch: LeaderObservations = WATCH
+    reserve: tuple[ReservedNode, ...] = ()
+    held: bool = False
+
+    def changed(self, **annotations: str | None) -> "World":
+        merged = {**self.node.annotations, **annotations}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        return replace(self, node=replace(self.node, annotations=kept))
+
+    def tainted(self, *taints: Taint) -> "World":
+        return replace(self, node=replace(self.node, taints=taints))
+
+    def labelled(self, key: str) -> "World":
+        return replace(self, node=replace(self.node, labels={**self.node.labels, key: "x"}))
+
+    @property
+    def plan(self) -> Plan:
+        none = Totals(nodes=0, capacity=NOTHING, requests=NOTHING, usable=NOTHING)
+        return Plan(
+            policy="ClusterThreshold",
+            usability=None,
+            usability_derived=True,
+            before=none,
+            after=none,
+            reaches=(),
+            removals=(Removal("n", 1, ()),) if self.goes else (),
+            kept=(),
+            pending=(),
+            marked_infeasible=(),
+            reserve=self.reserve,
+            held=frozenset("n" if self.held else ""),
+        )
+
+    def decided(self) -> tuple[Write[Node], ...]:
+        cluster, now = Cluster.of([self.node], self.pods), self.now
+        return decide(
+            cluster, self.plan, self.config, now_seconds=now, owner="me", watch=self.watch
+        )
+
+    def happening(self) -> list[Event]:
+        cluster = Cluster.of([self.node], self.pods)
+        maker = _Maker(cluster, self.plan, self.config, _Moment(self.now, "me", self.watch))
+        return list(maker._events(self.node))
+
+    def written(self) -> "World":
+        """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
+        done = self.node
+        for write in split(self.decided(), self.config.mode)[0]:
+            if write.if_as_seen(done) is not None:
+                done = applied(write, done)
+                done = replace(done, taints=desired_taints(done, TAINT_KEY))
+        return replace(self, node=done)
+
+
+def marked(value: str = "soft", **annotations: str) -> World:
+    bare = node("n", labels={MARK_LABEL: value}, annotations=DETAILED | annotations)
+    return World(replace(bare, taints=desired_taints(bare, TAINT_KEY)), goes=True, pods=(POD,))
+
+
+def unmarked(**annotations: str) -> World:
+    return World(node("n", annotations=annotations))
+
+
+QUIET: Mapping[State, World] = {
+    State.UNMARKED: unmarked(),
+    State.SOFT: marked(**GUARDED),
+    State.HARD: replace(marked("hard", **GUARDED), config=replace(CONFIG, hard_after_seconds=60)),
+    State.GUARDED: marked(**GUARDED),
+    State.HANDED_OVER: replace(marked(), pods=()),
+    State.RELEASED: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
+    State.HELD: replace(unmarked(**HOLDING), held=True),
+    State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
+    State.ODD: World(node("n", labels={MARK_LABEL: "else"})),
+}
+"""In each state a node of which there is nothing to say."""
+OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
+MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
+EXAMPLES: Mapping[Event, Callable[[World], World]] = {
+    Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
+    Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
+    Event.STAYS: lambda one: replace(one, goes=False),
+    Event.KEPT_LONG: lambda one: replace(
+        one.changed(**{DETAILS_ANNOTATION: encode_details(replace(DETAILS, deadline=NOW))}),
+        pods=(),
+        reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),),
+    ),
+    Event.OVERDUE: lambda one: replace(one, now=DETAILS.deadline),
+    Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
+    Event.GOES: lambda one: replace(one, goes=True),
+    Event.WOULD_GO: lambda one: replace(one, goes=True, config=OBSERVE),
+    Event.TAINTS_WRONG: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
+    Event.OTHERS_RELEASE: lambda one: one.changed(**DETAILED),
+    Event.HELD: lambda one: replace(one, held=True),
+    Event.MISPLACED: lambda one: one.labelled(KARPENTER_LABEL),
+    Event.GUARD_LEFT: lambda one: one.changed(**GUARDED),
+    Event.HOLD_ENDS: lambda one: replace(one, held=False),
+    Event.HOLD_OVER: lambda one: replace(
+        one, held=False, pods=(POD,), watch=replace(WATCH, held={"n": NOW - 900})
+    ),
+    Event.GUARD_GONE: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
+    Event.GUARD_DISPLACED: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
+    Event.GUARD_ENDS: lambda one: replace(one, now=NOW + 60),
+    Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ALONE),
+    Event.BACKOFF_ENDS: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
+    Event.DETAILS_LOST: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
+    Event.HARD_ASKED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
+    Event.HARD_REFUSED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=None)),
+    Event.POD_THERE: lambda one: replace(one, pods=(POD,)),
+    Event.RESERVED: lambda one: replace(
+        one, reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),)
+    ),
+    Event.EMPTY: lambda one: replace(one, pods=()),
+    Event.TOLD: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
+}
+"""How each event comes about that something is written for."""
+NOTES = {
+    Event.LEAVING: f"taint {STOPPED.key} says that it is leaving",
+    Event.STAYS: "",
+    Event.DRAIN_FAILED: "its drain failed: a/p: pod-bare: nobody owns it",
+    Event.WOULD_GO: "the cluster can do without it",
+    Event.GUARD_LEFT: "somebody else took the mark away",
+    Event.DETAILS_LOST: "the cluster can do without it",
+    Event.HARD_ASKED: "marked for 1 min",
+    Event.RESERVED: "reserve: for p",
+    Event.HARD_REFUSED: "hardAfter: never",
+    Event.TOLD: "it is kept for no pods any more",
+}
+"""What people are told, where it is not the event's meaning."""
+
+
+@pytest.mark.parametrize("state", State)
+def test_where_nothing_happens_nothing_is_written(state: State) -> None:
+    assert state in states(QUIET[state].node)
+    assert QUIET[state].decided() == ()
+    assert QUIET[state].tainted(*QUIET[state].node.taints, GOING).decided() == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "state"), [(event, state) for event in Event for state in TABLE[event]]
+)
+def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, state: State) -> None:
+    act = TABLE[event][state]
+    world = EXAMPLES[event](QUIET[state])
+    (write,) = world.decided()
+    assert event in world.happening()
+    assert (write.kind, write.note) == (act.kind, NOTES.get(event, event.meaning))
+    assert write.taints is None or act is Transition.REPAIR
+    after = states(replace(applied(write, world.node), taints=()))
+    assert (act.then or state) in after
+
+
+@pytest.mark.parametrize("state", [State.SOFT, State.HARD])
+def test_a_node_that_is_kept_gets_its_guard_with_its_deadline(state: State) -> None:
+    bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+    (write,) = EXAMPLES[Event.KEPT_LONG](QUIET[state].changed(**bare)).decided()
+    assert GUARDED.items() <= write.annotations.items()
+
+
+def later(seconds: int, world: World) -> World:
+    return replace(world, now=world.now + seconds)
+
+
+TIMED = (
+    *(Event.KEPT_LONG, Event.OVERDUE, Event.DRAIN_FAILED),
+    *(Event.GUARD_ENDS, Event.BACKOFF_ENDS),
+)
+MEDDLING: Mapping[str, Callable[[World], World]] = {
+    "a mark goes": lambda one: replace(one, node=replace(one.node, labels={})),
+    "an odd mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
+    "a mark comes": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "hard"})),
+    "others guard": lambda one: one.changed(
+        **{GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: None}
+    ),
+    "a back-off": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
+    "Karpenter's no more": lambda one: replace(
+        one,
+        node=replace(
+            one.node,
+            labels={
+                key: value for key, value in one.node.labels.items() if key != KARPENTER_LABEL
+            },
+        ),
+    ),
+    "Karpenter's opt-out": lambda one: one.changed(**{KARPENTER_KEEP_ANNOTATION: "true"}),
+    "it leaves": lambda one: one.tainted(*one.node.taints, STOPPED),
+    "it comes back": lambda one: one.tainted(*(t for t in one.node.taints if t != STOPPED)),
+    "enforce": lambda one: replace(one, config=CONFIG),
+    **{f"{seconds} s pass": partial(later, seconds) for seconds in (10, 120, 3600, 10**6)},
+    **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
+}
+BESIDE = {
+    State.UNMARKED: {State.RELEASED, State.HELD, State.BACKING_OFF, State.ODD},
+    State.SOFT: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
+    State.HARD: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
+}
+SETTLED_MAX = 4
+"""Passes after which nothing is left to write, whatever has happened."""
+
+
+@given(
+    st.sampled_from(list(QUIET.values())),
+    st.lists(st.sampled_from(list(MEDDLING.values())), max_size=12),
+)
+def test_walks_end_nowhere_that_the_table_does_not_know(
+    world: World, way: list[Callable[[World], World]]
+) -> None:
+    """And each pass does all that there is to do, or is followed by few that do."""
+    for change in way:
+        world = change(world)
+        assert world.happening() == sorted(world.happening(), key=list(Event).index)
+        world = world.written()
+        found = {*states(world.node)}
+        (mark,) = found & set(BESIDE)
+        assert found - {mark} <= BESIDE[mark]
+        assert all(any(one in acts for acts in TABLE.values()) for one in found)
+    for _ in range(SETTLED_MAX):
+        world = world.written()
+    assert split(world.decided(), world.config.mode)[0] == []
+
+
+def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard() -> None:
+    failed = replace(marked(**GUARDED), watch=replace(WATCH, failed={"n": BARE}))
+    (write,) = failed.decided()
+    found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
+    assert found == Backoff(1, NOW + CONFIG.budgets.backoff.first_seconds, "pod-bare")
+    of_node = replace(
+        failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
+    )
+    assert [write.note for write in of_node.decided()] == ["its drain failed: pod-bare: why"]
+    never = replace(CONFIG, hard_after_seconds=None)
+    drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
+    (write,) = drained.decided()
+    assert (write.kind, write.labels) == (WriteKind.HARDEN, {MARK_LABEL: "hard"})
+    assert write.note == "it is to be drained: no pod may come back"
+    assert drained.written().decided() == (), "it stays hard"
+    refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
+    (write,) = replace(drained.written(), watch=refused).decided()
+    assert write.kind is WriteKind.SOFTEN

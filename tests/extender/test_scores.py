@@ -1,0 +1,109 @@
+"""What holds for every score, and a table of what each gives."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config.programs import SCORE_NAMES
+from core.marks.mark import Mark
+from core.model.resources import Resources
+from extender.formulas import SCORE_MAX, score_beside, score_full, score_marked, steps_dearer
+from extender.scores import ANY_POD, SCORES
+from tests.support.builders import node, pod
+
+EVERY = pytest.mark.parametrize("score", SCORES)
+
+
+def scored(score: str, used: Resources, whole: Resources) -> int:
+    """Score a node with one pod for pods that cannot be read."""
+    made, there = SCORES[score](), replace(pod("p", "n", 0, 0), requests=used)
+    made.pods_listed({there.key: there})
+    return made.of(replace(node("n"), allocatable=whole), ANY_POD)
+
+
+def test_there_is_a_class_for_each_name_in_the_configuration() -> None:
+    assert tuple(SCORES) == SCORE_NAMES
+
+
+@EVERY
+@given(st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))
+def test_an_unmarked_node_scores_above_every_marked_one(
+    score: str, count: int, used: int, whole: int
+) -> None:
+    marked = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
+    assert marked == sorted(marked)
+    assert marked[0] == 0
+    assert score_marked(Mark.HARD, count - 1, count) <= min(marked)
+    found = scored(score, Resources(used, used), Resources(whole, whole))
+    assert max(marked) < found <= SCORE_MAX
+
+
+@EVERY
+@given(st.integers(0, 99), st.integers(1, 100))
+def test_a_score_never_falls_as_a_node_fills(score: str, used: int, whole: int) -> None:
+    one, more = (scored(score, Resources(u), Resources(whole, whole)) for u in (used, used + 1))
+    assert one <= more
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("marks", {0: 10, 50: 10, 100: 10, 150: 10}),
+        ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
+    ],
+)
+def test_what_each_gives(name: str, found: dict[int, int]) -> None:
+    whole = Resources(100, 100)
+    assert {used: scored(name, Resources(used), whole) for used in found} == found
+
+
+@pytest.mark.parametrize(
+    ("used", "found"),
+    [
+        ({"cpu": 50, "gpu": 0}, 6),
+        ({"cpu": 0, "gpu": 8}, 10),
+        ({"cpu": 50, "gpu": 2}, 6),
+        ({"cpu": 50, "gpu": 6}, 8),
+        pytest.param({"cpu": 0, "hugepages-2Mi": 4}, 2, id="what every node has is no device"),
+        pytest.param({"cpu": 50, "fpga": 3}, 6, id="none there"),
+    ],
+)
+def test_a_node_is_as_full_as_the_scarcest_of_what_it_has(
+    used: dict[str, int], found: int
+) -> None:
+    have = Resources(100, 100, extended=(("gpu", 8), ("hugepages-2Mi", 4)))
+    devices = tuple((name, many) for name, many in used.items() if name != "cpu" and many)
+    assert score_full(Resources(used["cpu"], 0, extended=devices), have) == found
+
+
+@pytest.mark.parametrize(
+    ("alike", "dearer", "found"),
+    [
+        pytest.param(None, 0, [4] * 9, id="empty"),
+        pytest.param(False, 0, [6, 6, 6, 6, 6, 7, 7, 7, 7], id="of the other sort"),
+        pytest.param(True, 0, [8, 8, 8, 9, 9, 9, 10, 10, 10], id="alike"),
+        pytest.param(True, 1, [7, 7, 7, 8, 8, 8, 9, 9, 9], id="alike, a step dearer"),
+        pytest.param(True, 7, [2, 2, 2, 2, 2, 2, 3, 3, 3], id="alike, seven steps dearer"),
+        pytest.param(None, 1, [3] * 9, id="empty, a step dearer"),
+        pytest.param(None, 8, [2] * 9, id="never down to the marked ones"),
+    ],
+)
+def test_what_pack_gives_the_fuller_a_node_is(
+    alike: bool | None,
+    dearer: int,
+    found: list[int],
+) -> None:
+    told = [score_beside(full, alike=alike, dearer=dearer) for full in range(2, 11)]
+    assert told == found
+
+
+@pytest.mark.parametrize(
+    ("takes", "least", "steps"),
+    [(0, 0, 0), (7, 0, 0), (100, 100, 0), (111, 100, 0), (112, 100, 1), (140, 100, 1),
+     (141, 100, 2), (200, 100, 3), (400, 100, 6), (564, 100, 7), (565, 100, 8), (10**9, 1, 8),
+     (1119, 1000, 0)],
+)  # fmt: skip
+def test_three_steps_are_a_doubling(takes: int, least: int, steps: int) -> None:
+    assert steps_dearer(takes, least) == steps
