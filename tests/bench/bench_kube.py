@@ -1,7 +1,8 @@
 """First sync of 150,000 pods over a real socket, and the cost of one watch event.
 
-Run: python -m tests.bench.bench_kube [PODS]. The server is a process of its own, so that neither
-its time nor its memory is counted; pods are 5 kB each, as real ones with managedFields are.
+Run: python -m tests.bench.bench_kube [PODS]. The views of controller and extender are measured,
+each in a process of its own. The server is another process, so that neither its time nor its
+memory is counted; pods are 5 kB each, as real ones with managedFields are.
 """
 
 import asyncio
@@ -9,23 +10,28 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import orjson
 from aiohttp import web
 from kubernetes.aio import client as package
 
+from controller.metrics import Metrics as ControllerMetrics
+from controller.view import ClusterView
 from core.config.programs import ExtenderConfig
 from core.edge.clock import SystemClock
+from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS, Client
-from core.edge.kube.freshness import WatchSink
+from core.edge.kube.freshness import Freshness, WatchSink
+from core.edge.kube.names import NAMESPACE
 from core.edge.kube.watch import _Follower, follow
+from core.edge.metrics import WatchMetrics
 from core.marks.wellknown import TAINT_KEY
-from extender.metrics import Metrics
+from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from tests.support.fake_objects import Json, event, node_object
 
@@ -146,11 +152,39 @@ def peak_mb() -> float:
     return int(found.split()[1]) * 1024 / 1e6
 
 
+class Views(NamedTuple):
+    """What a program keeps of the watches."""
+
+    inventory: Inventory
+    news: Freshness
+    metrics: WatchMetrics
+
+    def feed(self, kind: Kind[Any, Any]) -> WatchSink:
+        """Return the feed of one kind."""
+        return WatchSink(self.inventory, kind, self.news, SystemClock(), self.metrics)
+
+
+def of_controller() -> Views:
+    view = ClusterView()
+    return Views(view, view.news, ControllerMetrics(NAMESPACE))
+
+
+def of_extender() -> Views:
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
+    return Views(view, view.news, ExtenderMetrics())
+
+
+PROGRAMS: Final[Mapping[str, Callable[[], Views]]] = {
+    "controller": of_controller,
+    "extender": of_extender,
+}
+
+
 class Synced(WatchSink):
     """A feed of pods, which also says when the list is in."""
 
-    def __init__(self, view: View, metrics: Metrics) -> None:
-        super().__init__(view, PODS, view.news, SystemClock(), metrics)
+    def __init__(self, views: Views) -> None:
+        super().__init__(views.inventory, PODS, views.news, SystemClock(), views.metrics)
         self.done = asyncio.Event()
 
     def alive(self) -> None:
@@ -182,15 +216,21 @@ def per_event_micros(tell: Callable[[bytes], None], lines: Iterable[bytes]) -> f
     return min(turn() for _ in range(3)) / len(given) * 1e6
 
 
-async def measure(port: int) -> list[tuple[str, str, str]]:
+Rows = list[tuple[str, str, str]]
+
+
+def measured(channel: Connection, port: int, program: str) -> None:
+    """Measure one program's view, in the process that calls this; the rows go into *channel*."""
+    channel.send(asyncio.run(measure(port, PROGRAMS[program]())))
+
+
+async def measure(port: int, views: Views) -> Rows:
     k = machine_factor()
     rows = [("K", f"{k:.2f}", "")]
     before = resident_mb()
-    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
-    metrics = Metrics()
-    nodes = WatchSink(view, NODES, view.news, SystemClock(), metrics)
+    nodes = views.feed(NODES)
     nodes.replaced([])
-    feed = Synced(view, metrics)
+    feed = Synced(views)
     settings = package.Configuration(host=f"http://127.0.0.1:{port}")
     async with Client(package.ApiClient(settings)) as client:
         wall, used = await first_sync(client, feed)
@@ -227,12 +267,17 @@ def main() -> None:
     server = spawning.Process(target=serve, args=(far, count), daemon=True)
     server.start()
     port, sent = channel.recv()
-    rows = asyncio.run(measure(port))
+    print(f"{count:,} pods, {sent / 1e6:.0f} MB of JSON, pages of {PAGE_OBJECTS}")
+    for program in PROGRAMS:
+        process = spawning.Process(target=measured, args=(far, port, program), daemon=True)
+        process.start()
+        rows: Rows = channel.recv()
+        process.join()
+        print(f"\n{program}")
+        for name, value, note in rows:
+            print(f"{name:<42}{value:>12}   {note}")
     server.terminate()
     server.join()
-    print(f"{count:,} pods, {sent / 1e6:.0f} MB of JSON, pages of {PAGE_OBJECTS}\n")
-    for name, value, note in rows:
-        print(f"{name:<42}{value:>12}   {note}")
 
 
 if __name__ == "__main__":

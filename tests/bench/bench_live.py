@@ -103,7 +103,7 @@ GOALS: Final = {
 
 @contextmanager
 def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
-    """Run kube-scheduler, with both our programs or without; yield what lets Ebb begin."""
+    """Run kube-scheduler, with the programs of Ebb or without; yield what lets Ebb begin."""
     with ExitStack() as stack:
         if run.score is None:
             apply(plane)
@@ -115,12 +115,12 @@ def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
         overlay(folder, *COMPONENTS)
         settings = {**SETTINGS, **run.settings}
         how = {**settings, **BUILDING, "controller": {"interval": "1s"}}
-        webhook = stack.enter_context(installed(plane, str(folder), **how))
+        controller, _ = stack.enter_context(installed(plane, str(folder), **how))
         extender = start_extender(plane, score=run.score).wait_ready()
         stack.callback(extender.stop)
         asked = stanza(port_of(extender))
         stack.enter_context(scheduling(plane, asked, profile=run.profile))
-        yield lambda: webhook.configure(mode=Mode.ENFORCE.value, reserve=settings["reserve"])
+        yield lambda: controller.configure(mode=Mode.ENFORCE.value, reserve=settings["reserve"])
 
 
 def played(run: Run, load: Load) -> Outcome:

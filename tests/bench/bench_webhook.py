@@ -1,7 +1,7 @@
 """Reviews of a Node over TLS: `python -m tests.bench.bench_webhook`.
 
-Ebb, the same handler on Go's net/http (HTTP/1.1, as the API server speaks to a Service), and an
-aiohttp handler that does nothing, by turns, over one connection and over eight at once.
+The program `ebb-webhook`, its handler on Go's net/http (HTTP/1.1, as the API server speaks to a
+Service), and an aiohttp handler that does nothing, by turns, over one connection and over eight.
 """
 
 import base64
@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from aiohttp import web
 
-from core.edge import http, tls
+from core.edge import tls
 from core.edge.serving import trusting
-from core.marks.wellknown import TAINT_KEY
-from tests.bench import serving
+from tests.bench import programs, serving
 from tests.bench.machine import factor, show
-from tests.support.clock import FakeClock
-from webhook.app import MUTATE_PATH, make_app
-from webhook.metrics import Metrics
+from webhook.app import MUTATE_PATH
 
 TURNS = 5
 CALLS = 400
@@ -48,10 +44,6 @@ def a_review(node_bytes: int) -> bytes:
     return orjson.dumps(review)
 
 
-def ebb() -> web.Application:
-    return make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY)
-
-
 def answered(body: bytes) -> Any:
     """Return an answer's meaning: the patch decoded."""
     found = orjson.loads(body)
@@ -70,7 +62,9 @@ class Servers:
         pem.write_bytes(pair.certificate + pair.key)
         self.trusting = trusting(pair.ca)
         self.peer = serving.build_peer(folder)
-        self.ports = {"Ebb": stack.enter_context(serving.python_server(ebb, pem))}
+        with serving.on_server_core():
+            _, port = stack.enter_context(programs.webhook(folder, pair))
+        self.ports = {"Ebb": port}
         if self.peer:
             arguments = ["-webhook", serving.ANY_PORT, "-cert", str(pem), "-key", str(pem)]
             self.ports["Go"] = stack.enter_context(self.peer.serve(*arguments))

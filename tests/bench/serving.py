@@ -144,16 +144,20 @@ def build_peer(folder: Path) -> Peer | None:
 
 
 class Connection:
-    """A connection that is kept open, with one request that is sent again and again."""
+    """A connection that is kept open, with one request that is sent again and again.
+
+    Without a body it is a GET.
+    """
 
     def __init__(
-        self, port: int, path: str, body: bytes, context: ssl.SSLContext | None = None
+        self, port: int, path: str, body: bytes = b"", context: ssl.SSLContext | None = None
     ) -> None:
         plain = socket.create_connection((LOOPBACK, port))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(plain, server_hostname="localhost") if context else plain
+        method = "POST" if body else "GET"
         self._request = (
-            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         ).encode() + body
         self._buffer = bytearray(ANSWER_BYTES_MAX)

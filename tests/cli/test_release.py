@@ -19,15 +19,18 @@ from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
     GUARD_OURS_ANNOTATION,
+    GUARDS,
     MARK_LABEL,
+    OUR_ANNOTATIONS,
     TAINT_KEY,
 )
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
-from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
 
 pytestmark = pytest.mark.mutate
 
+RECORDED = Path(__file__).parent / "recorded" / "by_one_program.json"
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 
@@ -172,6 +175,58 @@ async def test_a_pod_that_has_finished_keeps_no_cost(
     assert "pod default/ours  released: deletion cost\n" in out
     assert costs(api, "ours") == {}
     assert costs(api, "theirs") == {COST_ANNOTATION: "-7"}
+
+
+async def test_everything_is_removed_that_ebb_wrote_before_the_controller_was_a_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recorded from a real API server: one program marked Nodes and answered reviews then."""
+    text = RECORDED.read_text()
+    assert all(
+        key in text for key in (*OUR_ANNOTATIONS, *GUARDS, MARK_LABEL, COST_OURS_ANNOTATION)
+    )
+    recorded: dict[str, list[dict[str, Any]]] = orjson.loads(text)
+    async with FakeApi() as api:
+        for resource, objects in recorded.items():
+            for one in objects:
+                api.put(resource, one)
+        for pod in recorded["pods"]:
+            path = POD_PATH.format(pod["metadata"]["name"])
+            api.documents[path] = api.objects["pods"][key_of(pod)]
+        file = tmp_path / "kubeconfig"
+        file.write_text(KUBECONFIG.format(url=api.url))
+        code, _, err = await run(capsys, "release", "--all", "--kubeconfig", str(file))
+        assert (code, err) == (0, "")
+        assert not api.objects["capacitybuffers"]
+        assert not api.objects["podtemplates"]
+        assert not any(
+            api.documents[POD_PATH.format(pod["metadata"]["name"])]["metadata"].get("annotations")
+            for pod in recorded["pods"]
+        )
+        for before in recorded["nodes"]:
+            name = before["metadata"]["name"]
+            assert without_ours(before) == without_ours(api.objects["nodes"][name])
+            assert is_without_ours(api.objects["nodes"][name])
+
+
+def without_ours(node: dict[str, Any]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return a Node's labels, annotations and taints, apart from all that Ebb may write."""
+    metadata = node["metadata"]
+    annotations = metadata.get("annotations", {})
+    ours = {*OUR_ANNOTATIONS, *(GUARDS if GUARD_OURS_ANNOTATION in annotations else ())}
+    taints = [taint["key"] for taint in node["spec"].get("taints") or ()]
+    return (
+        {key: value for key, value in metadata["labels"].items() if key != MARK_LABEL},
+        {key: value for key, value in annotations.items() if key not in ours},
+        [key for key in taints if key != TAINT_KEY],
+    )
+
+
+def is_without_ours(node: dict[str, Any]) -> bool:
+    metadata = node["metadata"]
+    taints = [taint["key"] for taint in node["spec"].get("taints") or ()]
+    found = (metadata["labels"], metadata.get("annotations", {}), taints)
+    return without_ours(node) == found
 
 
 async def test_a_dry_run_writes_nothing(

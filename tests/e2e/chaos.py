@@ -31,7 +31,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _play(town: Town, rounds: int, seconds: float) -> int:
-    programs = (*town.replicas, town.extender)
     for _ in range(rounds):
         for trouble in town.chance.sample(TROUBLES, len(TROUBLES)):
             trouble(town, seconds)
@@ -40,7 +39,7 @@ def _play(town: Town, rounds: int, seconds: float) -> int:
             except AssertionError as fault:
                 print(fault)
                 return 1
-            held = ", ".join(f"{one.ebb.program.rss_bytes() >> 20}" for one in programs)
+            held = ", ".join(f"{one.ebb.program.rss_bytes() >> 20}" for one in town.programs)
             print(f"{trouble.__name__:<32}{took:6.1f} s to judge again; MiB {held}", flush=True)
     print(f"seed {town.seed}: {rounds} x {len(TROUBLES)} troubles, {len(town.crowd.known)} pods")
     return 0

@@ -3,9 +3,9 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -23,11 +23,25 @@ REGISTRATION = (
 )
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
+CONTROLLER_ACCOUNT = "ebb-controller"
 WEBHOOK_ACCOUNT = "ebb-webhook"
 EXTENDER_ACCOUNT = "ebb-extender"
+ACCOUNTS: Final = {
+    "controller": CONTROLLER_ACCOUNT,
+    "webhook": WEBHOOK_ACCOUNT,
+    "extender": EXTENDER_ACCOUNT,
+}
+"""The ServiceAccount of each program, by the program's module."""
 IN_FORCE_SECONDS = 20.0
 Start = Callable[..., Ebb]
-"""Starts the webhook, with settings of its own by name."""
+"""Starts a controller; keyword arguments replace settings."""
+
+
+class Programs(NamedTuple):
+    """The programs of the base manifests, each in a process of its own."""
+
+    controller: Ebb
+    webhook: Ebb
 
 
 def apply(plane: Plane, folder: str = "manifests", namespace: str = NAMESPACE) -> None:
@@ -75,57 +89,82 @@ AT_ONCE: Final = {
 
 
 def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
-    """Return a configuration with ports of its own; what holds the engine back is off.
+    """Return one configuration for all programs, with free ports and no delays.
 
-    In mode observe it would take away the marks that tests set: there the engine does not look.
+    In mode observe the controller would remove the marks that tests set, so its interval is long.
     """
-    webhook = {
-        "listen": f"{LOOPBACK}:{free_port()}",
+    controller = {
         "metricsListen": f"{LOOPBACK}:{free_port()}",
         "interval": "1s" if mode is Mode.ENFORCE else "1h",
         "leaseDuration": "6s",
+        **more.pop("controller", {}),
+    }
+    webhook = {
+        "listen": f"{LOOPBACK}:{free_port()}",
+        "metricsListen": f"{LOOPBACK}:{free_port()}",
         **more.pop("webhook", {}),
     }
-    return {"mode": mode.value, **AT_ONCE, **more, "webhook": webhook}
+    sections = {"controller": controller, "webhook": webhook}
+    return {"mode": mode.value, **AT_ONCE, **more, **sections}
 
 
-def start_webhook(
-    plane: Plane, settings: Json, name: str = "ebb-webhook", namespace: str = NAMESPACE
+def plain_url(module: str, settings: Json) -> str:
+    """Return where a program serves health and metrics."""
+    section = settings[module]
+    address = section["listen" if module == "extender" else "metricsListen"]
+    return f"{'https' if section.get('certFile') else 'http'}://{address}"
+
+
+def start_program(
+    plane: Plane,
+    module: str,
+    settings: Json,
+    name: str = "",
+    namespace: str = NAMESPACE,
+    url: str = "",
 ) -> Ebb:
-    """Start the webhook program with its ServiceAccount's token."""
-    token = plane.token(namespace, WEBHOOK_ACCOUNT)
+    """Start a program with its own ServiceAccount's token; *url* replaces the API server's."""
+    name = name or f"ebb-{module}"
+    token = plane.token(namespace, ACCOUNTS[module])
     return start_ebb(
         plane,
         name,
-        "webhook",
+        module,
         settings,
-        kubeconfig=plane.kubeconfig(name, token=token),
-        health=f"http://{settings['webhook']['metricsListen']}",
+        kubeconfig=plane.kubeconfig(name, token=token, url=url),
+        health=plain_url(module, settings),
         POD_NAME=name,
         POD_NAMESPACE=namespace,
     )
 
 
 @contextmanager
-def starting(plane: Plane, settings: Json) -> Iterator[Start]:
-    """Yield what starts the webhook with these settings and others, once or again; then end all.
-
-    The registration is pointed at the one that was started last.
-    """
-    started: list[Ebb] = []
-
-    def start(**changed: Any) -> Ebb:
-        made = config(**{**settings, **changed})
-        point(plane, port_of(made))
-        started.append(start_webhook(plane, made))
-        return started[-1].wait_ready()
-
+def ending(plane: Plane, *started: Ebb) -> Iterator[None]:
+    """Kill the programs afterwards that still run then: SIGTERM would wait for callers."""
     try:
-        yield start
+        yield
     finally:
         for ebb in started:
             if ebb.program in plane.programs:
                 ebb.stop(signal.SIGKILL)
+
+
+@contextmanager
+def starting(plane: Plane, settings: Json) -> Iterator[Start]:
+    """Run a webhook, and yield a function that starts controllers; end all of them afterwards."""
+    made = config(**settings)
+    point(plane, port_of(made))
+    webhook = start_program(plane, "webhook", made)
+
+    def start(**changed: Any) -> Ebb:
+        ebb = start_program(plane, "controller", config(**{**settings, **changed}))
+        at_end.enter_context(ending(plane, ebb))
+        return ebb.wait_ready()
+
+    with ExitStack() as at_end:
+        at_end.enter_context(ending(plane, webhook))
+        webhook.wait_ready()
+        yield start
 
 
 def port_of(settings: Json) -> int:
@@ -134,19 +173,39 @@ def port_of(settings: Json) -> int:
 
 
 @contextmanager
-def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[Ebb]:
-    """Install, start one webhook, wait until it is called; afterwards remove all of it."""
+def admitting(plane: Plane) -> Iterator[Ebb]:
+    """Install, start the webhook alone, wait until it is called; afterwards remove all of it."""
+    settings = config()
+    apply(plane)
+    point(plane, port_of(settings))
+    webhook = start_program(plane, "webhook", settings)
+    try:
+        with ending(plane, webhook):
+            webhook.wait_ready()
+            in_force(plane)
+            yield webhook
+    finally:
+        remove(plane)
+
+
+@contextmanager
+def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[Programs]:
+    """Install, start one controller and one webhook, wait until the API server calls the webhook.
+
+    Afterwards remove all of it.
+    """
     settings = config(**how)
     apply(plane, folder)
     point(plane, port_of(settings))
-    ebb = start_webhook(plane, settings)
     try:
-        ebb.wait_ready()
-        in_force(plane)
-        yield ebb
+        # Both processes start at the same time.
+        started = [start_program(plane, module, settings) for module in ("controller", "webhook")]
+        with ending(plane, *started):
+            for ebb in started:
+                ebb.wait_ready()
+            in_force(plane)
+            yield Programs(*started)
     finally:
-        if ebb.program in plane.programs:
-            ebb.stop()
         remove(plane)
 
 

@@ -147,11 +147,14 @@ class Plane:
         """Return the calls of a user."""
         return Api(self.url, str(self.authority.certificate), user, token)
 
-    def kubeconfig(self, name: str, user: Signed | None = None, token: str = "") -> Path:
+    def kubeconfig(
+        self, name: str, user: Signed | None = None, token: str = "", url: str = ""
+    ) -> Path:
         """Write a kubeconfig; without a credential the administrator's."""
         user = None if token else user or self.admin
         path = self.folder / f"{name}.kubeconfig"
-        return write_kubeconfig(path, self.url, self.authority.certificate, user, token)
+        certificate = self.authority.certificate
+        return write_kubeconfig(path, url or self.url, certificate, user, token)
 
     def token(self, namespace: str, account: str, **spec: Any) -> str:
         """Ask for a token of a service account, as its pods get one."""
@@ -409,7 +412,7 @@ def start_ebb(
     health: str,
     **env: str,
 ) -> Ebb:
-    """Start `python -m webhook` or `python -m extender` with a configuration file."""
+    """Start a program by `python -m`, with a configuration file."""
     path = plane.folder / f"{name}.yaml"
     _write_config(path, config)
     command = [

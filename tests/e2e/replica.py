@@ -11,7 +11,7 @@ import yaml
 
 from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Json, RefusedError
-from tests.e2e.install import EXTENDER_ACCOUNT, WEBHOOK_ACCOUNT
+from tests.e2e.install import ACCOUNTS, plain_url
 from tests.e2e.line import Line
 from tests.e2e.objects import PODS
 from tests.e2e.plane import Ebb, Plane, until
@@ -43,9 +43,8 @@ class Mounted:
 class Replica:
     """One program; it can be killed, started anew, configured, and given another token."""
 
-    def __init__(self, plane: Plane, name: str, settings: Json) -> None:
-        self._plane, self.name, self.settings = plane, name, settings
-        self._module = "extender" if "extender" in name else "webhook"
+    def __init__(self, plane: Plane, module: str, settings: Json, name: str) -> None:
+        self._plane, self.module, self.settings, self.name = plane, module, settings, name
         self.line = Line(plane, f"line-{name}")
         self.etc, self._pod = (Mounted(plane.folder / f"{part}-{name}") for part in ("etc", "pod"))
         self.configure()
@@ -65,18 +64,14 @@ class Replica:
         launcher = [sys.executable, "-m", "tests.e2e.incluster", str(self._pod.folder)]
         program = self._plane.run(
             self.name,
-            [*launcher, self._module, "--config", str(config)],
+            [*launcher, self.module, "--config", str(config)],
             POD_NAME=self.name,
             POD_NAMESPACE=NAMESPACE,
             KUBERNETES_SERVICE_HOST=str(address.hostname),
             KUBERNETES_SERVICE_PORT=str(address.port),
         )
-        return Ebb(self._plane, program, self._health(), self.settings, config)
-
-    def _health(self) -> str:
-        if self._module == "extender":
-            return f"http://{self.settings['extender']['listen']}"
-        return f"http://{self.settings['webhook']['metricsListen']}"
+        url = plain_url(self.module, self.settings)
+        return Ebb(self._plane, program, url, self.settings, config)
 
     def kill(self) -> None:
         """kill -9."""
@@ -115,9 +110,8 @@ class Replica:
             "name": name,
             "uid": made["metadata"]["uid"],
         }
-        account = EXTENDER_ACCOUNT if self._module == "extender" else WEBHOOK_ACCOUNT
         self._bound = f"{SECRETS}/{name}"
-        self._token = self._plane.token(NAMESPACE, account, boundObjectRef=bound)
+        self._token = self._plane.token(NAMESPACE, ACCOUNTS[self.module], boundObjectRef=bound)
         ca = self._plane.authority.certificate.read_text()
         self._pod.swap({"token": self._token, "ca.crt": ca})
 

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import yaml
 
-from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Json
-from tests.e2e.install import EXTENDER_ACCOUNT
-from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb
+from tests.e2e.install import start_program
+from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port
 
 CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
 MOST_ALLOCATED_WEIGHT: Final = 10
@@ -41,16 +40,8 @@ def most_allocated() -> Json:
 
 def start_extender(plane: Plane, **settings: Any) -> Ebb:
     """Start the extender program with its ServiceAccount's token."""
-    port = free_port()
-    token = plane.token(NAMESPACE, EXTENDER_ACCOUNT)
-    return start_ebb(
-        plane,
-        "ebb-extender",
-        "extender",
-        {"extender": {"listen": f"{LOOPBACK}:{port}", **settings}},
-        kubeconfig=plane.kubeconfig("ebb-extender", token=token),
-        health=f"{'https' if settings.get('certFile') else 'http'}://{LOOPBACK}:{port}",
-    )
+    listen = {"listen": f"{LOOPBACK}:{free_port()}"}
+    return start_program(plane, "extender", {"extender": {**listen, **settings}})
 
 
 def port_of(extender: Ebb) -> int:

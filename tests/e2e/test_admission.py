@@ -7,7 +7,7 @@ import pytest
 
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json, RefusedError
-from tests.e2e.install import installed, policy
+from tests.e2e.install import admitting, policy
 from tests.e2e.objects import DETAILS, NODES, TAINT, THEIRS, add_nodes, mark, node, taints
 from tests.e2e.plane import Plane
 
@@ -17,7 +17,7 @@ NODE = f"{NODES}/n"
 @pytest.fixture(scope="module", autouse=True, params=["webhook", "policy"])
 def tainted_by(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
     """Both ways from mark to taint must answer alike: our program, and the policy in CEL."""
-    with installed(plane) if request.param == "webhook" else policy(plane):
+    with admitting(plane) if request.param == "webhook" else policy(plane):
         yield request.param
 
 

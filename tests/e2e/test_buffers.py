@@ -34,14 +34,14 @@ def installed(plane: Plane) -> Iterator[None]:
     overlay(folder, "components/capacity-buffers")
     apply(plane, str(folder))
     yield
-    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-webhook-buffers")
+    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
     plane.api.delete(f"{DEFINITIONS}/{NAME}")
     remove(plane)
 
 
 @pytest.fixture
 def start(plane: Plane) -> Iterator[Start]:
-    """Start the webhook with these settings, once or again."""
+    """Run a webhook; yield a function that starts controllers with these settings."""
     with starting(plane, dict(SETTINGS)) as start:
         yield start
 

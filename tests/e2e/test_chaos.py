@@ -42,10 +42,10 @@ def test_a_configuration_swapped_as_a_config_map_is(town: Town) -> None:
     leader.etc.swap({"config.yaml": "mode: ["})
     until(lambda: leader.ebb.metric(reload) == 0, "refused", RELOAD_SECONDS)
     assert leads(leader)
-    for one in town.replicas:
+    for one in town.controllers:
         one.configure(mode="observe")
     town.api.wait(NODES, lambda found: not any(map(carries_ours, found.values())), RELOAD_SECONDS)
-    for one in town.replicas:
+    for one in town.controllers:
         one.configure()
     town.api.wait(NODES, lambda found: any(map(marked, found.values())), RELOAD_SECONDS)
     town.settled("a swapped configuration")

@@ -9,17 +9,17 @@ from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json
-from tests.e2e.install import WEBHOOK_ACCOUNT, in_force, installed, point, port_of
+from tests.e2e.install import CONTROLLER_ACCOUNT, Programs, in_force, installed, point, port_of
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints
 from tests.e2e.plane import Ebb, Plane, free_port
 
-OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(plane: Plane) -> Iterator[Ebb]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none") as ebb:
-        yield ebb
+def programs(plane: Plane) -> Iterator[Programs]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none") as started:
+        yield started
 
 
 def is_marked(found: Json) -> bool:
@@ -42,7 +42,7 @@ def one_marked(api: Api) -> Json:
 
 
 def our_writes(plane: Plane, name: str) -> list[Json]:
-    """Return what the program wrote to a Node that lives now, from the audit log."""
+    """Return the controller's patches of a Node that lives now, from the audit log."""
     uid = plane.api.get(f"{NODES}/{name}")["metadata"]["uid"]
     return [
         event
@@ -82,18 +82,19 @@ def test_load_that_needs_the_node_releases_it_and_leaves_others_taints(api: Api)
 
 
 def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
-    plane: Plane, api: Api, webhook: Ebb
+    plane: Plane, api: Api, programs: Programs
 ) -> None:
+    controller = programs.controller
     repairs = 'ebb_engine_writes_total{kind="repair"}'
     point(plane, free_port())
     try:
         in_force(plane, called=False)
-        before = webhook.metric(repairs)
+        before = controller.metric(repairs)
         add_nodes(api, "a", "b")
         api.create(PODS, pod("p", node_name="a"))
         api.create(PODS, pod("q", node_name="b"))
         name = one_marked(api)["metadata"]["name"]
-        assert webhook.metric(repairs) > before
+        assert controller.metric(repairs) > before
         current = taints(api.get(f"{NODES}/{name}"))
         api.merge(f"{NODES}/{name}", {"spec": {"taints": [THEIRS]}})
         restored = api.wait(NODES, lambda found: our_taints(found[name]))[name]
@@ -102,7 +103,7 @@ def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
         api.create(PODS, pod("big", node_name=other, cpu="3"))
         api.wait(NODES, lambda found: taints(found[name]) == [THEIRS])
     finally:
-        point(plane, port_of(webhook.settings))
+        point(plane, port_of(programs.webhook.settings))
         in_force(plane)
 
 
@@ -168,11 +169,11 @@ def test_nothing_of_ours_keeps_a_stopped_machine(api: Api) -> None:
     assert not {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION} & found["metadata"]["annotations"].keys()
 
 
-def test_unmarked_nodes_never_reach_the_webhook(api: Api, webhook: Ebb) -> None:
+def test_unmarked_nodes_never_reach_the_webhook(api: Api, programs: Programs) -> None:
     add_nodes(api, "n")
-    before = reviews(webhook)
+    before = reviews(programs.webhook)
     api.merge(f"{NODES}/n", {"metadata": {"annotations": {"a": "b"}}})
-    assert reviews(webhook) == before
+    assert reviews(programs.webhook) == before
 
 
 def reviews(webhook: Ebb) -> float:

@@ -21,7 +21,7 @@ from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
-    WEBHOOK_ACCOUNT,
+    CONTROLLER_ACCOUNT,
     Start,
     apply,
     overlay,
@@ -36,14 +36,14 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 RIGHT = ("", "pods/eviction", "create")
 ROLES = "clusterrole,clusterrolebinding"
-OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 WHOLE = {"cpu": "100%", "memory": "100%"}
 SETTINGS: Json = {
     "mode": Mode.ENFORCE,
     "usability": "none",
     "thresholds": WHOLE,
     "eviction": "enabled",
-    "webhook": {"leaseDuration": "3s"},
+    "controller": {"leaseDuration": "3s"},
     "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 4, "maxInNamespace": 10},
 }
 
@@ -57,13 +57,13 @@ def install(plane: Plane) -> Iterator[Path]:
     scheduler = plane.scheduler()
     yield made
     plane.end(scheduler, signal.SIGKILL)
-    plane.kubectl("delete", ROLES, "ebb-webhook-eviction", "--ignore-not-found")
+    plane.kubectl("delete", ROLES, "ebb-controller-eviction", "--ignore-not-found")
     remove(plane)
 
 
 @pytest.fixture(scope="module")
 def start(plane: Plane) -> Iterator[Start]:
-    """Start the webhook with these settings, once or again."""
+    """Run a webhook; yield a function that starts controllers with these settings."""
     with starting(plane, SETTINGS) as start:
         yield start
 
@@ -170,8 +170,8 @@ def test_the_api_server_answers_as_the_simulation_of_budgets_says(plane: Plane, 
 def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     plane: Plane, api: Api, start: Start
 ) -> None:
-    roles = plane.kubectl("get", ROLES, "ebb-webhook-eviction", "-o", "json")
-    plane.kubectl("delete", ROLES, "ebb-webhook-eviction")
+    roles = plane.kubectl("get", ROLES, "ebb-controller-eviction", "-o", "json")
+    plane.kubectl("delete", ROLES, "ebb-controller-eviction")
     offset = len(plane.audit.read_bytes())
     add_nodes(api, "a")
     deploy(api, "web", 2)
@@ -240,7 +240,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     assert asked[201] == 20, "each once"
     assert asked.keys() <= {201, 429}, "a budget whose status is late may refuse one"
     assert leader.metric('ebb_engine_evictions_total{outcome="evicted"}') == 20
-    rights = granted(plane, str(install), WEBHOOK_ACCOUNT)
+    rights = granted(plane, str(install), CONTROLLER_ACCOUNT)
     assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 
 

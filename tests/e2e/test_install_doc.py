@@ -59,7 +59,7 @@ def asked(question: str) -> str:
 def test_the_checks_after_installing(plane: Plane, api: Api) -> None:
     with installed(plane):
         add_nodes(api, "n")
-        assert said(plane, asked("who leads?")).startswith("ebb-webhook_")
+        assert said(plane, asked("who leads?")).startswith("ebb-controller_")
         bundle = asked("does the API server trust the webhook?")
         assert "BEGIN CERTIFICATE" in said(plane, f"{bundle} | base64 -d")
         dry_run = asked("does a mark become a taint?").replace("NODE", "n")
@@ -73,7 +73,7 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
     api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
-    with installed(plane, handOver={"guard": "0s"}, webhook={"interval": "1s"}):
+    with installed(plane, handOver={"guard": "0s"}, controller={"interval": "1s"}):
         until(lambda: said(plane, block(TRACES)) == "", "all is gone")
         assert GUARD_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
         events = re.search(r"^kubectl -n default get events.*$", DOCUMENT, re.MULTILINE)

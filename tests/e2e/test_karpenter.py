@@ -155,9 +155,11 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
     overlay(folder, "components/capacity-buffers")
     reserve = {"length": "60s", "over": "1h", "buffers": "100%", "publish": "CapacityBuffer"}
     how = {"mode": Mode.ENFORCE, "usability": "none", "reserve": reserve}
-    with installed(plane, str(folder), **how) as webhook, scheduling(plane):
+    with installed(plane, str(folder), **how) as programs, scheduling(plane):
+        controller = programs.controller
         until(
-            lambda: webhook.metric('ebb_engine_passes_total{result="judged"}') > 0, "it has looked"
+            lambda: controller.metric('ebb_engine_passes_total{result="judged"}') > 0,
+            "it has looked",
         )
         for number in range(3):
             pool.create(PODS, pod(f"came-{number}"))
@@ -166,28 +168,28 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
             NODES, lambda found: len(found) == 2 and all(map(initialized, found.values()))
         )
         (second,) = found.keys() - {first}
-        until(lambda: webhook.metric('ebb_published_pods{state="accepted"}') == 3, "it is told")
+        until(lambda: controller.metric('ebb_published_pods{state="accepted"}') == 3, "it is told")
         for number in range(2):
             pool.create(PODS, pod(f"comes-{number}", cpu="2"))
         pool.wait(PODS, lambda found: len(found) == 5 and on(found)[3:] == [second] * 2)
         ours = {one["metadata"]["uid"] for one in pool.get(PODS)["items"]}
         events = pool.wait(EVENTS, lambda found: told_of(found, "Scheduled") >= ours)
         assert not told_of(events, "FailedScheduling") & ours
-        webhook.configure(reserve={**reserve, "publish": "none"})
+        controller.configure(reserve={**reserve, "publish": "none"})
         for path in (OURS, OUR_TEMPLATES):
             pool.wait(path, lambda found: not found)
-    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-webhook-buffers")
+    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
 
 
 def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, pool: Api) -> None:
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     reserve = {"length": "5m", "over": "1h"}
-    with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as webhook:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as programs:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")
         pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TOLD_SECONDS)
         assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
-        webhook.configure(reserve={"over": "0s"})
+        programs.controller.configure(reserve={"over": "0s"})
         taken(pool, *empty)
         assert stays(pool.get(f"{NODES}/{full}"))

@@ -6,10 +6,12 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from core.config.settings import Mode
+from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Api
 from tests.e2e.install import (
     REGISTRATION,
@@ -27,7 +29,8 @@ from tests.e2e.replica import Replica, leads
 from webhook.certs import REPLACED
 
 LEASE_SECONDS = 6
-EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+"""Of the Secret."""
 NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
 
 NUMBERS = itertools.count()
@@ -36,22 +39,25 @@ NUMBERS = itertools.count()
 Pair = tuple[Replica, Replica]
 
 
-@pytest.fixture
-def replicas(plane: Plane) -> Iterator[Pair]:
-    """Two replicas in mode enforce, each with a line of its own."""
+@contextmanager
+def running(plane: Plane, *modules: str) -> Iterator[list[Replica]]:
+    """Run a replica of each in mode enforce; the API server calls the first webhook."""
     apply(plane)
-    webhook = {"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"}
     started: list[Replica] = []
     try:
-        for _ in range(2):
-            made = config(mode=Mode.ENFORCE, usability="none", webhook=dict(webhook))
-            started.append(Replica(plane, f"ebb-line-{next(NUMBERS)}", made))
-        one, two = started
-        point(plane, port_of(one.settings))
+        for module in modules:
+            made = config(
+                mode=Mode.ENFORCE,
+                usability="none",
+                controller={"leaseDuration": f"{LEASE_SECONDS}s"},
+                webhook={"rotationSoak": "5s"},
+            )
+            started.append(Replica(plane, module, made, f"ebb-{module}-{next(NUMBERS)}"))
+        point(plane, port_of(started[modules.index("webhook")].settings))
         for replica in started:
             replica.ebb.wait_ready()
         in_force(plane)
-        yield one, two
+        yield started
     finally:
         for replica in started:
             if replica.ebb.program in plane.programs:
@@ -60,8 +66,29 @@ def replicas(plane: Plane) -> Iterator[Pair]:
         remove(plane)
 
 
-def leader_first(replicas: Pair) -> Pair:
-    one, two = replicas
+@pytest.fixture
+def replicas(plane: Plane) -> Iterator[list[Replica]]:
+    """Two controllers, then two webhooks."""
+    with running(plane, "controller", "controller", "webhook", "webhook") as started:
+        yield started
+
+
+@pytest.fixture
+def controllers(plane: Plane) -> Iterator[Pair]:
+    """Two controllers, beside one webhook."""
+    with running(plane, "controller", "controller", "webhook") as (one, two, _):
+        yield one, two
+
+
+@pytest.fixture
+def webhooks(plane: Plane) -> Iterator[Pair]:
+    """Two webhooks, beside one controller."""
+    with running(plane, "controller", "webhook", "webhook") as (_, one, two):
+        yield one, two
+
+
+def leader_first(controllers: Pair) -> Pair:
+    one, two = controllers
     until(lambda: leads(one) != leads(two), "one leads")
     return (one, two) if leads(one) else (two, one)
 
@@ -75,9 +102,9 @@ def times(replica: Replica, message: str) -> list[float]:
 
 @pytest.mark.parametrize("state", [State.HANGING, State.THROTTLED, State.BROKEN, State.CUT])
 def test_one_ends_before_another_begins(
-    replicas: Pair, state: State, capsys: pytest.CaptureFixture[str]
+    controllers: Pair, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leader, other = leader_first(replicas)
+    leader, other = leader_first(controllers)
     leader.line.retry_after = "60"
     with leader.line.be(state):
         begun = time.time()
@@ -93,8 +120,8 @@ def test_one_ends_before_another_begins(
     assert (leads(leader), leads(other)) == (False, True)
 
 
-def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(replicas: Pair) -> None:
-    leader, other = leader_first(replicas)
+def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(controllers: Pair) -> None:
+    leader, other = leader_first(controllers)
     leader.ebb.program.send(signal.SIGSTOP)
     until(lambda: leads(other), "the other leads", LEASE_SECONDS * 3)
     leader.ebb.program.send(signal.SIGCONT)
@@ -113,13 +140,13 @@ def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(replicas: Pair) -
     ],
 )
 def test_a_ca_that_is_garbage_is_replaced(
-    plane: Plane, api: Api, replicas: Pair, garbage: dict[str, str | None]
+    plane: Plane, api: Api, webhooks: Pair, garbage: dict[str, str | None]
 ) -> None:
     before = api.get(SECRET)["data"]
     api.merge(SECRET, {"data": garbage})
     until(lambda: has_ca(api, before["ca.crt"]), "a new CA", 30)
     until(lambda: REPLACED in [one["reason"] for one in api.get(EVENTS)["items"]], "an Event")
-    for replica in replicas:
+    for replica in webhooks:
         until(lambda: len(times(replica, "serving a new certificate")) >= 2, "a new leaf", 30)  # noqa: B023
         replica.ebb.wait_ready()
     in_force(plane)
@@ -130,8 +157,8 @@ def has_ca(api: Api, before: str) -> bool:
     return data.get("ca.crt") not in (None, "", before, "Z2FyYmFnZQ==")
 
 
-def test_a_bundle_that_is_garbage_is_written_anew(plane: Plane, api: Api, replicas: Pair) -> None:
-    assert replicas
+def test_a_bundle_that_is_garbage_is_written_anew(plane: Plane, api: Api, webhooks: Pair) -> None:
+    assert webhooks
     found = api.get(REGISTRATION)
     good = found["webhooks"][0]["clientConfig"]["caBundle"]
     found["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(b"garbage").decode()

@@ -34,7 +34,7 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         "cooldown": {"afterNodeAdd": "5s", "afterPending": "15s"},
     }
     folder = "manifests/examples/self-managed"
-    with karpenter(plane), installed(plane, folder=folder, **how) as webhook:
+    with karpenter(plane), installed(plane, folder=folder, **how) as programs:
         extender = start_extender(plane, score="pack").wait_ready()
         with scheduling(plane, stanza(port_of(extender)), profile=shipped_profile()):
             begun = int(api.get(EVENTS)["metadata"]["resourceVersion"])
@@ -54,7 +54,7 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         assert (outcome.killed, outcome.evicted) == (0, 0)
         assert [event for event in told if _disturbs(event)] == []
         assert outcome.longest <= LONG_WAIT_SECONDS
-        written = webhook.metric('ebb_engine_writes_total{kind="mark"}')
+        written = programs.controller.metric('ebb_engine_writes_total{kind="mark"}')
         assert written >= outcome.emptied
         assert {"DrainMarked", "ScaleDownAllowed"} <= reasons
 

@@ -13,6 +13,7 @@ from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
+    CONTROLLER_ACCOUNT,
     EXTENDER_ACCOUNT,
     REGISTRATION,
     SECRET,
@@ -77,7 +78,7 @@ def test_pods_of_every_deployment_are_admitted_as_restricted(plane: Plane) -> No
     plane.api.wait(path, lambda found: not found)
 
 
-def test_applying_again_keeps_what_the_leader_has_written(plane: Plane, api: Api) -> None:
+def test_applying_again_keeps_what_the_webhook_has_written(plane: Plane, api: Api) -> None:
     plane.kubectl("apply", "-k", "manifests")
     api.merge(SECRET, {"data": {"ca.crt": "eA=="}})
     found = api.get(REGISTRATION)
@@ -91,23 +92,35 @@ def test_applying_again_keeps_what_the_leader_has_written(plane: Plane, api: Api
     assert api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
 
 
-ON_CONFLICT: dict[str, set[Right]] = {"ebb-webhook": {("", "nodes", "get")}, "ebb-extender": set()}
-"""Used when somebody else has changed a Node that the watch has not told of yet."""
-NOT_SERVED: dict[str, set[Right]] = {
-    "ebb-webhook": {("autoscaling.x-k8s.io", "capacitybuffers", "watch")},
-    "ebb-extender": set(),
+IDLE: dict[str, set[Right]] = {
+    # Used when somebody else has changed a Node and the watch has not reported it yet.
+    CONTROLLER_ACCOUNT: {("", "nodes", "get")}
+    # Used where the API server serves this kind; a list tells that it does not.
+    | {("autoscaling.x-k8s.io", "capacitybuffers", "watch")},
+    WEBHOOK_ACCOUNT: set(),
+    EXTENDER_ACCOUNT: set(),
 }
-"""Used where the API server knows the kind; of one that it does not know a list tells that."""
-
-
-ASKING: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
-"""Whether pods may be patched, for `scaleInOrder: auto`; Kubernetes lets everybody ask."""
+"""Rights that are not used here, by account."""
+ASKING: dict[str, set[Right]] = {
+    # Whether pods may be patched, for `scaleInOrder: auto`; Kubernetes lets everybody ask.
+    CONTROLLER_ACCOUNT: {("authorization.k8s.io", "selfsubjectaccessreviews", "create")},
+    WEBHOOK_ACCOUNT: set(),
+    EXTENDER_ACCOUNT: set(),
+}
+"""Calls for which no right is needed, by account."""
+WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
+"""The extender's watches, which begin after it is ready."""
+EVENT: Right = ("events.k8s.io", "events", "create")
 
 
 def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) -> None:
     offset = len(plane.audit.read_bytes())
     folder = "manifests/examples/self-managed"
-    with installed(plane, folder=folder, mode=Mode.ENFORCE, usability="none") as webhook:
+
+    def used(account: str) -> set[Right]:
+        return rights_of(asked_by(plane, account, offset))
+
+    with installed(plane, folder=folder, mode=Mode.ENFORCE, usability="none") as programs:
         add_nodes(api, "a", "b")
         api.create(PODS, pod("p", node_name="a"))
 
@@ -115,25 +128,22 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
             return any(MARK_LABEL in one["metadata"]["labels"] for one in found.values())
 
         api.wait(NODES, marked)  # type: ignore[arg-type]
-        api.wait("/apis/events.k8s.io/v1/namespaces/default/events", bool)
+        until(lambda: EVENT in used(CONTROLLER_ACCOUNT), "an Event about a Node")
+        api.merge(SECRET, {"data": {"ca.crt": "Z2FyYmFnZQ=="}})
+        until(lambda: EVENT in used(WEBHOOK_ACCOUNT), "an Event about a CA that was replaced")
         extender = start_extender(plane, score="pack").wait_ready()
-        until(
-            lambda: rights_of(asked_by(plane, EXTENDER_ACCOUNT, offset)) >= WATCHED, "its watches"
-        )
+        until(lambda: used(EXTENDER_ACCOUNT) >= WATCHED, "the extender's watches")
         extender.stop(signal.SIGKILL)
-        assert webhook.metric("ebb_lost_events_total") == 0
-    for account, asked in ((WEBHOOK_ACCOUNT, {ASKING}), (EXTENDER_ACCOUNT, set())):
-        ours = asked_by(plane, account, offset)
-        refused = [e for e in ours if e["responseStatus"]["code"] == 403]
+        assert [ebb.metric("ebb_lost_events_total") for ebb in programs] == [0, 0]
+    for account in (CONTROLLER_ACCOUNT, WEBHOOK_ACCOUNT, EXTENDER_ACCOUNT):
+        refused = [
+            event
+            for event in asked_by(plane, account, offset)
+            if event["responseStatus"]["code"] == 403
+        ]
         assert not refused, "a right is missing"
-        used = rights_of(ours)
-        assert asked <= used
-        idle = ON_CONFLICT[account] | NOT_SERVED[account]
-        assert used - asked | idle == granted(plane, folder, account)
-
-
-WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
-"""What the extender begins to watch after it is ready, by its lists."""
+        assert used(account) >= ASKING[account]
+        assert used(account) - ASKING[account] | IDLE[account] == granted(plane, folder, account)
 
 
 def asked_by(plane: Plane, account: str, offset: int) -> list[Json]:

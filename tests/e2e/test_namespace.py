@@ -1,7 +1,6 @@
 """Ebb in another namespace than `ebb-system`, by an overlay's `namespace`."""
 
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
-from tests.e2e.install import apply, config, overlay, point, port_of, start_webhook
+from tests.e2e.install import apply, config, ending, overlay, point, port_of, start_program
 from tests.e2e.objects import add_nodes
 from tests.e2e.plane import ROOT, Plane
 
@@ -45,13 +44,18 @@ def test_the_overlay_of_the_document_names_the_other_one_alone(
 def test_the_engine_marks_and_tells_of_it(plane: Plane, api: Api) -> None:
     settings = config(mode=Mode.ENFORCE, usability="none")
     point(plane, port_of(settings))
-    webhook = start_webhook(plane, settings, namespace=ELSEWHERE).wait_ready()
-    add_nodes(api, "elsewhere-a", "elsewhere-b")
+    started = [
+        start_program(plane, module, settings, namespace=ELSEWHERE)
+        for module in ("controller", "webhook")
+    ]
 
     def told(found: Mapping[str, Json]) -> bool:
         marked = (one for one in found.values() if one["reason"] == "DrainMarked")
         return any(one["regarding"]["name"].startswith("elsewhere") for one in marked)
 
-    api.wait(EVENTS, told)
-    assert webhook.metric("ebb_lost_events_total") == 0
-    webhook.stop(signal.SIGKILL)
+    with ending(plane, *started):
+        for ebb in started:
+            ebb.wait_ready()
+        add_nodes(api, "elsewhere-a", "elsewhere-b")
+        api.wait(EVENTS, told)
+        assert [ebb.metric("ebb_lost_events_total") for ebb in started] == [0, 0]

@@ -11,7 +11,7 @@ import pytest
 
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from tests.e2e.api import Api, Json, RefusedError
-from tests.e2e.install import installed, policy
+from tests.e2e.install import admitting, policy
 from tests.e2e.objects import NODES, add_nodes, mark, node, taints
 from tests.e2e.plane import Plane
 from tests.support import odd_nodes, taint_rules
@@ -30,7 +30,7 @@ EFFECTS = {"soft": "PreferNoSchedule", "hard": "NoSchedule"}
 
 @pytest.fixture(scope="module", autouse=True, params=["webhook", "policy"])
 def tainted_by(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
-    with installed(plane) if request.param == "webhook" else policy(plane):
+    with admitting(plane) if request.param == "webhook" else policy(plane):
         yield request.param
 
 

@@ -10,7 +10,7 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import LEASE, apply, config, point, port_of, remove, start_webhook
+from tests.e2e.install import LEASE, apply, config, ending, point, port_of, remove, start_program
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, node, pod, ready
 from tests.e2e.plane import Ebb, Plane, until
 
@@ -21,22 +21,25 @@ Start = Callable[..., Ebb]
 
 @pytest.fixture(scope="module")
 def settings(plane: Plane) -> Iterator[Json]:
-    """Install everything but the program: it starts when a test's cluster stands."""
+    """Install, and run a webhook: the controller starts when a test's cluster is complete."""
     found = config(mode=Mode.ENFORCE)
     apply(plane)
     point(plane, port_of(found))
-    yield found
+    webhook = start_program(plane, "webhook", found)
+    with ending(plane, webhook):
+        webhook.wait_ready()
+        yield found
     remove(plane)
 
 
 @pytest.fixture
 def start(plane: Plane, settings: Json) -> Iterator[Start]:
-    """Start the webhook under a policy; it is killed afterwards, and its lead ends with it."""
+    """Start the controller under a policy; kill it afterwards and delete its Lease."""
     with ExitStack() as at_end:
         at_end.callback(plane.api.delete, LEASE)
 
         def started(policy: str, **more: Any) -> Ebb:
-            ebb = start_webhook(plane, {**settings, "policy": policy, **more})
+            ebb = start_program(plane, "controller", {**settings, "policy": policy, **more})
             at_end.callback(ebb.stop, signal.SIGKILL)
             return ebb.wait_ready()
 
@@ -54,17 +57,17 @@ def marked(nodes: dict[str, Json]) -> list[str]:
     return sorted(n for n, one in nodes.items() if MARK_LABEL in one["metadata"]["labels"])
 
 
-def settled(webhook: Ebb, api: Api, count: int) -> list[str]:
+def settled(controller: Ebb, api: Api, count: int) -> list[str]:
     """Wait until so many nodes are marked; return which are after some more passes."""
     api.wait(NODES, lambda nodes: len(marked(dict(nodes))) >= count)
-    enough = passes(webhook) + PASSES
-    until(lambda: passes(webhook) >= enough, f"{PASSES} passes")
+    enough = passes(controller) + PASSES
+    until(lambda: passes(controller) >= enough, f"{PASSES} passes")
     return marked({one["metadata"]["name"]: one for one in api.get(NODES)["items"]})
 
 
-def passes(webhook: Ebb) -> float:
+def passes(controller: Ebb) -> float:
     results = ("judged", "skipped")
-    return sum(webhook.metric(f'ebb_engine_passes_total{{result="{one}"}}') for one in results)
+    return sum(controller.metric(f'ebb_engine_passes_total{{result="{one}"}}') for one in results)
 
 
 def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
@@ -73,12 +76,12 @@ def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
     nodes = ("a", "b", "c", "d", "e")
     add_nodes(api, *nodes)
     spread(api, nodes, 550, 550, 550, 550, 200)
-    webhook = start("ExcessNodes", spacing="0s")
-    assert settled(webhook, api, 0) == []
-    assert webhook.metric("ebb_excess_nodes") == 2
+    controller = start("ExcessNodes", spacing="0s")
+    assert settled(controller, api, 0) == []
+    assert controller.metric("ebb_excess_nodes") == 2
     for name in nodes:
         api.delete(f"{PODS}/{name}-4", gracePeriodSeconds=0)
-    assert settled(webhook, api, 1) == ["a"]
+    assert settled(controller, api, 1) == ["a"]
 
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -96,10 +99,10 @@ def counted(api: Api, start: Start, **of_pool: Any) -> Ebb:
 
 def test_underutilized_count_takes_one_of_six_at_60_percent(start: Start, api: Api) -> None:
     """The others would be at 100, 80, 60, 60 and 60%: three of the five that are required."""
-    webhook = counted(api, start)
-    assert settled(webhook, api, 1) == ["a"]
+    controller = counted(api, start)
+    assert settled(controller, api, 1) == ["a"]
     of_pool = {
-        name: webhook.metric(f'ebb_counted_pool_{name}{{pool="main"}}')
+        name: controller.metric(f'ebb_counted_pool_{name}{{pool="main"}}')
         for name in ("nodes", "under_limit_nodes", "listed_nodes", "marked_nodes", "cpu_ratio")
     }
     assert list(of_pool.values()) == [6, 5, 5, 1, 0.6]
@@ -148,7 +151,7 @@ def test_node_utilization_takes_nodes_whose_remembered_places_hold(
         api.create(PODS, one)
     spread(api, ["x"], 3150, 400)  # alone: they keep their nodes
     spread(api, ["y"], 100)
-    webhook = start("NodeUtilization", delay="2s")
-    assert settled(webhook, api, 2) == ["a", "c"]
+    controller = start("NodeUtilization", delay="2s")
+    assert settled(controller, api, 2) == ["a", "c"]
     api.delete(f"{PODS}/x-1", gracePeriodSeconds=0)
-    assert settled(webhook, api, 3) == ["a", "b", "c"]
+    assert settled(controller, api, 3) == ["a", "b", "c"]

@@ -54,10 +54,10 @@ def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, 
 def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, full: Api) -> None:
     whole = {"cpu": "100%", "memory": "100%"}
     how: dict[str, Any] = {"usability": "none", "thresholds": whole, "hardAfter": "1s"}
-    with installed(plane, mode=Mode.ENFORCE, **how) as webhook:
+    with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
-        passes = webhook.metric("ebb_engine_pass_duration_seconds_count")
-        while webhook.metric("ebb_engine_pass_duration_seconds_count") < passes + 5:
+        passes = programs.controller.metric("ebb_engine_pass_duration_seconds_count")
+        while programs.controller.metric("ebb_engine_pass_duration_seconds_count") < passes + 5:
             time.sleep(0.2)
         assert mark(full.get(f"{NODES}/b")) == "soft"
         scheduler = plane.scheduler()

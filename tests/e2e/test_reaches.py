@@ -9,7 +9,7 @@ from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, add_nodes, node, pod, ready
-from tests.e2e.plane import Ebb, Plane
+from tests.e2e.plane import Plane
 from tests.e2e.scheduling import scheduling
 
 GENERAL = ("g0", "g1", "g2", "g3", "g4", "g5")
@@ -22,9 +22,9 @@ START, END = 12, 40
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(plane: Plane) -> Iterator[Ebb]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
-        yield found
+def programs(plane: Plane) -> Iterator[None]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s"):
+        yield
 
 
 def add_devices(api: Api) -> None:

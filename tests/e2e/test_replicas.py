@@ -1,10 +1,11 @@
-"""The webhook's replicas: one leads, another takes over, certificates change, nobody notices."""
+"""Replicas: one controller leads, another takes over; webhooks change their certificates."""
 
 import base64
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Self
 
@@ -19,11 +20,12 @@ from tests.e2e.install import (
     SECRET,
     apply,
     config,
+    ending,
     in_force,
     point,
     port_of,
     remove,
-    start_webhook,
+    start_program,
 )
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, pod, taints
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, free_port, until
@@ -35,33 +37,54 @@ LEASE_SECONDS = 6
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
 
 
-@pytest.fixture
-def replicas(plane: Plane) -> Iterator[tuple[Ebb, Ebb]]:
-    """Two replicas in mode enforce; the API server calls the first."""
+@contextmanager
+def running(plane: Plane, controllers: int, webhooks: int) -> Iterator[list[tuple[Ebb, ...]]]:
+    """Run so many replicas of both programs in mode enforce; the API server calls one webhook."""
     apply(plane)
-    started = []
-    for name in ("ebb-one", "ebb-two"):
-        settings = config(
-            mode=Mode.ENFORCE,
-            usability="none",
-            webhook={"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"},
-        )
-        started.append(start_webhook(plane, settings, name))
-    one, two = started
-    point(plane, port_of(one.settings))
-    for ebb in started:
-        ebb.wait_ready()
-    in_force(plane)
-    yield one, two
-    for ebb in started:
-        if ebb.program in plane.programs:
-            ebb.stop(signal.SIGKILL)
+    groups: list[tuple[Ebb, ...]] = []
+    for module, count in (("controller", controllers), ("webhook", webhooks)):
+        group = [
+            start_program(plane, module, settings(), f"ebb-{module}-{number}")
+            for number in range(count)
+        ]
+        groups.append(tuple(group))
+    started = [ebb for group in groups for ebb in group]
+    point(plane, port_of(groups[1][0].settings))
+    with ending(plane, *started):
+        for ebb in started:
+            ebb.wait_ready()
+        in_force(plane)
+        yield groups
     remove(plane)
 
 
-def leader_first(replicas: tuple[Ebb, Ebb]) -> tuple[Ebb, Ebb]:
+def settings() -> Json:
+    """Return settings with ports of their own."""
+    return config(
+        mode=Mode.ENFORCE,
+        usability="none",
+        controller={"leaseDuration": f"{LEASE_SECONDS}s"},
+        webhook={"rotationSoak": "5s"},
+    )
+
+
+@pytest.fixture
+def controllers(plane: Plane) -> Iterator[tuple[Ebb, ...]]:
+    """Two replicas of the controller, and one webhook."""
+    with running(plane, controllers=2, webhooks=1) as (found, _):
+        yield found
+
+
+@pytest.fixture
+def webhooks(plane: Plane) -> Iterator[tuple[Ebb, ...]]:
+    """Two replicas of the webhook, and one controller; the API server calls the first webhook."""
+    with running(plane, controllers=1, webhooks=2) as (_, found):
+        yield found
+
+
+def leader_first(controllers: tuple[Ebb, ...]) -> tuple[Ebb, Ebb]:
     """Return the replica that leads, and the other."""
-    one, two = replicas
+    one, two = controllers
     until(lambda: leads(one) != leads(two), "one leads")
     return (one, two) if leads(one) else (two, one)
 
@@ -81,9 +104,9 @@ def one_marked(api: Api) -> str:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_another_leads_when_the_leader_goes_and_marks_stay(
-    api: Api, replicas: tuple[Ebb, Ebb], how: signal.Signals
+    api: Api, controllers: tuple[Ebb, ...], how: signal.Signals
 ) -> None:
-    leader, other = leader_first(replicas)
+    leader, other = leader_first(controllers)
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b"))
@@ -108,8 +131,8 @@ def test_another_leads_when_the_leader_goes_and_marks_stay(
     api.wait(NODES, lambda found: MARK_LABEL not in found[name]["metadata"]["labels"])
 
 
-def test_only_the_leader_runs_the_engine(api: Api, replicas: tuple[Ebb, Ebb]) -> None:
-    leader, other = leader_first(replicas)
+def test_only_the_leader_runs_the_engine(api: Api, controllers: tuple[Ebb, ...]) -> None:
+    leader, other = leader_first(controllers)
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     one_marked(api)
@@ -160,9 +183,8 @@ def failed_open(plane: Plane) -> float:
 
 
 def test_a_new_ca_under_a_stream_of_updates_fails_no_call(
-    plane: Plane, api: Api, replicas: tuple[Ebb, Ebb]
+    plane: Plane, api: Api, webhooks: tuple[Ebb, ...]
 ) -> None:
-    assert replicas
     first = api.get(SECRET)["data"]["ca.crt"]
     bundle = registered(api)
     before = failed_open(plane)
@@ -171,7 +193,7 @@ def test_a_new_ca_under_a_stream_of_updates_fails_no_call(
     with Stream(plane, "n") as stream:
         api.merge(SECRET, {"metadata": {"annotations": {ROTATE_ANNOTATION: "now"}}})
         until(lambda: api.get(SECRET)["data"]["ca.crt"] != first, "a new CA signs", 60)
-        for ebb in replicas:
+        for ebb in webhooks:
             until(partial(signed_anew, ebb), "every replica has signed anew", 30)
         writes = stream.writes
         until(lambda: stream.writes > writes + 50, "more updates under the new CA")
@@ -195,8 +217,8 @@ class TestBrokenWebhook:
     """Node updates go on, whatever the webhook does."""
 
     @pytest.fixture
-    def marked(self, api: Api, replicas: tuple[Ebb, Ebb]) -> Api:
-        assert replicas
+    def marked(self, api: Api, webhooks: tuple[Ebb, ...]) -> Api:
+        assert webhooks
         add_nodes(api, "n", "other")
         mark(api, "n")
         return api
@@ -209,15 +231,15 @@ class TestBrokenWebhook:
         assert answer["metadata"]["annotations"]["written"] == value
         return time.monotonic() - begun
 
-    def test_killed(self, marked: Api, replicas: tuple[Ebb, Ebb]) -> None:
-        replicas[0].stop(signal.SIGKILL)
+    def test_killed(self, marked: Api, webhooks: tuple[Ebb, ...]) -> None:
+        webhooks[0].stop(signal.SIGKILL)
         self.update(marked)
 
-    def test_slow(self, marked: Api, replicas: tuple[Ebb, Ebb]) -> None:
+    def test_slow(self, marked: Api, webhooks: tuple[Ebb, ...]) -> None:
         timeout = marked.get(REGISTRATION)["webhooks"][0]["timeoutSeconds"]
-        replicas[0].program.send(signal.SIGSTOP)
+        webhooks[0].program.send(signal.SIGSTOP)
         assert self.update(marked) >= timeout, "it was waited for"
-        replicas[0].program.send(signal.SIGCONT)
+        webhooks[0].program.send(signal.SIGCONT)
 
     @pytest.mark.parametrize(
         ("body", "status"),

@@ -17,9 +17,9 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from tests.e2e.api import WAIT_SECONDS, Api, Json
-from tests.e2e.install import installed
+from tests.e2e.install import Programs, installed
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints
-from tests.e2e.plane import Ebb, Plane
+from tests.e2e.plane import Plane
 from tests.e2e.scheduling import scheduling
 from tests.support.plan_cli import ebb
 
@@ -30,7 +30,7 @@ RELOAD_SECONDS = WAIT_SECONDS + FILES_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(plane: Plane) -> Iterator[Ebb]:
+def programs(plane: Plane) -> Iterator[Programs]:
     with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
         yield found
 
@@ -125,8 +125,9 @@ def test_a_node_that_the_autoscaler_took_is_not_missed(api: Api) -> None:
     api.wait(NODES, lambda found: first not in found and mark(found[second]))
 
 
-def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, webhook: Ebb) -> None:
+def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, programs: Programs) -> None:
     """Turned to observe, the engine takes away what it has written and marks nothing more."""
+    controller = programs.controller
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b", cpu="500m"))
@@ -134,28 +135,29 @@ def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, webhook: Ebb) ->
     (name,) = [name for name, one in found.items() if mark(one)]
     api.merge(f"{NODES}/{name}", {"spec": {"taints": [*taints(found[name]), THEIRS]}})
     try:
-        webhook.configure(mode="observe", handOver={"guard": "1s"})
+        controller.configure(mode="observe", handOver={"guard": "1s"})
         found = api.wait(NODES, lambda found: not ours(found[name]), RELOAD_SECONDS)
         assert taints(found[name]) == [THEIRS]
-        webhook.configure(mode="enforced")
+        controller.configure(mode="enforced")
         api.wait(EVENTS, lambda found: any(
             event["reason"] == "ConfigurationRefused" and "enforced" in event["note"]
             for event in found.values()
         ), RELOAD_SECONDS)  # fmt: skip
-        assert webhook.metric("ebb_config_last_reload_successful") == 0
+        assert controller.metric("ebb_config_last_reload_successful") == 0
         assert not any(mark(one) for one in api.get(NODES)["items"])
     finally:
-        webhook.configure()
+        controller.configure()
     api.wait(NODES, lambda found: any(mark(one) for one in found.values()), RELOAD_SECONDS)
-    assert webhook.metric("ebb_config_last_reload_successful") == 1
+    assert controller.metric("ebb_config_last_reload_successful") == 1
 
 
-def test_release_all_leaves_no_trace_of_a_dead_engine(
-    plane: Plane, api: Api, webhook: Ebb
+def test_release_all_leaves_no_trace_when_no_program_answers(
+    plane: Plane, api: Api, programs: Programs
 ) -> None:
     two_hard(api)
     api.merge(f"{NODES}/a", {"metadata": {"annotations": {"theirs": "x"}}})
-    webhook.program.send(signal.SIGSTOP)  # it neither marks again nor admits
+    for stopped in programs:  # the controller would mark the nodes again
+        stopped.program.send(signal.SIGSTOP)
     try:
         done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("admin-release")))
         assert (done.returncode, done.stderr) == (0, b"")
@@ -164,4 +166,5 @@ def test_release_all_leaves_no_trace_of_a_dead_engine(
         assert [ours(found) for found in nodes] == [[], [], []]
         assert annotations(nodes[0])["theirs"] == "x"
     finally:
-        webhook.program.send(signal.SIGCONT)
+        for stopped in programs:
+            stopped.program.send(signal.SIGCONT)

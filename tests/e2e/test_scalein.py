@@ -13,7 +13,7 @@ from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANN
 from core.writes.costs import NEXT_MIN
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
-    WEBHOOK_ACCOUNT,
+    CONTROLLER_ACCOUNT,
     Start,
     apply,
     overlay,
@@ -32,23 +32,23 @@ SETTINGS = {
     "usability": "none",
 }
 """`scaleInOrder` is not said: where the component is installed, the default enables it."""
-OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(plane: Plane) -> Iterator[Path]:
-    """Install with the component; the registration calls a port where each test serves."""
+    """Install with the component; each test starts the programs."""
     made = plane.folder / "scale-in"
     overlay(made, "components/scale-in-order")
     apply(plane, str(made))
     yield made
-    plane.kubectl("delete", "clusterrole,clusterrolebinding", "ebb-webhook-scale-in")
+    plane.kubectl("delete", "clusterrole,clusterrolebinding", "ebb-controller-scale-in")
     remove(plane)
 
 
 @pytest.fixture
 def start(plane: Plane) -> Iterator[Start]:
-    """Start the webhook with these settings, once or again."""
+    """Run a webhook; yield a function that starts controllers with these settings."""
     with starting(plane, SETTINGS) as start:
         yield start
 
@@ -258,9 +258,9 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert costs == {**dict.fromkeys(mine, "5"), over: "6"}
     assert not set(mine) & set(our_pod_writes(plane, offset))
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
-    used = rights_of(asked_by(plane, WEBHOOK_ACCOUNT, offset))
+    used = rights_of(asked_by(plane, CONTROLLER_ACCOUNT, offset))
     on_pods = {
-        right for right in granted(plane, str(folder), WEBHOOK_ACCOUNT) if right[1] == "pods"
+        right for right in granted(plane, str(folder), CONTROLLER_ACCOUNT) if right[1] == "pods"
     }
     assert {right for right in used if right[1] == "pods"} == on_pods
 

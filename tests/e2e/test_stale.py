@@ -10,7 +10,16 @@ import pytest
 
 from core.config.settings import Mode
 from tests.e2e.api import Api, Json
-from tests.e2e.install import apply, config, in_force, point, port_of, remove
+from tests.e2e.install import (
+    apply,
+    config,
+    ending,
+    in_force,
+    point,
+    port_of,
+    remove,
+    start_program,
+)
 from tests.e2e.line import SLOW_SECONDS, State
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane
@@ -35,18 +44,20 @@ REFUSED = {
 
 @pytest.fixture
 def replica(plane: Plane) -> Iterator[Replica]:
-    """A webhook program that remembers nothing, with a line of its own to the API server."""
+    """A controller that has just started, with its own line to the API server; a webhook."""
     how = {"usability": "none", "cooldown": {"afterNodeAdd": "0s", "afterPending": "10m"}}
     settings = config(mode=Mode.ENFORCE, **how)
     apply(plane)
     point(plane, port_of(settings))
-    found = Replica(plane, f"ebb-webhook-slow-{next(NUMBERS)}", settings)
+    webhook = start_program(plane, "webhook", settings)
+    found = Replica(plane, "controller", settings, f"ebb-slow-{next(NUMBERS)}")
     try:
-        found.ebb.wait_ready()
-        in_force(plane)
-        yield found
+        with ending(plane, webhook, found.ebb):
+            for ebb in (webhook, found.ebb):
+                ebb.wait_ready()
+            in_force(plane)
+            yield found
     finally:
-        found.ebb.stop()
         found.line.end()
         remove(plane)
 

@@ -21,9 +21,9 @@ from tests.e2e.attacks import (
     THEIR_PODS,
     Attack,
 )
-from tests.e2e.install import installed
+from tests.e2e.install import Programs, installed
 from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import Plane, until
 
 GOES_ON_SECONDS = 5.0
 PASSES = "ebb_engine_pass_duration_seconds_count"
@@ -45,7 +45,7 @@ class Ground:
     """The cluster that is attacked."""
 
     plane: Plane
-    ebb: Ebb
+    programs: Programs
     users: dict[str, Api]
 
     @property
@@ -103,8 +103,8 @@ def deep() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def ground(plane: Plane) -> Iterator[Ground]:
     users = {TENANT: tenant(plane), KUBELET: kubelet(plane)}
-    with installed(plane, mode=Mode.ENFORCE, usability="none") as ebb:
-        found = Ground(plane, ebb, users)
+    with installed(plane, mode=Mode.ENFORCE, usability="none") as programs:
+        found = Ground(plane, programs, users)
         api = plane.api
         add_nodes(api, "going")
         add_nodes(api, "kept", cpu="8")  # its pod has room nowhere else
@@ -174,11 +174,12 @@ def carry_out(ground: Ground, attack: Attack) -> bool:
 
 def goes_on(ground: Ground, what: str) -> None:
     """Check that Ebb does all that it does, soon. Raises: AssertionError."""
-    ebb = ground.ebb
-    seen = ebb.metric(PASSES)
-    until(lambda: ebb.metric(PASSES) >= seen + 2, f"passes after {what}", GOES_ON_SECONDS)
-    assert ebb.metric("ebb_leader") == 1
-    assert ebb.get("/readyz")[0] == 200
+    controller = ground.programs.controller
+    seen = controller.metric(PASSES)
+    until(lambda: controller.metric(PASSES) >= seen + 2, f"passes after {what}", GOES_ON_SECONDS)
+    assert controller.metric("ebb_leader") == 1
     assert ground.verdicts() == VERDICTS
     ground.dry_runs()
-    assert ebb.program.rss_bytes() < RSS_MAX_BYTES
+    for ebb in ground.programs:
+        assert ebb.get("/readyz")[0] == 200
+        assert ebb.program.rss_bytes() < RSS_MAX_BYTES

@@ -13,7 +13,7 @@ from core.config.settings import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, pod
-from tests.e2e.plane import LOOPBACK, Ebb, Plane
+from tests.e2e.plane import LOOPBACK, Plane
 from tests.e2e.stub import served
 from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two_hard
 
@@ -27,9 +27,9 @@ DRA = "/apis/resource.k8s.io/v1"
 
 
 @pytest.fixture(scope="module")
-def webhook(plane: Plane) -> Iterator[Ebb]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s") as found:
-        yield found
+def programs(plane: Plane) -> Iterator[None]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s"):
+        yield
 
 
 def here(name: str) -> Json:
@@ -113,7 +113,7 @@ def softened(api: Api, name: str) -> bool:
     )
 
 
-@pytest.mark.usefixtures("webhook", "made")
+@pytest.mark.usefixtures("programs", "made")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_pod_that_ebb_cannot_judge_softens_the_mark_that_keeps_it(
     plane: Plane,
@@ -168,7 +168,7 @@ def refusing(name: str, nodes: set[str]) -> Iterator[Json]:
         yield {"urlPrefix": url, "filterVerb": "filter", "nodeCacheCapable": True, "weight": 1}
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("programs")
 def test_a_pod_that_is_refused_for_a_reason_that_ebb_does_not_know_waits_some_seconds(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,13 +9,20 @@ from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import WEBHOOK_ACCOUNT, apply, config, remove
+from tests.e2e.install import (
+    CONTROLLER_ACCOUNT,
+    REGISTRATION,
+    apply,
+    config,
+    ending,
+    remove,
+    start_program,
+)
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
-from tests.e2e.pki import write_kubeconfig
-from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, until
 from tests.e2e.stub import Wire
 
-OURS = f"system:serviceaccount:{NAMESPACE}:{WEBHOOK_ACCOUNT}"
+OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
 @pytest.fixture
@@ -26,24 +33,15 @@ def wire(plane: Plane) -> Iterator[Wire]:
 
 
 @pytest.fixture
-def webhook(plane: Plane, wire: Wire) -> Iterator[Ebb]:
-    """The program in mode enforce, whose line to the API server can be cut."""
+def controller(plane: Plane, wire: Wire) -> Iterator[Ebb]:
+    """A controller in mode enforce, whose line to the API server can be cut; no webhook."""
     apply(plane)
+    plane.api.delete(REGISTRATION)
     settings = config(mode=Mode.ENFORCE, usability="none")
-    token = plane.token(NAMESPACE, WEBHOOK_ACCOUNT)
-    kubeconfig = write_kubeconfig(
-        plane.folder / "cut.kubeconfig",
-        f"https://{LOOPBACK}:{wire.port}",
-        plane.authority.certificate,
-        token=token,
-    )
-    health = f"http://{settings['webhook']['metricsListen']}"
-    ebb = start_ebb(
-        plane, "ebb-cut", "webhook", settings, kubeconfig=kubeconfig, health=health,
-        POD_NAMESPACE=NAMESPACE,
-    )  # fmt: skip
-    yield ebb.wait_ready()
-    ebb.stop()
+    url = f"https://{LOOPBACK}:{wire.port}"
+    ebb = start_program(plane, "controller", settings, "ebb-cut", url=url)
+    with ending(plane, ebb):
+        yield ebb.wait_ready()
     remove(plane)
 
 
@@ -56,7 +54,7 @@ def one_marked(api: Api) -> str:
 
 
 def our_marks(plane: Plane) -> list[str]:
-    """Return the nodes that the program marked, in order, from the audit log."""
+    """Return the nodes that the controller marked, in order, from the audit log."""
     return [
         event["objectRef"]["name"]
         for event in plane.audited()
@@ -68,12 +66,12 @@ def our_marks(plane: Plane) -> list[str]:
 
 
 def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
-    plane: Plane, api: Api, webhook: Ebb, wire: Wire
+    plane: Plane, api: Api, controller: Ebb, wire: Wire
 ) -> None:
     add_nodes(api, "a", "b", "c")
     for name in "abc":
         api.create(PODS, pod(f"on-{name}", node_name=name, cpu="3"))
-    until(lambda: passes(webhook) > 2, "passes that find nothing to do")
+    until(lambda: passes(controller) > 2, "passes that find nothing to do")
     assert not marks(api.wait(NODES, lambda found: len(found) == 3))
     wire.cut()
     # What a stale view could act on: pods go, and come back, while nothing is heard.
@@ -83,36 +81,39 @@ def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
     api.create(PODS, pod("again-b", node_name="b", cpu="3"))
     before = our_marks(plane)
     wire.mend()
-    seen = passes(webhook)
-    until(lambda: passes(webhook) > seen + 2, "passes on the new view", 90)
+    seen = passes(controller)
+    until(lambda: passes(controller) > seen + 2, "passes on the new view", 90)
     assert our_marks(plane) == before
     api.delete(f"{PODS}/again-a", gracePeriodSeconds=0)
     assert one_marked(api) == "a", "and the view is right again"
 
 
-def passes(webhook: Ebb) -> float:
-    return webhook.metric("ebb_engine_pass_duration_seconds_count")
+def passes(controller: Ebb) -> float:
+    return controller.metric("ebb_engine_pass_duration_seconds_count")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_restarted_api_server(plane: Plane, api: Api, webhook: Ebb, how: signal.Signals) -> None:
+def test_a_restarted_api_server(
+    plane: Plane, api: Api, controller: Ebb, how: signal.Signals
+) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b"))
     name = one_marked(api)
     plane.apiserver.stop(how)
     until(
-        lambda: webhook.metric('ebb_watch_restarts_total{reason="error",resource="pods"}'), "cut"
+        lambda: controller.metric('ebb_watch_restarts_total{reason="error",resource="pods"}'),
+        "cut",
     )
     plane.apiserver.start()
     plane.wait_ready()
     api.create(PODS, pod("big", node_name="b" if name == "a" else "a", cpu="3"))
     api.wait(NODES, lambda found: not marks(dict(found)), seconds=60)
-    assert webhook.program.running
+    assert controller.program.running
 
 
 def test_a_version_that_has_expired_is_listed_anew(
-    plane: Plane, api: Api, webhook: Ebb, wire: Wire
+    plane: Plane, api: Api, controller: Ebb, wire: Wire
 ) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
@@ -128,7 +129,7 @@ def test_a_version_that_has_expired_is_listed_anew(
     plane.wait_ready()
     wire.mend()
     expired = 'ebb_watch_restarts_total{reason="expired",resource="pods"}'
-    until(lambda: webhook.metric(expired), "410", 60)
+    until(lambda: controller.metric(expired), "410", 60)
     api.create(PODS, pod("big", node_name="b", cpu="3"))
     api.create(PODS, pod("bigger", node_name="a", cpu="2"))
     api.wait(NODES, lambda found: not marks(dict(found)), seconds=60)

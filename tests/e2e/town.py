@@ -1,4 +1,4 @@
-"""Two replicas, an extender, a scheduler and a load on a control plane where things break.
+"""Every program of Ebb, a scheduler and a load on a control plane where things break.
 
 Everything that chance decides comes from one seed. After each trouble `Town.sound` says what does
 not hold yet.
@@ -37,7 +37,11 @@ from tests.support.kube_json import cluster_from_dumps
 NODE_COUNT: Final = 8
 PASSES: Final = "ebb_engine_pass_duration_seconds_count"
 JUDGES_SECONDS: Final = 60.0
-RSS_MAX_BYTES: Final = 192 * 1024**2
+RSS_MAX_BYTES: Final = {
+    "controller": 192 * 1024**2,
+    "webhook": 95 * 10**6,
+    "extender": 192 * 1024**2,
+}
 LEASE_SECONDS: Final = 6
 OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY)
 SETTINGS: Final = {
@@ -54,13 +58,19 @@ class Town:
         self.plane, self.api, self.seed = plane, plane.api, seed
         self.chance = random.Random(seed)
         apply(plane, "manifests/examples/self-managed")
-        self.one, self.two = (
-            Replica(plane, name, _settings()) for name in ("ebb-first", "ebb-second")
+        self.controllers, self.webhooks = (
+            tuple(
+                Replica(plane, module, _settings(), f"ebb-{module}-{number}")
+                for number in ("first", "second")
+            )
+            for module in ("controller", "webhook")
         )
         listen = {"listen": f"{LOOPBACK}:{free_port()}"}
-        self.extender = Replica(plane, "ebb-extender-line", {"extender": listen})
-        self.replicas = (self.one, self.two)
-        point(plane, port_of(self.one.settings))
+        self.extender = Replica(plane, "extender", {"extender": listen}, "ebb-extender-line")
+        self.programs = (*self.controllers, *self.webhooks, self.extender)
+        # Nothing balances calls here: the API server calls the first webhook alone.
+        self.webhook = self.webhooks[0]
+        point(plane, port_of(self.webhook.settings))
         port = int(listen["listen"].rpartition(":")[2])
         plane.scheduler(stanza(port), name="kube-scheduler-town")
         self.crowd = Crowd(plane.api_as(plane.admin), seed)
@@ -68,7 +78,7 @@ class Town:
         self._watching = threading.Event()
         self._guard = threading.Thread(target=self._watch_leaders, daemon=True)
         self._guard.start()
-        for one in (*self.replicas, self.extender):
+        for one in self.programs:
             one.ebb.wait_ready()
         add_nodes(self.api, *(f"n{number}" for number in range(NODE_COUNT)))
         for number in range(2):
@@ -79,7 +89,7 @@ class Town:
         self.crowd.end()
         self._watching.set()
         self._guard.join(30)
-        for one in (*self.replicas, self.extender):
+        for one in self.programs:
             if one.ebb.program in self.plane.programs:
                 one.ebb.stop(signal.SIGKILL)
             one.line.end()
@@ -89,15 +99,16 @@ class Town:
         clear(self.api)
 
     def leader(self) -> Replica:
-        """Wait until one of them leads."""
+        """Wait until one controller leads."""
         found: Replica = until(
-            lambda: next((one for one in self.replicas if leads(one)), None), "a leader"
+            lambda: next((one for one in self.controllers if leads(one)), None), "a leader"
         )
         return found
 
     def other(self, than: Replica) -> Replica:
-        """Return the other replica."""
-        return self.two if than is self.one else self.one
+        """Return the other controller."""
+        one, two = self.controllers
+        return two if than is one else one
 
     def program(self, name: str) -> Any:
         """Return a program of the control plane."""
@@ -148,7 +159,7 @@ class Town:
         seen: dict[str, float] = {}
 
         def judges() -> bool:
-            counts = {one.name: one.ebb.metric(PASSES) for one in self.replicas if leads(one)}
+            counts = {one.name: one.ebb.metric(PASSES) for one in self.controllers if leads(one)}
             for name, count in counts.items():
                 seen[name] = min(seen.get(name, count), count)
             return any(count > seen[name] for name, count in counts.items())
@@ -186,26 +197,31 @@ class Town:
         return f"{conditions[-1].get('message')}; marked: {marks}"
 
     def _wrong_programs(self) -> Iterator[str]:
-        if sum(map(leads, self.replicas)) != 1:
-            yield f"{sum(map(leads, self.replicas))} leaders"
-        for one in (*self.replicas, self.extender):
+        if (leaders := sum(map(leads, self.controllers))) != 1:
+            yield f"{leaders} leaders"
+        for one in self.programs:
             if not one.ebb.program.running:
                 yield f"{one.name} ended: {one.ebb.program.tail()}"
             elif one.ebb.get("/readyz")[0] != 200:
                 yield f"{one.name}: {one.ebb.get('/readyz?verbose')[1]}"
-            elif (held := one.ebb.program.rss_bytes()) > RSS_MAX_BYTES:
+            elif (held := one.ebb.program.rss_bytes()) > RSS_MAX_BYTES[one.module]:
                 yield f"{one.name} holds {held >> 20} MiB"
 
     def _watch_leaders(self) -> None:
-        """Note whenever both replicas lead: one, the other, and still the one."""
+        """Note whenever both controllers lead: one, the other, and still the one."""
+        one, two = self.controllers
         while not self._watching.wait(0.1):
-            if leads(self.one) and leads(self.two) and leads(self.one):
-                self.two_leaders.append("both replicas led at once")
+            if leads(one) and leads(two) and leads(one):
+                self.two_leaders.append("both controllers led at once")
 
 
 def _settings() -> Json:
-    webhook = {"leaseDuration": f"{LEASE_SECONDS}s", "rotationSoak": "5s"}
-    return config(mode=Mode.ENFORCE, webhook=webhook, **SETTINGS)
+    return config(
+        mode=Mode.ENFORCE,
+        controller={"leaseDuration": f"{LEASE_SECONDS}s"},
+        webhook={"rotationSoak": "5s"},
+        **SETTINGS,
+    )
 
 
 def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Peers that hold what they have been given: both ways to listen, over real sockets."""
+"""Peers that hold what they have been given: the controller's port, and the webhook's over TLS."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,13 @@ from typing import Self
 import pytest
 from aiohttp import web
 
+from controller.metrics import Metrics as ControllerMetrics
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
+from core.edge.kube.names import NAMESPACE
 from core.edge.limits import Limits
 from tests.support.clock import FakeClock
-from webhook.metrics import Metrics
+from webhook.metrics import Metrics as WebhookMetrics
 
 PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
 PATIENCE_SECONDS = 20.0
@@ -57,7 +59,8 @@ class Port:
         await self._stack.aclose()
 
     async def listen(self, limits: Limits) -> None:
-        app = http.base_app(http.Health(), FakeClock(), Metrics())
+        metrics = WebhookMetrics() if self.secure else ControllerMetrics(NAMESPACE)
+        app = http.base_app(http.Health(), FakeClock(), metrics)
 
         async def length(request: web.Request) -> web.Response:
             body = await http.read_body(request, BODY_BYTES_MAX)
@@ -108,7 +111,7 @@ def _abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+@pytest.fixture(params=[False, True], ids=["controller-plain", "webhook-tls"])
 async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
     async with Port(secure=request.param) as made:
         yield made

@@ -1,0 +1,126 @@
+"""Programs of Ebb in processes of their own, started by `python -m` as in an image."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from core.edge import tls
+from tests.bench.serving import LOOPBACK
+from tests.e2e.plane import free_port
+from tests.support.fake_objects import KUBECONFIG
+
+START_SECONDS: Final = 120
+POLL_SECONDS: Final = 0.1
+NOWHERE: Final = f"http://{LOOPBACK}:9"
+"""The API server of a program that calls none."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    plain: str
+    """Where it serves health and metrics: host:port."""
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process; its first thread is that of the event loop."""
+        return self.process.pid
+
+    def get(self, path: str) -> str:
+        """GET from the plain port. Raises: OSError."""
+        with urllib.request.urlopen(f"http://{self.plain}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, series: str) -> float:
+        """Return the value of one series; 0 for one that is not there. Raises: OSError."""
+        for line in self.get("/metrics").splitlines():
+            name, _, value = line.rpartition(" ")
+            if name == series:
+                return float(value)
+        return 0.0
+
+    def wait(self, reached: Callable[["Running"], object]) -> None:
+        """Wait until the program has reached something. Raises: AssertionError, with its log."""
+        for _ in range(int(START_SECONDS / POLL_SECONDS)):
+            assert self.process.poll() is None, self.log.read_text()
+            with contextlib.suppress(OSError):
+                if reached(self):
+                    return
+            time.sleep(POLL_SECONDS)
+        raise AssertionError(self.log.read_text())
+
+    def mib(self, key: str) -> float:
+        """Return VmRSS or VmHWM."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        found = next(line for line in lines if line.startswith(key))
+        return int(found.split()[1]) / 1024
+
+    def seconds(self) -> float:
+        """Return the processor time that the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ready(program: Running) -> bool:
+    """Say whether the program is ready."""
+    return bool(program.get("/readyz"))
+
+
+@contextlib.contextmanager
+def running(
+    module: str, folder: Path, section: Mapping[str, Any], url: str, **settings: Any
+) -> Iterator[Running]:
+    """Run a program against the API server at *url* until it is no longer needed.
+
+    *section*: its own section of the configuration, to which the plain port is added.
+    """
+    kubeconfig = folder / f"{module}.kubeconfig"
+    kubeconfig.write_text(KUBECONFIG.format(url=url))
+    plain, log = f"{LOOPBACK}:{free_port()}", folder / f"{module}.log"
+    port = "listen" if module == "extender" else "metricsListen"
+    config = {
+        "apiVersion": "kube-ebb.io/v1alpha1",
+        "kind": "EbbConfiguration",
+        **settings,
+        module: {port: plain, **section},
+    }
+    path = folder / f"{module}.yaml"
+    path.write_bytes(orjson.dumps(config))
+    command = [sys.executable, "-m", module, "--config", str(path)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--kubeconfig", str(kubeconfig)], stderr=out, stdout=out
+        )
+    try:
+        yield Running(process, plain, log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def webhook(folder: Path, pair: tls.Pair) -> Iterator[tuple[Running, int]]:
+    """Run a webhook with a certificate from files, for which it needs no API server.
+
+    Yields: the program, and the port where it serves admission.
+    """
+    port, section = free_port(), {}
+    for name, content in (("certFile", pair.certificate), ("keyFile", pair.key)):
+        (folder / name).write_bytes(content)
+        section[name] = str(folder / name)
+    listen = f"{LOOPBACK}:{port}"
+    with running("webhook", folder, {"listen": listen, **section}, NOWHERE) as program:
+        program.wait(ready)
+        yield program, port

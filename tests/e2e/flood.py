@@ -1,0 +1,55 @@
+"""Requests on many connections at once, as fast as a program answers them."""
+
+import selectors
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench.serving import Connection
+
+CONNECTIONS: Final = 32
+POLL_SECONDS: Final = 0.1
+
+
+@dataclass
+class Flood:
+    """What was sent and came back."""
+
+    answered: int = 0
+    fault: Exception | None = None
+
+
+@contextmanager
+def flooding(connect: Callable[[], Connection]) -> Iterator[Flood]:
+    """Send requests from a thread: on each connection the next one follows the answer at once."""
+    flood, stop = Flood(), threading.Event()
+    connections = [connect() for _ in range(CONNECTIONS)]
+
+    def run() -> None:
+        with selectors.DefaultSelector() as selector:
+            for connection in connections:
+                selector.register(connection.socket, selectors.EVENT_READ, connection)
+                connection.send()
+            while not stop.is_set():
+                for key, _ in selector.select(POLL_SECONDS):
+                    key.data.receive()
+                    flood.answered += 1
+                    key.data.send()
+
+    def guarded() -> None:
+        try:
+            run()
+        except Exception as fault:  # noqa: BLE001 the test reports it
+            flood.fault = fault
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    try:
+        yield flood
+    finally:
+        stop.set()
+        thread.join()
+        for connection in connections:
+            connection.socket.close()

@@ -1,0 +1,156 @@
+"""The programs do not need each other: one is killed or flooded, and the other two go on."""
+
+import base64
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from core.config.settings import Mode
+from core.edge.serving import trusting
+from tests.bench.bench_webhook import a_review
+from tests.bench.serving import Connection
+from tests.e2e.api import Api, Json
+from tests.e2e.flood import flooding
+from tests.e2e.install import LEASE, SECRET, ending, installed
+from tests.e2e.install import port_of as admission_port_of
+from tests.e2e.objects import NODES, PODS, TAINT, add_nodes, mark, pod, taints
+from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.scheduling import port_of, scheduling, stanza, start_extender
+from tests.e2e.test_engine import is_marked, our_taints
+from webhook.app import MUTATE_PATH
+
+LEASE_SECONDS = 6
+FLOODED_PASSES = 8
+"""At least a second each: longer than a Lease lasts that is not renewed."""
+PASSES = "ebb_engine_pass_duration_seconds_count"
+REPAIRS = 'ebb_engine_writes_total{kind="repair"}'
+PATCHED = 'ebb_webhook_reviews_total{outcome="patched"}'
+SCORED = 'ebb_extender_prioritize_requests_total{outcome="scored"}'
+
+
+class Three(NamedTuple):
+    """All programs of Ebb."""
+
+    controller: Ebb
+    webhook: Ebb
+    extender: Ebb
+
+
+@pytest.fixture
+def three(plane: Plane) -> Iterator[Three]:
+    """All programs of Ebb in mode enforce, and a kube-scheduler that calls the extender."""
+    folder, controller = "manifests/examples/self-managed", {"leaseDuration": f"{LEASE_SECONDS}s"}
+    how = {"mode": Mode.ENFORCE, "usability": "none", "controller": controller}
+    with installed(plane, folder, **how) as programs:
+        extender = start_extender(plane)
+        with ending(plane, extender):
+            extender.wait_ready()
+            with scheduling(plane, stanza(port_of(extender))):
+                yield Three(*programs, extender)
+
+
+def all_tainted(found: Mapping[str, Json], count: int) -> bool:
+    """Say whether so many nodes are marked, each with the taint."""
+    marked = [one for one in found.values() if is_marked(one)]
+    return len(marked) == count and all(map(our_taints, marked))
+
+
+def drained(api: Api, count: int) -> list[str]:
+    """Add nodes, one of them with a pod; return the names of the others, which get marks."""
+    names = [f"n{number}" for number in range(count + 1)]
+    add_nodes(api, *names)
+    api.create(PODS, pod("first", node_name=names[0]))
+    found = api.wait(NODES, lambda found: all_tainted(found, count))
+    return [name for name in names if is_marked(found[name])]
+
+
+def placed(api: Api, name: str) -> str:
+    """Create a pod; return the node that kube-scheduler binds it to."""
+    api.create(PODS, pod(name, cpu="100m"))
+    found = api.wait(PODS, lambda found: found[name]["spec"].get("nodeName"))
+    return str(found[name]["spec"]["nodeName"])
+
+
+def ready(*programs: Ebb) -> bool:
+    return all(ebb.program.running and ebb.get("/readyz")[0] == 200 for ebb in programs)
+
+
+def test_controller_marks_and_extender_scores_when_the_webhook_is_killed(
+    api: Api, three: Three
+) -> None:
+    three.webhook.stop(signal.SIGKILL)
+    before = three.controller.metric(REPAIRS)
+    drained(api, 2)
+    assert three.controller.metric(REPAIRS) > before, "the controller writes the taints"
+    assert placed(api, "late") == "n0"
+    assert three.extender.metric(SCORED) >= 1
+    assert ready(three.controller, three.extender)
+
+
+def test_webhook_taints_and_extender_scores_when_the_controller_is_killed(
+    api: Api, three: Three
+) -> None:
+    marked = drained(api, 2)
+    three.controller.stop(signal.SIGKILL)
+    assert taints(mark(api, "n0")) == [TAINT]
+    assert taints(api.merge(f"{NODES}/n0", {"spec": {"taints": None}})) == [TAINT]
+    assert taints(mark(api, "n0", None)) == []
+    assert placed(api, "late") == "n0"
+    assert three.extender.metric(SCORED) >= 1
+    found = {one["metadata"]["name"]: one for one in api.get(NODES)["items"]}
+    assert [name for name, one in found.items() if is_marked(one) and our_taints(one)] == marked
+    assert ready(three.webhook, three.extender)
+
+
+def test_scheduler_binds_and_controller_marks_when_the_extender_is_killed(
+    api: Api, three: Three
+) -> None:
+    three.extender.stop(signal.SIGKILL)
+    before = three.webhook.metric(PATCHED), three.controller.metric(REPAIRS)
+    drained(api, 2)
+    assert three.webhook.metric(PATCHED) >= before[0] + 2
+    assert three.controller.metric(REPAIRS) == before[1], "the webhook adds the taints"
+    assert placed(api, "late")
+    assert ready(three.controller, three.webhook)
+
+
+def reviews(three: Three, api: Api) -> Connection:
+    """Return a connection that sends reviews of 48 kB to the webhook."""
+    ca = base64.b64decode(api.get(SECRET)["data"]["ca.crt"])
+    body = a_review(24_000)
+    return Connection(admission_port_of(three.webhook.settings), MUTATE_PATH, body, trusting(ca))
+
+
+def scrapes(three: Three, _: Api) -> Connection:
+    """Return a connection that reads the controller's metrics."""
+    listen = three.controller.settings["controller"]["metricsListen"]
+    return Connection(int(listen.rpartition(":")[2]), "/metrics")
+
+
+@pytest.mark.parametrize("connect", [reviews, scrapes], ids=["reviews", "scrapes"])
+def test_controller_keeps_its_lease_when_a_port_is_flooded(
+    api: Api,
+    three: Three,
+    connect: Callable[[Three, Api], Connection],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    controller = three.controller
+    until(lambda: controller.metric("ebb_leader") == 1, "the controller leads")
+    before, seen = api.get(LEASE)["spec"], controller.metric(PASSES)
+    logged = len(controller.program.log.read_text())
+    with flooding(partial(connect, three, api)) as flood:
+        drained(api, 2)
+        until(lambda: controller.metric(PASSES) >= seen + FLOODED_PASSES, "passes go on")
+        assert flood.fault is None
+    with capsys.disabled():
+        print(f"\n{flood.answered:,} requests were answered meanwhile")
+    assert flood.answered > 1000
+    after = api.get(LEASE)["spec"]
+    assert after["renewTime"] > before["renewTime"]
+    same = ("holderIdentity", "leaseTransitions", "acquireTime")
+    assert [after.get(name) for name in same] == [before.get(name) for name in same]
+    assert "lost the lease" not in controller.program.log.read_text()[logged:]
+    assert ready(*three)
