@@ -31,7 +31,6 @@ from webhook.certs import REPLACED
 LEASE_SECONDS = 6
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 """Of the Secret."""
-NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
 
 NUMBERS = itertools.count()
 """Each replica has a name, folders and a log of its own."""
