@@ -38,7 +38,7 @@ PODS_MAX: Final = 10_000
 KINDS_SHOWN: Final = 3
 SHORT: Final = Fraction(1, 4)
 """A reach is short of room when more than this of what its expected pods ask for finds none."""
-EXPECTED: Final = "ReservePlanner"
+EXPECTED: Final = "Reserve"
 """Whose the expected pods are, of the reach as its name."""
 
 RESERVE: Final = Reason(
