@@ -2,12 +2,17 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from cli.input import live
 from cli.terminal import printable
 from controller.names import LEASE
+from controller.stores.capacity_buffers import PublishedStore
+from controller.stores.lease import LeaseStore
+from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import KINDS, PODS
@@ -15,10 +20,8 @@ from core.edge.decode.objects import PodObject
 from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
 from core.edge.kube.listing import Listed
-from core.edge.kube.stores.lease import LeaseStore
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
-from core.edge.kube.stores.published import PublishedStore
-from core.marks.taints import KEYS_ANNOTATION, keys_before, keys_unknown
+from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
@@ -29,19 +32,28 @@ from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 
 Tell = Callable[[str, str, str], None]
-"""Takes "node", "pod" or "buffer", the key of one, and what is taken off it."""
+"""Takes "node", "pod", "buffer" or "lease", the key of one, and what is taken off it."""
+
+
+class Asked(NamedTuple):
+    """What the command line asks for."""
+
+    names: frozenset[str] | None
+    """Nodes by name; None: all nodes and pods of the cluster."""
+    taint_key: str | None
+    """The key of the taints, whose record is removed from the Lease when no taint is left. None:
+    the key that the Lease records, or else that of the configuration."""
+    dry_run: bool
 
 
 async def release(
     connecting: Awaitable[Client],
-    names: frozenset[str] | None,
     config: Config,
     tell: Tell,
     namespace: str,
-    *,
-    dry_run: bool,
+    asked: Asked,
 ) -> None:
-    """Release the named nodes and the pods on them; None: all of the cluster.
+    """Release the nodes that are asked for, and the pods on them.
 
     *namespace*: where Ebb is installed, which has its CapacityBuffers and its Lease.
     What is refused for what it is stops nothing else, and is named on standard error.
@@ -49,18 +61,20 @@ async def release(
     that failed as the next would: what was written until then stays written, and can be gone on
     with; or at the end, when anything was refused.
     """
-    key = config.taint_key
+    names = asked.names
     async with await connecting as client:
+        leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
+        recorded = await _recorded_key(leases)
+        key = asked.taint_key or recorded or config.taint_key
         cluster = await _listed(client, config)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
-        before = await _keys_before(client, namespace, key)
-        writing = _Writing(tell, dry_run=dry_run)
+        writing = _Writing(tell, dry_run=asked.dry_run)
         for node in cluster.nodes:
-            found = cleanup(node, key, before)
+            found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
-                _warn(node, keys_unknown(node, {key, *before}))
-                clean = partial(_clean_node, client, node.name, key, before)
+                _warn(node, keys_unknown(node, key))
+                clean = partial(_clean_node, client, node.name, key)
                 await writing.each("node", node.name, found.note, clean)
         if names is None:
             await _take_away(client, namespace, writing)
@@ -70,6 +84,10 @@ async def release(
                 clear = partial(write_as_decided, of_any_phase, write.key, write.if_as_seen)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
+        if asked.taint_key is not None and recorded in (None, key):
+            forget = partial(_forget_key, leases, key)
+            await writing.each("lease", f"{namespace}/{LEASE}", f"taint key {key}", forget)
+            writing.end()
 
 
 class _Writing:
@@ -108,7 +126,7 @@ def _warn(node: Node, keys: Iterable[str]) -> None:
     for key in keys:
         _say(
             f"node {node.name}: the taint {key} stays, and may be Ebb's: "
-            "if it is the programs' taintKey, give --config their file"
+            "if it is the programs' taintKey, give --config their file, or --taint-key"
         )
 
 
@@ -142,18 +160,33 @@ async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
         await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
 
 
-async def _keys_before(client: Client, namespace: str, key: str) -> frozenset[str]:
-    """Return the taint's other keys, as the engine's Lease has them."""
+async def _recorded_key(leases: LeaseStore) -> str | None:
+    """Return the taint key that the Lease records, or an empty text; None: it cannot be read."""
     try:
-        lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
+        lease = await leases.read()
     except UnavailableError:
-        lease = None  # not every person may read it
-    return keys_before(lease.annotations.get(KEYS_ANNOTATION, "") if lease else "", key)
+        return None  # not every person may read it
+    return lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
 
 
-async def _clean_node(client: Client, name: str, key: str, before: frozenset[str]) -> None:
+async def _forget_key(leases: LeaseStore, key: str) -> None:
+    """Remove the record of this key from the Lease. Raises: UnavailableError."""
+    for _ in range(TRIES_MAX):
+        lease = await leases.read()
+        if lease is None or lease.annotations.get(KEY_ANNOTATION) != key:
+            return
+        others = {
+            name: value for name, value in lease.annotations.items() if name != KEY_ANNOTATION
+        }
+        with suppress(ConflictError):
+            await leases.write(replace(lease, annotations=others))
+            return
+    raise ConflictError("the controller writes the Lease all the time: scale it to 0 first")
+
+
+async def _clean_node(client: Client, name: str, key: str) -> None:
     """Write the metadata, then the taints that are left if no webhook has taken ours away."""
-    decide = partial(cleanup, taint_key=key, keys_before=before)
+    decide = partial(cleanup, taint_key=key)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client), name, decide) is None:
             return

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from controller import names
-from controller.access_review import AccessReview
+from controller.access_review import PATCH_PODS, AccessReview, is_allowed
 from controller.config_reload import ConfigReload
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
@@ -20,7 +20,10 @@ from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.publisher import Publisher
 from controller.reconciler import OnPods, Reconciler
-from controller.taint_keys import TaintKeys
+from controller.stores.capacity_buffers import PublishedStore
+from controller.stores.evictions import EvictionStore
+from controller.stores.lease import LeaseStore
+from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
@@ -30,10 +33,6 @@ from core.edge.kube.freshness import WatchSink
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events, objects
 from core.edge.kube.stores.events import Events, EventType
-from core.edge.kube.stores.evictions import EvictionStore
-from core.edge.kube.stores.lease import LeaseStore
-from core.edge.kube.stores.published import PublishedStore
-from core.edge.kube.stores.rights import PATCH_PODS, is_allowed
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
 
@@ -94,9 +93,7 @@ class _Controller:
             self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
-        self._taint_keys = TaintKeys(
-            leases, objects.nodes(client), self._view, steady, config.taint_key
-        )
+        self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_off.set_function(steady.off_seconds)
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
@@ -125,12 +122,12 @@ class _Controller:
             self._config.controller.metrics_listen,
             setting="controller.metricsListen",
         )
+        await self._taint_key.check()
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._events.run()),
                 tasks.create_task(self._keep_config()),
-                tasks.create_task(self._taint_keys.keep()),
             ]
             for kind in KINDS:
                 feed = WatchSink(self._view, kind, self._view.news, self._clock, self._metrics)
@@ -148,10 +145,10 @@ class _Controller:
             await plain.stop()
 
     async def _lead(self) -> None:
-        await self._taint_keys.begin()
+        await self._taint_key.record()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
-            tasks.create_task(self._taint_keys.clean(self._loop.why_stale))
+            tasks.create_task(self._taint_key.keep())
             tasks.create_task(self._publisher.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:

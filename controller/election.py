@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from core.edge.clock import Clock
-from core.edge.kube.stores.lease import Lease, micro_time
+from controller.stores.lease import Lease
+from core.edge.clock import Clock, micro_time
 from core.edge.logs import fields
 from core.model.errors import ConflictError, UnavailableError
 

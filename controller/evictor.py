@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
+from controller.stores.evictions import Answer, Evictions, Outcome
 from controller.writers import Tell, for_each
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING, DrainDecision, plan_drain, standing
 from core.drain.state import REFUSED_SECONDS_MAX, DrainState, Eviction
 from core.edge.clock import Clock
-from core.edge.kube.stores.evictions import Answer, Evictions, Outcome
 from core.edge.logs import fields
 from core.model.node import Node
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from prometheus_client import Histogram
 
+from controller.stores.evictions import Outcome
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
-from core.edge.kube.stores.evictions import Outcome
 from core.edge.metrics import MetricCollector, ReportedGauge, Samples
 from core.engine.plan import ReachSums, tightest
 from core.engine.reconcile import PassResult

@@ -34,14 +34,6 @@ async def run_on_change(
             await asyncio.wait_for(news.wait(), seconds - PAUSE_SECONDS)
 
 
-async def until_some(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
-    """Run *turn* every *seconds* until it returns something."""
-    while True:
-        if await _logged(what, turn) is not None:
-            return
-        await asyncio.sleep(seconds)
-
-
 async def _logged(what: str, turn: Callable[[], Awaitable[object]]) -> object:
     try:
         return await turn()

@@ -96,7 +96,7 @@ class Reconciler:
     def judge(
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = unlimited_time
     ) -> PassReport:
-        """Decide what to write; no I/O, so that a thread can do it while reviews are served."""
+        """Decide what to write; no I/O, so that a thread can do it beside the event loop."""
         config = self.config
         refusing, self._refusing = self._refusing, set()
         last = self._last

@@ -37,7 +37,7 @@ class ClusterView(Inventory):
         self._turned: set[str] = set()
         self._occupants: Counter[str] = Counter()
         """By node the pods that may have come to stay, kept up to date: a walk over all pods for
-        each node that is handed over would keep reviews waiting."""
+        each node that is handed over would hold up the event loop."""
         self._others: dict[str, dict[str, Pod]] = {}
         """By node and key those that may have come to stay and count for Karpenter alone."""
         self.looked_at: int | None = None

@@ -16,15 +16,16 @@ import aiohttp
 import pytest
 
 from controller.names import LEASE as LEASE_NAME
+from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import API_VERSION, KIND
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.trust import REGISTRATIONS
 from core.marks.wellknown import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from webhook import names
+from webhook.ca_store import REGISTRATIONS
 
 ROOT = Path(__file__).parents[1]
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"
@@ -152,12 +153,31 @@ def registered(api: FakeApi) -> dict[str, Any]:
     return found
 
 
+def recorded(api: FakeApi) -> str | None:
+    annotations: dict[str, str] = api.documents[LEASE]["metadata"].get("annotations", {})
+    return annotations.get(KEY_ANNOTATION)
+
+
 async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path) as program:
         await program.said("leading")
         assert api.documents[LEASE]["spec"]["holderIdentity"]
         assert api.documents[LEASE]["spec"]["leaseDurationSeconds"] == 15
+        await api.until(lambda: recorded(api) == TAINT_KEY)
     assert api.documents[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_another_taint_key_than_the_recorded_one_is_a_line_and_exit_code_2(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "taintKey": "own/new"}
+    config["controller"] = {"metricsListen": "127.0.0.1:0"}
+    api.put_document(LEASE, {"metadata": {"annotations": {KEY_ANNOTATION: "own/old"}}})
+    code, told = await ended("controller", api, tmp_path, config)
+    assert code == 2, told
+    (line,) = [line for line in told.splitlines() if not line.startswith("{")]
+    assert line.startswith("ebb-controller: taintKey: is 'own/new', but nodes may have taints")
+    assert "ebb release --all --taint-key own/old" in line
 
 
 async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from core.edge.kube.client import Client
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events
 from core.edge.kube.stores.events import Events
-from core.edge.kube.stores.trust import Registration, SecretStore
 from core.edge.logs import fields
 from core.edge.serving import Serving
 from webhook import names
 from webhook.app import make_app
+from webhook.ca_store import Registration, SecretStore
 from webhook.certs import Certificates, Stores
 from webhook.metrics import Metrics
 
@@ -102,7 +102,7 @@ class _Webhook:
             tell=partial(self._events.tell_of, about),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
-        await certificates.keep(lambda: True)
+        await certificates.keep()
 
 
 if __name__ == "__main__":

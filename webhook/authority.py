@@ -1,12 +1,12 @@
-"""The CA that the Secret records, and its stages; pure but for what makes keys.
+"""The CA that the Secret records, and the stages of its rotation. Pure, except that it makes keys.
 
-The CA is changed in stages, so that at any moment every caBundle holds the CA of every leaf that
-is served: (a) `next` is made and put into the bundle beside `ca`; (b) after a soak it becomes
-`ca` and signs, the one before stays in the bundle as `old`; (c) `old` goes when its last leaf has
-ended.
+A rotation has stages, so that every caBundle always has the CA of every serving certificate:
+(a) `next` is made, and every caBundle gets it beside `ca`;
+(b) after a soak `next` becomes `ca`, and the CA before it becomes one of `old`;
+(c) `old` leaves the caBundles when the last serving certificate of these CAs has expired.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,92 +17,116 @@ from core.marks.mark import SECONDS_DIGITS_MAX
 from core.model.errors import InvalidInputError
 
 OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
-KEYS: Final = frozenset(
-    {"ca.crt", "ca.key", "next.crt", "next.key", "next.since", "old.crt", "old.until"}
-)
-"""What is ours in the Secret; whatever else stands there stays."""
+"""How long `old` is kept: the life of a serving certificate."""
+OLD_MAX: Final = 6
+"""CAs in `old`. With `ca` and `next` they fit into one caBundle (webhook.certs.BUNDLE_MAX)."""
+KEYS: Final = frozenset({"ca.crt", "ca.key", "next.crt", "next.key", "old.crt", "old.until"})
+"""The keys of the Secret that belong to Ebb; other keys are kept as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the Secret records; times are unix seconds."""
+    """The content of the Secret."""
 
     ca: Pair
+    """Signs the certificate of a replica that has none yet."""
     next: Pair | None = None
-    next_since: int = 0
-    old: bytes = b""
+    old: tuple[bytes, ...] = ()
+    """CAs without their keys, whose serving certificates may still be in use."""
     old_until: int = 0
+    """When `old` may be dropped, unix seconds."""
 
     def bundle(self) -> list[bytes]:
-        """Return the CAs that must be trusted now."""
-        found = [self.ca.certificate, self.next.certificate if self.next else b"", self.old]
-        return [certificate for certificate in found if certificate]
+        """Return the CAs that every caBundle must have."""
+        found = [self.ca.certificate, *([self.next.certificate] if self.next else []), *self.old]
+        return [*dict.fromkeys(found)]
 
     def encode(self) -> dict[str, bytes]:
-        """Write the Secret's data."""
+        """Return the data of the Secret."""
         data = {"ca.crt": self.ca.certificate, "ca.key": self.ca.key}
         if self.next:
             data |= {"next.crt": self.next.certificate, "next.key": self.next.key}
-            data["next.since"] = str(self.next_since).encode()
         if self.old:
-            data |= {"old.crt": self.old, "old.until": str(self.old_until).encode()}
+            data |= {"old.crt": b"".join(self.old), "old.until": str(self.old_until).encode()}
         return data
 
     @classmethod
     def decode(cls, data: Mapping[str, bytes], now: int) -> "Trust":
-        """Read the Secret's data. Raises: InvalidInputError when its CA cannot be used.
+        """Read the data of the Secret. Raises: InvalidInputError if `ca` cannot be used.
 
-        What else cannot be used is left out or put right, so that it differs when it is written.
+        Other parts that cannot be used are left out or corrected; the result then encodes to
+        other data.
         """
-        ca = _pair(data, "ca", now)
-        found = cls(ca)
-        since = _number(data.get("next.since"), now, default=now)
+        found = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):
-            found = replace(found, next=_pair(data, "next", now), next_since=since)
-        old = tls.split(data.get("old.crt", b""))[:1]
-        if old and serving.lasts(old[0], now):
+            found = replace(found, next=_pair(data, "next", now, may_begin_later=True))
+        old = [one for one in tls.split(data.get("old.crt", b"")) if serving.is_root(one, now)]
+        if old:
             latest = now + OLD_SECONDS
             until = _number(data.get("old.until"), latest, default=latest)
-            found = replace(found, old=old[0], old_until=until)
+            found = replace(found, old=tuple(old[:OLD_MAX]), old_until=until)
         return found
 
 
-def advance(
-    trust: Trust, now: int, soak_seconds: int, *, asked: bool, trusted_since: int | None
-) -> Trust:
-    """Return the next stage if its time has come, else the same.
+def begin(now: int) -> Trust:
+    """Make a CA where the Secret has none that can be used."""
+    return Trust(tls.make_ca(now))
 
-    *asked*: somebody wants a new CA. *trusted_since*: from when on, unix seconds, every caBundle
-    has held all of `trust.bundle()`; None: one does not.
+
+def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
+    """Add to `old` the CAs of certificates that may be served, if they are missing.
+
+    Those that find no room are left out.
     """
-    if trust.old and now >= trust.old_until:
-        return replace(trust, old=b"", old_until=0)
+    known = trust.bundle()
+    missing = [one for one in dict.fromkeys(served) if one not in known]
+    added = missing[: OLD_MAX - len(trust.old)]
+    if not added:
+        return trust
+    return replace(trust, old=(*trust.old, *added), old_until=now + OLD_SECONDS)
+
+
+def advance(trust: Trust, now: int, *, asked: bool, next_trusted: bool, old_unused: bool) -> Trust:
+    """Return the next stage if it is due, else *trust* itself.
+
+    *asked*: somebody wants a new CA. *next_trusted*: every caBundle has had `next` for the whole
+    soak. *old_unused*: this replica has seen the same `old` for so long that every replica that
+    reaches the API server serves a certificate of `ca` by now.
+    """
+    # Both conditions: the clock that `old_until` was written by may be wrong, and so may ours.
+    if trust.old and now >= trust.old_until and old_unused:
+        return replace(trust, old=(), old_until=0)
+    # Both stages below need room in `old` for the CA that is replaced: it may be in use for days.
     if trust.next is not None:
-        if trusted_since is None or now - max(trusted_since, trust.next_since) < soak_seconds:
+        begins, ends = tls.life(trust.next.certificate)
+        if not next_trusted or not begins <= now < ends or len(trust.old) >= OLD_MAX:
             return trust
-        return Trust(trust.next, old=trust.ca.certificate, old_until=now + OLD_SECONDS)
-    start, end = tls.life(trust.ca.certificate)
-    if asked or (end - now) * 3 < end - start:
-        return replace(trust, next=tls.make_ca(now), next_since=now)
+        old = tuple(dict.fromkeys((trust.ca.certificate, *trust.old)))
+        return Trust(trust.next, old=old, old_until=now + OLD_SECONDS)
+    begins, ends = tls.life(trust.ca.certificate)
+    due = asked or (ends - now) * 3 < ends - begins
+    if due and len(trust.old) < OLD_MAX:
+        return replace(trust, next=tls.make_ca(now))
     return trust
 
 
-def begin(now: int, before: bytes) -> Trust:
-    """Make a CA that signs at once; the one *before*, if any, is trusted as long as its leaves."""
-    return Trust(tls.make_ca(now), old=before, old_until=now + OLD_SECONDS if before else 0)
-
-
-def _pair(data: Mapping[str, bytes], name: str, now: int) -> Pair:
+def _pair(
+    data: Mapping[str, bytes], name: str, now: int, *, may_begin_later: bool = False
+) -> Pair:
     certificates = tls.split(data.get(f"{name}.crt", b""))
     if not certificates:
         raise InvalidInputError(f"{name}.crt", "is no certificate")
     found = Pair(certificates[0], data.get(f"{name}.key", b""))
+    if may_begin_later:
+        # The clock of the replica that made it may be ahead of ours. If we dropped it, that
+        # replica would make another one, and so on.
+        now = max(now, tls.life(found.certificate)[0])
     serving.check_ca(found, now)
     return found
 
 
 def _number(text: bytes | None, most: int, *, default: int) -> int:
-    """Read a time; one that is none, or later than any that is written, is the default."""
+    """Read a time; if it is no number, or later than *most*, return the default."""
     if text is None or not text.isdigit() or len(text) > SECONDS_DIGITS_MAX:
         return default
     return int(text) if int(text) <= most else default

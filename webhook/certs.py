@@ -1,37 +1,46 @@
-"""The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the registration.
+"""The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the caBundles.
 
-Every replica signs its own leaf. What others may have written over ours, in the Secret or in the
-registration, is checked before it is used, and the leader puts in its place what works. Where the
-leader does not, as it serves files, a replica that is not trusted does, and adds its own.
+Every replica signs a leaf (a serving certificate) for itself, and every replica may make or
+rotate the CA: the Secret's resourceVersion decides who did. These rules hold without a leader:
+
+- The Secret is changed before the caBundles, and a caBundle is written on the version that was
+  read before the Secret. So an old view of the Secret never overwrites a newer caBundle.
+- A replica whose leaf is signed by a CA that the Secret has lost records that CA in the Secret.
+- A replica replaces its leaf by one of another CA only after it has seen that CA in every
+  caBundle for the whole soak, without a gap. A replica without a leaf signs at once.
+- What belongs in the caBundles follows from the Secret alone, so no two replicas write different
+  caBundles for long.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from core.edge import serving as wire
 from core.edge import tls
 from core.edge.clock import Clock
-from core.edge.kube.stores.trust import Registration, Secret, SecretStore
 from core.edge.logs import fields
 from core.edge.serving import Serving
 from core.model.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
-from webhook.authority import KEYS, OLD_SECONDS, Trust, advance, begin
+from webhook.authority import KEYS, OLD_SECONDS, Trust, adopt, advance, begin
+from webhook.ca_store import Registered, Registration, Secret, SecretStore
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
-"""On the Secret: any value asks for a new CA now; it is taken away when that has begun."""
+"""On the Secret: any value asks for a new CA. It is removed when `next` has been made."""
 REPLACED: Final = "CertificateAuthorityReplaced"
 BUNDLE_MAX: Final = 8
-"""Certificates of one caBundle; others' come after ours and the surplus is left out."""
+"""Certificates in one caBundle: Ebb's first, then those of others as far as there is room."""
 TRIES_MAX: Final = 5
 ROUND_SECONDS: Final = 10.0
-"""How often the Secret and the registration are looked at."""
+"""How often the Secret and the registration are read."""
 SOON_SECONDS: Final = 1.0
 """The same, as long as the API server would not trust this replica."""
-UNTRUSTED_SECONDS: Final = 30.0
-"""A replica that the API server has not trusted for so long does not wait for the leader."""
+GAP_SECONDS: Final = 60.0
+"""After a longer time without a look at the caBundles a soak begins again."""
+UNUSED_SECONDS: Final = 2 * 3600
+"""`old` is dropped by a replica that has watched it unchanged for this and the soak. Meanwhile
+other replicas sign anew, also one that cannot reach the API server for an hour."""
 
 log = logging.getLogger("ebb.certs")
 
@@ -65,150 +74,189 @@ class Certificates:
         self._soak, self._tell = soak_seconds, tell
         self._signed_by = b""
         self._good_from = self._renew_at = 0
-        self._trusted: str | None = "its CA has not been looked for in the registration yet"
-        self._trusted_at = clock.monotonic_seconds()
-        self._all_trusted_since: int | None = None
+        self._untrusted: str | None = "its CA has not been looked for in the registration yet"
+        self._bundled_since: dict[bytes, float] = {}
+        """By CA of the Secret the monotonic time since when every caBundle has had it."""
+        self._bundles_read_at = 0.0
+        self._old: tuple[bytes, ...] = ()
+        self._old_watched_seconds = 0.0
+
+    @property
+    def signed_by(self) -> bytes:
+        """Return the CA of the leaf that is served; empty: there is none."""
+        return self._signed_by
 
     def why_not_ready(self) -> str | None:
         """Return why the API server would not trust this replica, or None."""
-        return self._serving.why_not_valid(self._clock.unix_seconds()) or self._trusted
+        return self._serving.why_not_valid(self._clock.unix_seconds()) or self._untrusted
 
-    async def keep(self, leading: Callable[[], bool]) -> None:
+    async def keep(self) -> None:
         """Renew and repair until cancelled; a fault is logged and the next round tries again."""
         while True:
             try:
-                await self.round(leading=leading())
+                await self.round()
             except EbbError as fault:
                 log.warning("certificates", extra=fields(reason=str(fault)))
             ready = self.why_not_ready() is None
             await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
 
-    async def round(self, *, leading: bool) -> None:
-        """Look once: the Secret, the leaf, and as the leader the stage and the caBundle.
-
-        Who has waited too long for the leader makes a CA where there is none of use, and adds to
-        the caBundle.
-        """
-        if self._signed_by and self._is_due(self._clock.unix_seconds()):
-            await self._renew()
-        bundles = await self._registration.bundles()
-        acting = leading or self._waits_too_long()
-        secret, trust = await self._load(self._before(bundles or ()), acting=acting)
-        self._note_all_trusted(trust, bundles or ())
-        if leading:
-            trust = await self._advance(secret, trust)
-        if acting and bundles is not None:
-            wanted = self._wanted(trust, bundles, adding=not leading)
-            if any(bundle != wanted for bundle in bundles):
-                await self._registration.write(bundles, wanted)
-                log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
-                bundles = [wanted for _ in bundles]
-        self._sign(trust)
+    async def round(self) -> None:
+        """Look once at the Secret, the caBundles and the leaf, and write what must change."""
+        # Before anything is read: if another replica replaces the CA while this round goes on,
+        # the Secret keeps that CA in `old` for longer than a leaf of this time is valid.
+        now = self._clock.unix_seconds()
+        if self._signed_by and self._is_due(now):
+            await self._renew(now)
+        registered = await self._registration.read()
+        trust = await self._agree(registered.bundles if registered else [])
+        bundles = await self._cover(registered, trust) if registered else []
+        self._note(trust, bundles)
+        self._sign(trust, now)
         self._judge(bundles)
 
-    def _note_all_trusted(self, trust: Trust, bundles: Sequence[bytes]) -> None:
-        """Note since when every caBundle has held all our CAs, which who leads next must know."""
-        if not all(set(trust.bundle()) <= set(tls.split(bundle)) for bundle in bundles):
-            self._all_trusted_since = None
-        elif self._all_trusted_since is None:
-            self._all_trusted_since = self._clock.unix_seconds()
+    async def _agree(self, bundles: Sequence[bytes]) -> Trust:
+        """Return the CA, after what the Secret lacks has been written to it.
 
-    def _judge(self, bundles: list[bytes] | None) -> None:
-        """Note whether the registration, if there is one, trusts the CA of our leaf."""
-        self._trusted = None
-        for bundle in bundles or ():
-            if self._signed_by not in tls.split(bundle):
-                self._trusted = "its CA is not in the registration's caBundle yet"
-        if self._trusted is None:
-            self._trusted_at = self._clock.monotonic_seconds()
-
-    def _waits_too_long(self) -> bool:
-        waited_seconds = self._clock.monotonic_seconds() - self._trusted_at
-        return self._trusted is not None and waited_seconds >= UNTRUSTED_SECONDS
-
-    def _before(self, bundles: Sequence[bytes]) -> bytes:
-        """Return the CA whose leaves may still be served, should a new one have to be made."""
-        if self._signed_by:
-            return self._signed_by
-        found = (one for bundle in bundles for one in tls.split(bundle))
-        now = self._clock.unix_seconds()
-        return next((one for one in found if wire.lasts(one, now) and tls.is_ours(one)), b"")
-
-    async def _load(self, before: bytes, *, acting: bool) -> tuple[Secret, Trust]:
-        """Return the CA, and the Secret as it is now; make one where there is none of use.
-
-        Whoever finds the Secret empty makes one, only who is *acting* puts one in garbage's place.
-        The one *before* stays trusted. Raises: UnavailableError, InvalidInputError.
+        Raises: UnavailableError.
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
-            why, garbage = "there was none", not KEYS.isdisjoint(secret.data)
-            if garbage:
-                try:
-                    return secret, Trust.decode(secret.data, now)
-                except InvalidInputError as fault:
-                    why = f"the one in the Secret cannot be used: {fault}"
-                    if not acting:
-                        raise UnavailableError(f"{why}; the leader makes a new one") from fault
-            made = begin(now, before)
+            before, why = _decoded(secret, now)
+            trust = adopt(before or begin(now), self._served(before, bundles), now)
+            if before:
+                self._note(before, bundles)
+                trust = self._advanced(trust, now, asked=ROTATE_ANNOTATION in secret.annotations)
+            if trust.encode() == _ours(secret):
+                return trust
             try:
-                written = await self._write(secret, made, secret.annotations)
+                await self._write(secret, before, trust)
             except ConflictError:
-                continue  # another replica was faster: its CA is the one
-            log.warning("made a CA", extra=fields(reason=why))
-            if garbage:
-                self._tell(REPLACED, why)
-            return written, made
+                continue  # another replica was faster: read what it wrote
+            if not before:
+                log.warning("made a CA", extra=fields(reason=why))
+                if _ours(secret):
+                    self._tell(REPLACED, why)
+            return trust
         raise UnavailableError("the Secret with the CA changes all the time")
 
-    async def _write(self, secret: Secret, trust: Trust, annotations: Mapping[str, str]) -> Secret:
+    def _served(self, trust: Trust | None, bundles: Sequence[bytes]) -> list[bytes]:
+        """Return the CAs whose leaves may be in use, as far as this replica can know."""
+        ours = [self._signed_by] if self._signed_by else []
+        found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
+        if trust is None or trust.ca.certificate not in found:
+            # Somebody has replaced the Secret: in the course of a rotation, `ca` is in the
+            # caBundles. Then other replicas may serve leaves of any CA there.
+            now = self._clock.unix_seconds()
+            ours += [one for one in found if tls.is_ours(one) and wire.is_root(one, now)]
+        return ours
+
+    def _advanced(self, trust: Trust, now: int, *, asked: bool) -> Trust:
+        watched = self._old_watched_seconds if trust.old == self._old else 0
+        return advance(
+            trust,
+            now,
+            asked=asked,
+            next_trusted=trust.next is not None and self._is_soaked(trust.next.certificate),
+            old_unused=watched >= UNUSED_SECONDS + self._soak,
+        )
+
+    async def _write(self, secret: Secret, before: Trust | None, trust: Trust) -> None:
+        annotations = dict(secret.annotations)
+        if before and trust.next and not before.next:
+            annotations.pop(ROTATE_ANNOTATION, None)
         theirs = {name: value for name, value in secret.data.items() if name not in KEYS}
-        return await self._secrets.write(secret, theirs | trust.encode(), annotations)
+        await self._secrets.write(secret, theirs | trust.encode(), annotations)
+        log.info("wrote the CA", extra=fields(next=bool(trust.next), old=len(trust.old)))
 
-    async def _advance(self, secret: Secret, trust: Trust) -> Trust:
-        """Go to the next stage, and write what was put right when it was read."""
-        asked = ROTATE_ANNOTATION in secret.annotations
-        now, since = self._clock.unix_seconds(), self._all_trusted_since
-        after = advance(trust, now, self._soak, asked=asked, trusted_since=since)
-        ours = {name: value for name, value in secret.data.items() if name in KEYS}
-        if after.encode() != ours:
-            keep = dict(secret.annotations)
-            if after.next is not None:
-                keep.pop(ROTATE_ANNOTATION, None)
-            await self._write(secret, after, keep)
-            log.info("the CA's next stage", extra=fields(certificates=len(after.bundle())))
-        return after
+    async def _cover(self, registered: Registered, trust: Trust) -> list[bytes]:
+        """Write the caBundles if they differ from what they must be; return them as they are."""
+        wanted = self._wanted(trust, registered.bundles)
+        if all(bundle == wanted for bundle in registered.bundles):
+            return registered.bundles
+        try:
+            await self._registration.write(registered, wanted)
+        except ConflictError:
+            return registered.bundles  # another replica was faster: the next round reads again
+        log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
+        return [wanted for _ in registered.bundles]
 
-    def _wanted(self, trust: Trust, bundles: Sequence[bytes], *, adding: bool) -> bytes:
-        """Return our CAs, and after them whatever else is trusted and has not ended.
-
-        *adding*: then the rest too, which others may need and only the leader takes away.
-        """
+    def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
+        """Return our CAs, and after them those of others that have not expired."""
         now = self._clock.unix_seconds()
         found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
         others = [one for one in found if wire.lasts(one, now) and not tls.is_ours(one)]
-        wanted = dict.fromkeys((*trust.bundle(), *others, *(found if adding else ())))
-        return b"".join([*wanted][:BUNDLE_MAX])
+        return b"".join([*dict.fromkeys((*trust.bundle(), *others))][:BUNDLE_MAX])
 
-    async def _renew(self) -> None:
-        """Sign anew by the CA that has signed before: the registration has no part in it."""
-        data = (await self._secrets.read()).data
-        with suppress(InvalidInputError):  # which is the rest of the round's
-            trust = Trust.decode(data, self._clock.unix_seconds())
-            if trust.ca.certificate == self._signed_by:
-                self._sign(trust)
+    def _note(self, trust: Trust, bundles: Sequence[bytes]) -> None:
+        """Note since when every caBundle has had each CA, and for how long `old` is as it is.
+
+        Without a registration nobody trusts by caBundle, so that no CA is missing.
+        """
+        now = self._clock.monotonic_seconds()
+        passed, self._bundles_read_at = now - self._bundles_read_at, now
+        if passed > GAP_SECONDS:
+            self._bundled_since = {}
+        found = [set(tls.split(bundle)) for bundle in bundles]
+        self._bundled_since = {
+            ca: self._bundled_since.get(ca, now)
+            for ca in trust.bundle()
+            if all(ca in certificates for certificates in found)
+        }
+        # A gap does not count: perhaps no replica could reach the API server, and none signed.
+        self._old_watched_seconds += min(passed, GAP_SECONDS)
+        if trust.old != self._old:
+            self._old, self._old_watched_seconds = trust.old, 0.0
+
+    def _is_soaked(self, ca: bytes) -> bool:
+        """Say whether every caBundle has had the CA for the whole soak."""
+        now, since = self._clock.monotonic_seconds(), self._bundled_since.get(ca)
+        seen = now - self._bundles_read_at <= GAP_SECONDS
+        return seen and since is not None and now - since >= self._soak
+
+    def _judge(self, bundles: Sequence[bytes]) -> None:
+        """Note whether the registration, if there is one, trusts the CA of our leaf."""
+        trusted = all(self._signed_by in tls.split(bundle) for bundle in bundles)
+        self._untrusted = None if trusted else "its CA is not in the registration's caBundle yet"
+
+    async def _renew(self, now: int) -> None:
+        """Sign a new leaf without a look at the registration, which may not be readable."""
+        trust, _ = _decoded(await self._secrets.read(), now)
+        if trust:
+            self._sign(trust, now)
 
     def _is_due(self, now: int) -> bool:
         """Say whether another leaf is to be signed, also because a clock that was ahead is set."""
         return not self._good_from <= now < self._renew_at
 
-    def _sign(self, trust: Trust) -> None:
-        now = self._clock.unix_seconds()
-        if trust.ca.certificate == self._signed_by and not self._is_due(now):
+    def _sign(self, trust: Trust, now: int) -> None:
+        """Sign a leaf if there is none, or it is due, or the CA is another one and has soaked."""
+        ca = trust.ca.certificate
+        valid = self._good_from <= now < self._serving.valid_until
+        if ca == self._signed_by:
+            due = self._is_due(now)
+        elif valid and self._signed_by in trust.bundle():
+            due = self._is_soaked(ca)
+        else:  # nobody trusts the leaf any more
+            due = True
+        if not due:
             return
         leaf = tls.make_leaf(trust.ca, self._names, now)
         self._serving.load(leaf)
-        self._signed_by = trust.ca.certificate
+        self._signed_by = ca
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))
+
+
+def _ours(secret: Secret) -> Mapping[str, bytes]:
+    return {name: value for name, value in secret.data.items() if name in KEYS}
+
+
+def _decoded(secret: Secret, now: int) -> tuple[Trust | None, str]:
+    """Return what the Secret records; None if its CA cannot be used, and why."""
+    if not _ours(secret):
+        return None, "there was none"
+    try:
+        return Trust.decode(secret.data, now), ""
+    except InvalidInputError as fault:
+        return None, f"the one in the Secret cannot be used: {fault}"

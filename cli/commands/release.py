@@ -16,6 +16,11 @@ from core.model.humanize import plural
 @click.option(
     "--all", "everything", is_flag=True, help="all nodes and pods, and Ebb's own CapacityBuffers"
 )
+@click.option(
+    "--taint-key",
+    metavar="KEY",
+    help="remove taints with this key, and the record that it is in use; with --all",
+)
 @click.option("--dry-run", is_flag=True, help="only say what would be written")
 @source.live_options
 @source.installed
@@ -26,6 +31,7 @@ def command(  # noqa: PLR0913 one for each option
     *,
     nodes: Sequence[str],
     everything: bool,
+    taint_key: str | None,
     dry_run: bool,
     kubeconfig: str | None,
     context: str | None,
@@ -38,6 +44,8 @@ def command(  # noqa: PLR0913 one for each option
     """
     if bool(nodes) == everything:
         raise InvalidInputError("release", "name nodes, or say --all")
+    if taint_key is not None and not everything:
+        raise InvalidInputError("release", "--taint-key needs --all: no taint of it may be left")
     judged_by = files.read_config(config)
     path = source.kubeconfig_of(kubeconfig, environment)
     # The client's packages take long.
@@ -56,6 +64,7 @@ def command(  # noqa: PLR0913 one for each option
 
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
-    sweeping = release.release(connecting, names, judged_by, tell, namespace, dry_run=dry_run)
+    asked = release.Asked(names, taint_key, dry_run=dry_run)
+    sweeping = release.release(connecting, judged_by, tell, namespace, asked)
     asyncio.run(sweeping)
     print(f"{plural(told['node'], 'node')} and {plural(told['pod'], 'pod')} {would}")

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from cli.input.cluster_input import Leader, tell_refused
+from controller.stores.lease import LeaseStore
 from core.config.settings import Config
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed
-from core.edge.kube.stores.lease import LeaseStore
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node

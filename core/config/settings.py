@@ -200,7 +200,8 @@ class Config:
         QUALIFIED_KEY,
         Field(json_schema_extra={RESTART: [CONTROLLER, WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
-    """The key of the taint that a mark becomes."""
+    """The key of the taint that a mark becomes; to change it, run `ebb release` first
+    (docs/how-it-works.md)."""
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], Listed(SCHEDULERS_MAX, "that are names")
     ] = KNOWN

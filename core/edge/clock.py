@@ -1,5 +1,6 @@
 """The only place that reads the time."""
 
+import datetime as dt
 import logging
 import time
 from typing import Final, Protocol
@@ -27,6 +28,11 @@ class SystemClock:
     def monotonic_seconds(self) -> float:
         """Return seconds that never run backwards."""
         return time.monotonic()
+
+
+def micro_time(unix_seconds: int) -> str:
+    """Write a moment as the API's MicroTime."""
+    return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 STEP_SECONDS_MAX: Final = 10.0

@@ -1,17 +1,9 @@
 """The taints that a Node should carry for its mark."""
 
-from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
 
-from core.marks.mark import EFFECT_OF, Mark, mark_of, marked_since, seconds_of
-from core.marks.wellknown import TAINT_KEY
+from core.marks.mark import EFFECT_OF, Mark, mark_of, marked_since
 from core.model.node import Node, Taint
-
-KEYS_ANNOTATION: Final = "kube-ebb.io/taint-keys"
-"""On the Lease: the keys in use until now, the newest last, with commas between them."""
-KEYS_MAX: Final = 8
-"""The oldest is forgotten for a new one."""
 
 
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
@@ -42,35 +34,14 @@ def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
     return Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
 
 
-def keys_of(annotation: str) -> list[str]:
-    """Read which keys were used."""
-    return [key for key in annotation.split(",") if key][-KEYS_MAX:]
-
-
-def keys_before(annotation: str, key: str) -> frozenset[str]:
-    """Return the keys whose taints go; the one that Ebb has by default is always Ebb's."""
-    return frozenset({TAINT_KEY, *keys_of(annotation)}) - {key}
-
-
-def of_keys_before(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
-    """Return the node's taints that Ebb has written under one of these keys: they say when."""
-    return tuple(
-        taint
-        for taint in node.taints
-        if taint.key in keys
-        and taint.effect in EFFECT_OF.values()
-        and seconds_of(taint.value) is not None
-    )
-
-
-def keys_unknown(node: Node, keys: Collection[str]) -> list[str]:
-    """Return under which other keys a marked node without a taint of these has one like ours.
+def keys_unknown(node: Node, taint_key: str) -> list[str]:
+    """Return under which other keys a marked node without our taint has one like ours.
 
     It may be somebody else's: a kubelet writes the details of its own Node, and so can make a
     taint with a number as its value look like this.
     """
     mark = mark_of(node.labels)
-    if mark is None or any(taint.key in keys for taint in node.taints):
+    if mark is None or any(taint.key == taint_key for taint in node.taints):
         return []
     bare = (replace(taint, time_added="") for taint in node.taints)
     return sorted(taint.key for taint in bare if taint == _taint(node, taint.key, mark))

@@ -30,7 +30,7 @@ BUDGET: Final = 2**19
 COUNTED_POD_COST: Final = 1
 """Units for each pod that a term about other pods counts, once per different term."""
 # Each template can admit other nodes, so each needs a list of nodes in memory. The whole budget
-# buys 5,000 lists, which take about one gigabyte with 15,000 nodes.
+# buys 5,000 lists, which take more than one gigabyte with 15,000 nodes.
 NODE_TEMPLATE_COST: Final = 96
 """Units for each different template of node constraints."""
 NODE_REQUIREMENT_COST: Final = 8

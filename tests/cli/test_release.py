@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
+from controller.taint_key import KEY_ANNOTATION
 from core.edge.decode.kinds import BUFFERS
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from core.marks.mark import Details, encode_details
-from core.marks.taints import KEYS_ANNOTATION
 from core.marks.wellknown import (
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
@@ -250,24 +250,81 @@ async def test_one_node_and_its_pods(
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
 
 
-async def test_taints_of_keys_before_go_too(
+def record(api: FakeApi, home: str, key: str) -> str:
+    """Let the Lease record a taint key; return its path."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
+    spec = {"holderIdentity": "", "leaseTransitions": 7}
+    metadata = {"annotations": {KEY_ANNOTATION: key, "theirs": "1"}}
+    api.put_document(path, {"metadata": metadata, "spec": spec})
+    return path
+
+
+def tainted(api: FakeApi, *keys: str) -> None:
+    """Add a marked node with taints of these keys."""
+    odd = marked("n3")
+    odd["spec"]["taints"] = [
+        {"key": key, "value": "1700000000", "effect": "NoSchedule"} for key in keys
+    ]
+    api.put("nodes", odd)
+
+
+def keys_left(api: FakeApi) -> list[str]:
+    return [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
+
+
+async def test_taints_of_the_recorded_key_go(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
-    api.put_document(path, {"metadata": {"annotations": {KEYS_ANNOTATION: "old,older"}}})
-    odd = marked("n3")
-    odd["spec"]["taints"] += [
-        {"key": "older", "value": "1700000000", "effect": "NoSchedule"},
-        {"key": "old", "value": "of somebody else", "effect": "NoSchedule"},
-    ]
-    api.put("nodes", odd)
-    code, _, _ = await run(capsys, "release", "--all", *where)
+    path = record(api, home, "old")
+    tainted(api, "theirs", "old", "older")
+    code, out, _ = await run(capsys, "release", "--all", *where)
     assert code == 0
-    assert [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]] == [
-        "theirs",
-        "old",
-    ]
+    assert keys_left(api) == ["theirs", "older"]
+    assert "\nlease " not in out
+    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old", "still in use"
+
+
+async def test_a_key_that_is_named_is_removed_from_nodes_and_from_the_record(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    path = record(api, home, "old")
+    tainted(api, "theirs", "old", "older")
+    dry = await run(capsys, "release", "--all", "--taint-key", "old", "--dry-run", *where)
+    told = f"lease {home}/ebb-controller  would be released: taint key old\n"
+    assert (dry[0], told in dry[1]) == (0, True)
+    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
+    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    assert code == 0
+    assert f"lease {home}/ebb-controller  released: taint key old\n" in out
+    assert keys_left(api) == ["theirs", "older"]
+    assert api.documents[path]["metadata"]["annotations"] == {"theirs": "1"}
+    assert api.documents[path]["spec"]["leaseTransitions"] == 7
+
+
+async def test_a_record_of_another_key_stays(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    path = record(api, home, "new")
+    tainted(api, "theirs", "old", "new")
+    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    assert (code, "\nlease " in out) == (0, False)
+    assert keys_left(api) == ["theirs", "new"]
+    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "new"
+
+
+async def test_a_key_stays_recorded_while_a_taint_of_it_is_left(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    path = record(api, home, "old")
+    tainted(api, "old")
+    api.fail_next("patch", 403)
+    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    assert (code, "\nlease " in out) == (2, False)
+    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
 
 
 OWN_KEY = "own.example/key"
@@ -291,7 +348,7 @@ async def test_a_taint_that_may_be_ours_under_a_key_that_nobody_told_is_named(
     assert code == 0
     assert err == (
         f"ebb: node n3: the taint {OWN_KEY} stays, and may be Ebb's: "
-        "if it is the programs' taintKey, give --config their file\n"
+        "if it is the programs' taintKey, give --config their file, or --taint-key\n"
     )
     left = [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
     assert left == ["theirs", OWN_KEY]
@@ -306,7 +363,7 @@ async def test_the_configuration_says_under_which_key_the_taint_stands(
         f"apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\ntaintKey: {OWN_KEY}\n"
     )
     told = ("--kubeconfig", kubeconfig, "--config", str(file))
-    code, _, err = await run(capsys, "release", "--all", *told)
+    code, _, err = await run(capsys, "release", "n3", *told)
     assert (code, err) == (0, "")
     assert is_clean(api, "n3")
 
@@ -326,6 +383,10 @@ async def test_a_node_that_changes_meanwhile_is_read_again(
         ((), "ebb: release: name nodes, or say --all\n"),
         (("n1", "--all"), "ebb: release: name nodes, or say --all\n"),
         (("n9",), "ebb: node n9: there is no such node\n"),
+        (
+            ("n1", "--taint-key", "k"),
+            "ebb: release: --taint-key needs --all: no taint of it may be left\n",
+        ),
     ],
 )
 async def test_what_is_refused(

@@ -14,11 +14,11 @@ from cli.__main__ import main
 from cli.input.live import told
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
+from core.edge.clock import micro_time
 from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.lease import micro_time
 from core.model.errors import InvalidInputError
 from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.support.fake_api import FakeApi

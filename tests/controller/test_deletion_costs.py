@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.access_review import RIGHT_SECONDS, AccessReview
+from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics
 from controller.reconciler import OnPods, Reconciler
@@ -197,7 +197,7 @@ async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> 
         await world.step()
     assert (world.api.written, world.api.asked) == ([], 1), "no right: nothing, and no failure"
     world.api.right = True
-    world.clock.seconds += RIGHT_SECONDS - 1
+    world.clock.seconds += ANSWER_SECONDS - 1
     await world.step()
     assert world.judge() == ()
     world.clock.seconds += 1
@@ -230,7 +230,7 @@ async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
     world.api.right = True
     await world.step()
     world.api.right = None
-    world.clock.seconds += RIGHT_SECONDS
+    world.clock.seconds += ANSWER_SECONDS
     for name in ("late", "later"):
         world.api.put(pod(name, "m", 100, 100))
         await world.step()

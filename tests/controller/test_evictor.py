@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from controller.access_review import RIGHT_SECONDS
+from controller.access_review import ANSWER_SECONDS
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
 from controller.reconciler import OnPods, Reconciler
+from controller.stores.evictions import Answer, Outcome
 from controller.writers import BLIND
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain.state import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
-from core.edge.kube.stores.evictions import Answer, Outcome
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -257,7 +257,7 @@ async def test_without_the_right_it_is_told_once_and_the_node_stays_soft() -> No
     assert world.metrics.registry.get_sample_value(told) == 0, "another leads, and tells of it"
     world.metrics.leads = lambda: True
     world.api.right = True
-    await world.tick(RIGHT_SECONDS)
+    await world.tick(ANSWER_SECONDS)
     await world.ticks(3)
     assert world.api.asked == ["p0", "p1", "p2"]
     assert world.metrics.registry.get_sample_value(told) == 0

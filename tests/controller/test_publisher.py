@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from controller.publisher import ROUND_SECONDS, Publisher
+from controller.stores.capacity_buffers import PublishedStore
 from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
-from core.edge.kube.stores.published import PublishedStore
 from core.engine.arrivals import Counts
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.stores.evictions import Answer, EvictionStore, Outcome
 from core.config.settings import Mode
 from core.drain.budgets import Allowances
 from core.edge.decode import kinds
 from core.edge.kube.client import Client
 from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
 from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from tests.e2e.api import Api, Json

@@ -5,18 +5,15 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
-from core.marks.taints import KEYS_ANNOTATION
-from core.marks.wellknown import MARK_LABEL, TAINT_KEY
-from tests.e2e.api import Api, Json
+from tests.e2e.api import Api
 from tests.e2e.install import (
-    LEASE,
     REGISTRATION,
     SECRET,
     apply,
@@ -27,7 +24,6 @@ from tests.e2e.install import (
     remove,
 )
 from tests.e2e.line import State
-from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import Plane, until
 from tests.e2e.replica import Replica, leads
 from webhook.certs import REPLACED
@@ -35,7 +31,6 @@ from webhook.certs import REPLACED
 LEASE_SECONDS = 6
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 """Of the Secret."""
-NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
 
 NUMBERS = itertools.count()
 """Each replica has a name, folders and a log of its own."""
@@ -132,36 +127,6 @@ def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(controllers: Pair
     for _ in range(20):
         assert not leads(leader)
         assert leads(other)
-
-
-def test_a_changed_key_takes_the_taints_of_the_one_before_away(
-    api: Api, replicas: list[Replica]
-) -> None:
-    add_nodes(api, "a", "b", "c")
-    api.create(PODS, pod("p", node_name="a", cpu="3"))
-
-    def keys(found: Mapping[str, Json], name: str) -> list[str]:
-        return [taint["key"] for taint in taints(found[name])]
-
-    api.wait(NODES, lambda found: TAINT_KEY in keys(found, "b") + keys(found, "c"))
-    left = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
-    theirs = {"key": "example.org/theirs", "value": "1700000000", "effect": "PreferNoSchedule"}
-    api.merge(f"{NODES}/a", {"spec": {"taints": [theirs, left]}})
-    for replica in replicas:
-        replica.kill()
-        replica.configure(taintKey=NEW_KEY)
-        replica.restart()
-
-    def right(found: Mapping[str, Json]) -> bool:
-        marked = [name for name in "bc" if MARK_LABEL in found[name]["metadata"]["labels"]]
-        return (
-            bool(marked)
-            and keys(found, "a") == ["example.org/theirs"]
-            and all(keys(found, name) == ([NEW_KEY] if name in marked else []) for name in "bc")
-        )
-
-    api.wait(NODES, right, LEASE_SECONDS * 5)
-    assert api.get(LEASE)["metadata"]["annotations"][KEYS_ANNOTATION] == f"{TAINT_KEY},{NEW_KEY}"
 
 
 @pytest.mark.parametrize(

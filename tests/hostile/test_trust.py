@@ -12,10 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from core.edge import serving, tls
-from core.edge.kube.stores.trust import REGISTRATIONS, Registration, SecretStore
 from core.edge.serving import Serving
 from core.edge.tls import Pair
-from core.model.errors import EbbError, InvalidInputError, UnavailableError
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from tests.support.certificates import (
     START,
     Cluster,
@@ -29,7 +28,8 @@ from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.authority import OLD_SECONDS, Trust
-from webhook.certs import REPLACED, UNTRUSTED_SECONDS
+from webhook.ca_store import REGISTRATIONS, Registration, SecretStore
+from webhook.certs import REPLACED
 
 DAY = 24 * 3600
 CA, OTHER = tls.make_ca(START), tls.make_ca(START)
@@ -80,7 +80,7 @@ UNUSABLE: dict[str, Mapping[str, bytes]] = {
     "a curve that few know": secret(own(ec.SECP256K1()).certificate, own(ec.SECP256K1()).key),
     "an empty PEM": secret(b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", CA.key),
     "many beginnings": secret(b"-----BEGIN CERTIFICATE-----\n" * 30_000, CA.key),
-    "only the next one": {"next.crt": CA.certificate, "next.key": CA.key, "next.since": b"0"},
+    "only the next one": {"next.crt": CA.certificate, "next.key": CA.key, "theirs": b"0"},
 }
 
 
@@ -90,92 +90,66 @@ def ready(cluster: Cluster, server: Serving) -> bool:
 
 
 @pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
-async def test_the_leader_puts_a_new_ca_in_the_place_of_what_cannot_be_used(
+async def test_whoever_is_first_puts_a_new_ca_in_the_place_of_what_cannot_be_used(
     data: Mapping[str, bytes],
 ) -> None:
     cluster, clock = Cluster(), FakeClock(START)
-    leader, of_leader = replica(cluster, clock)
+    one, of_one = replica(cluster, clock)
     other, of_other = replica(cluster, clock)
-    await leader.round(leading=True)
-    await other.round(leading=False)
-    cluster.data = {**data, "theirs": b"1"}
-    with pytest.raises(UnavailableError, match="the leader makes a new one"):
-        await other.round(leading=False)
-    assert cluster.data["theirs"] == b"1", "who does not lead waits"
-    await leader.round(leading=True)
+    await one.round()
+    await other.round()
+    first = one.signed_by
+    cluster.tamper_secret({**data, "theirs": b"1"})
+    await one.round()
     assert [reason for reason, _ in cluster.told] == [REPLACED]
-    assert leader.why_not_ready() is None
-    assert ready(cluster, of_leader)
-    assert ready(cluster, of_other), "signed by the CA before, which is still trusted"
-    await other.round(leading=False)
-    assert other.why_not_ready() is None
-    assert ready(cluster, of_other)
-    assert cluster.data["theirs"] == b"1"
     version = cluster.version
-    await leader.round(leading=True)
+    await other.round()
+    await one.round()
     assert cluster.version == version, "once"
+    for certificates, server in ((one, of_one), (other, of_other)):
+        assert certificates.signed_by == first, "still trusted, until the new CA has soaked"
+        assert certificates.why_not_ready() is None
+        assert ready(cluster, server)
+    assert cluster.data["theirs"] == b"1"
 
 
-async def test_a_leader_that_starts_into_it_leaves_the_others_trusted() -> None:
+async def test_a_replica_that_starts_into_it_leaves_the_others_trusted() -> None:
     cluster, clock = Cluster(data=GOOD), FakeClock(START)
     other, of_other = replica(cluster, clock)
-    await other.round(leading=True)
-    cluster.data = UNUSABLE["no PEM"]
-    leader, of_leader = replica(cluster, clock)
-    await leader.round(leading=True)
-    assert ready(cluster, of_leader)
+    await other.round()
+    cluster.tamper_secret(UNUSABLE["no PEM"])
+    one, of_one = replica(cluster, clock)
+    await one.round()
+    assert one.signed_by != other.signed_by
+    assert ready(cluster, of_one)
     assert ready(cluster, of_other)
 
 
 @pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_program_that_starts_into_it_serves_as_soon_as_it_leads(
-    data: Mapping[str, bytes],
-) -> None:
-    cluster = Cluster(data=data)
+async def test_a_replica_that_starts_into_it_serves_at_once(data: Mapping[str, bytes]) -> None:
+    """As after the component cert-manager, too, whose CA stays in the caBundle."""
+    cluster = Cluster(data=data, bundle=[STRANGER])
     one, server = replica(cluster, FakeClock(START))
-    with pytest.raises(EbbError):
-        await one.round(leading=False)
-    assert one.why_not_ready() is not None
-    await one.round(leading=True)
-    assert one.why_not_ready() is None
-    assert ready(cluster, server)
-
-
-@pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_program_that_starts_into_it_waits_for_no_leader_that_serves_files(
-    data: Mapping[str, bytes],
-) -> None:
-    """As after the component cert-manager, whose leader looks at no Secret."""
-    cluster, clock = Cluster(data=data, bundle=[STRANGER]), FakeClock(START)
-    one, server = replica(cluster, clock)
-    with pytest.raises(UnavailableError, match="the leader makes a new one"):
-        await one.round(leading=False)
-    clock.seconds += UNTRUSTED_SECONDS
-    await one.round(leading=False)
+    await one.round()
     assert one.why_not_ready() is None
     assert ready(cluster, server)
     assert cluster.bundle is not None
     assert STRANGER in tls.split(cluster.bundle[0])
 
 
-STAGE = Trust(CA, OTHER, START).encode()
-AFTER = Trust(CA, old=OTHER.certificate, old_until=START + DAY).encode()
+STAGE = Trust(CA, OTHER).encode()
+AFTER = Trust(CA, old=(OTHER.certificate,), old_until=START + DAY).encode()
 SIDE: dict[str, tuple[Mapping[str, bytes], int]] = {
     "next: no certificate": ({**STAGE, "next.crt": b"x"}, 1),
     "next: key of another": ({**STAGE, "next.key": CA.key}, 1),
     "next: no key": ({**GOOD, "next.crt": OTHER.certificate}, 1),
-    "next.since: none": ({k: v for k, v in STAGE.items() if k != "next.since"}, 2),
-    "next.since: no number": ({**STAGE, "next.since": b"soon"}, 2),
-    "next.since: below 0": ({**STAGE, "next.since": b"-1"}, 2),
-    "next.since: huge": ({**STAGE, "next.since": b"9" * 5000}, 2),
-    "next.since: other digits": ({**STAGE, "next.since": "٣".encode()}, 2),
-    "next.since: not yet": ({**STAGE, "next.since": str(START + DAY).encode()}, 2),
+    "next: expired": ({**GOOD, "next.crt": EXPIRED.certificate, "next.key": EXPIRED.key}, 1),
     "old: no certificate": ({**AFTER, "old.crt": b"x"}, 1),
     "old: expired": ({**AFTER, "old.crt": EXPIRED.certificate}, 1),
     "old.until: none": ({**GOOD, "old.crt": OTHER.certificate}, 2),
     "old.until: no number": ({**AFTER, "old.until": b"x"}, 2),
     "old.until: for ever": ({**AFTER, "old.until": b"999999999999"}, 2),
-    "old.until: over": ({**AFTER, "old.until": b"1"}, 1),
+    "old.until: over": ({**AFTER, "old.until": b"1"}, 2),  # for a while, as our clock may be wrong
 }
 
 
@@ -185,16 +159,15 @@ async def test_beside_a_good_ca_the_rest_is_put_right(
 ) -> None:
     cluster = Cluster(data={**data, "theirs": b"1"})
     one, server = replica(cluster, FakeClock(START + 1))
-    await one.round(leading=True)
+    await one.round()
     assert cluster.data["ca.crt"] == CA.certificate
     assert cluster.data["theirs"] == b"1"
     assert cluster.told == []
     assert cluster.bundle is not None
     assert len(tls.split(cluster.bundle[0])) == trusted
     assert ready(cluster, server)
-    since = int(cluster.data.get("next.since", START))
     until = int(cluster.data.get("old.until", START + 1))
-    assert START <= since <= START + 1 <= until <= START + 1 + OLD_SECONDS
+    assert until <= START + 1 + OLD_SECONDS
 
 
 STRANGER = tls.make_leaf(OTHER, ["elsewhere"], START).certificate
@@ -228,9 +201,7 @@ async def test_a_bundle_that_is_garbage_trusts_nothing_and_is_overwritten(
 ) -> None:
     cluster = Cluster(data=GOOD, bundle=[bundle, b""])
     one, server = replica(cluster, FakeClock(START))
-    await one.round(leading=False)
-    assert one.why_not_ready() == "its CA is not in the registration's caBundle yet"
-    await one.round(leading=True)
+    await one.round()
     assert one.why_not_ready() is None
     assert cluster.bundle == [b"".join([CA.certificate, *kept])] * 2
     assert ready(cluster, server)
@@ -241,7 +212,7 @@ async def test_whatever_is_changed_is_mended_by_the_next_round(seed: int) -> Non
     """100 changes each of the CA, of its key, of a stage and of the bundle."""
     chance, clock = random.Random(seed), FakeClock(START)
     cluster = Cluster(data=GOOD, bundle=[b""])
-    leader, server = replica(cluster, clock)
+    one, server = replica(cluster, clock)
     for _ in range(100):
         data = dict(chance.choice([GOOD, STAGE, AFTER]))
         broken = chance.choice([*data, "bundle"])
@@ -252,9 +223,10 @@ async def test_whatever_is_changed_is_mended_by_the_next_round(seed: int) -> Non
             data[broken] = mutated(data[broken], chance)
         else:
             data[broken] = chance.randbytes(chance.randrange(1, 20))
-        cluster.data, cluster.bundle = data, [bundle]
-        await leader.round(leading=True)
-        assert leader.why_not_ready() is None
+        cluster.tamper_secret(data)
+        cluster.tamper_bundle(bundle)
+        await one.round()
+        assert one.why_not_ready() is None
         assert ready(cluster, server)
 
 
@@ -325,11 +297,19 @@ class TestObjects:
         api.put_document(f"{REGISTRATIONS}/r", {"webhooks": [webhook]})
         async with opened(api) as client:
             registration = Registration(client, "r")
-            found = await registration.bundles()
+            found = await registration.read()
             assert found is not None
-            assert found[0] in (b"", b"%%%")
+            assert found.bundles[0] in (b"", b"%%%")
             await registration.write(found, CA.certificate)
-            assert await registration.bundles() == [CA.certificate]
+            after = await registration.read()
+            assert after is not None
+            assert after.bundles == [CA.certificate]
+            with pytest.raises(ConflictError):
+                await registration.write(found, b"")
+            del api.documents[f"{REGISTRATIONS}/r"]
+            with pytest.raises(ConflictError):
+                await registration.write(after, b"")
+            assert await registration.read() is None
 
 
 def kinds() -> dict[str, Pair]:

@@ -1,4 +1,4 @@
-"""The Secret and the registration in memory, replicas on them, and clients that trust a bundle."""
+"""A Secret and a registration in memory, replicas on them, and clients that trust a bundle."""
 
 import asyncio
 import base64
@@ -6,7 +6,7 @@ import datetime as dt
 import random
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from core.edge.kube.stores.trust import Registration, Secret, SecretStore
+from core.edge.clock import Clock
 from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
-from tests.support.clock import FakeClock
+from webhook.ca_store import Registered, Registration, Secret, SecretStore
 from webhook.certs import Certificates, Stores
 
 START = int(time.time()) - 3600
@@ -39,10 +39,23 @@ class Cluster:
     annotations: Mapping[str, str] = field(default_factory=dict)
     bundle: list[bytes] | None = field(default_factory=lambda: [b"", b""])
     version: int = 1
+    bundle_version: int = 1
     writes: int = 0
+    """Of the caBundles, by replicas."""
     told: list[tuple[str, str]] = field(default_factory=list)
     refused: str = ""
     """What the API server does not let anybody do with the registration: read, write."""
+    on_write: Callable[[bytes], None] = lambda _: None
+    """Takes each caBundle that a replica writes."""
+
+    def tamper_secret(self, data: Mapping[str, bytes]) -> None:
+        """Replace the data, as somebody else does."""
+        self.data, self.version = dict(data), self.version + 1
+
+    def tamper_bundle(self, bundle: bytes) -> None:
+        """Replace every caBundle, as somebody else does."""
+        self.bundle = [bundle for _ in self.bundle or ()]
+        self.bundle_version += 1
 
     async def read(self) -> Secret:
         await asyncio.sleep(0)  # others get in between
@@ -59,42 +72,76 @@ class Cluster:
         return await self.read()
 
 
+class KilledError(Exception):
+    """The replica was killed."""
+
+
+@dataclass
+class Way:
+    """The way of one replica to the API server."""
+
+    down: bool = False
+    blind: bool = False
+    """To the registration."""
+    dies: bool = False
+    """Before its next write of the caBundles."""
+
+    def go(self) -> None:
+        if self.down:
+            raise UnavailableError("no answer")
+
+
 class _Secrets(SecretStore):
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, way: Way) -> None:
+        self._cluster, self._way = cluster, way
 
     async def read(self) -> Secret:
+        self._way.go()
         return await self._cluster.read()
 
     async def write(
         self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
     ) -> Secret:
+        self._way.go()
         return await self._cluster.write_secret(read, data, annotations)
 
 
 class _Registration(Registration):
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, way: Way) -> None:
+        self._cluster, self._way = cluster, way
 
-    async def bundles(self) -> list[bytes] | None:
+    async def read(self) -> Registered | None:
         self._check("read")
-        return self._cluster.bundle
+        await asyncio.sleep(0)
+        found = self._cluster.bundle
+        if found is None:
+            return None
+        return Registered([*found], {"version": self._cluster.bundle_version})
 
     def _check(self, what: str) -> None:
-        if self._cluster.refused == what:
+        self._way.go()
+        if self._way.blind or self._cluster.refused == what:
             raise UnavailableError("403")
 
-    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
+    async def write(self, read: Registered, wanted: bytes) -> None:
         self._check("write")
-        assert bundles == self._cluster.bundle
+        if self._way.dies:
+            raise KilledError
+        await asyncio.sleep(0)
+        if read.whole["version"] != self._cluster.bundle_version:
+            raise ConflictError("409")
+        self._cluster.on_write(wanted)
         self._cluster.writes += 1
-        self._cluster.bundle = [wanted for _ in bundles]
+        self._cluster.bundle_version += 1
+        self._cluster.bundle = [wanted for _ in read.bundles]
 
 
-def replica(cluster: Cluster, clock: FakeClock) -> tuple[Certificates, Serving]:
-    serving = Serving()
+def replica(
+    cluster: Cluster, clock: Clock, way: Way | None = None
+) -> tuple[Certificates, Serving]:
+    serving, way = Serving(), way or Way()
     made = Certificates(
-        Stores(_Secrets(cluster), _Registration(cluster)),
+        Stores(_Secrets(cluster, way), _Registration(cluster, way)),
         serving,
         ["localhost", "127.0.0.1"],
         clock,

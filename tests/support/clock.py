@@ -23,6 +23,20 @@ class FakeClock:
         return self.seconds
 
 
+@dataclass
+class Apart:
+    """A clock whose wall time differs from that of another one."""
+
+    clock: FakeClock
+    seconds: int
+
+    def unix_seconds(self) -> int:
+        return self.clock.unix_seconds() + self.seconds
+
+    def monotonic_seconds(self) -> float:
+        return self.clock.monotonic_seconds()
+
+
 START = 1_800_000_000
 
 

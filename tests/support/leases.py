@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from core.edge.kube.stores.lease import Lease
+from controller.stores.lease import Lease
 from core.model.errors import ConflictError
 
 Trouble = Callable[[], Awaitable[None]]

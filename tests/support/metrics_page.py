@@ -179,7 +179,7 @@ OTHER_EVENTS: Final = (
         "Warning",
         "the file's faults; the one before stays in use",
     ),
-    (certs.REPLACED, "Secret", "Normal", "there is a new CA, and why"),
+    (certs.REPLACED, "Secret", "Normal", "the CA could not be used: there is a new one, and why"),
 )
 """The reason, on what, the type, what it says."""
 

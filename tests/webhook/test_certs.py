@@ -1,6 +1,7 @@
 """The webhook's own certificates: one CA for all replicas, and a change that nobody notices."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -10,10 +11,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from core.edge import tls
 from core.edge.tls import Pair
 from core.model.errors import UnavailableError
-from tests.support.certificates import SOAK, START, Cluster, connects, replica, signed, trusted
-from tests.support.clock import FakeClock
-from webhook.authority import OLD_SECONDS, Trust, advance
-from webhook.certs import BUNDLE_MAX, ROTATE_ANNOTATION, UNTRUSTED_SECONDS
+from tests.support.certificates import (
+    SOAK,
+    START,
+    Cluster,
+    KilledError,
+    Way,
+    connects,
+    replica,
+    signed,
+    trusted,
+)
+from tests.support.clock import Apart, FakeClock
+from webhook.authority import OLD_MAX, OLD_SECONDS, Trust, adopt, advance
+from webhook.certs import BUNDLE_MAX, GAP_SECONDS, ROTATE_ANNOTATION, UNUSED_SECONDS, Certificates
 
 DAY = 24 * 3600
 
@@ -21,64 +32,45 @@ DAY = 24 * 3600
 async def test_replicas_that_start_together_share_one_ca() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock) for _ in range(3)]
-    await asyncio.gather(*(one.round(leading=False) for one, _ in replicas))
+    await asyncio.gather(*(one.round() for one, _ in replicas))
     assert cluster.version == 2, "one was the first"
-    await replicas[0][0].round(leading=True)
     assert cluster.bundle is not None
-    for _, serving in replicas:
+    for one, serving in replicas:
+        await one.round()
+        assert one.why_not_ready() is None
         await trusted(serving, cluster.bundle[0])
     assert len(tls.split(cluster.bundle[0])) == 1
 
 
-async def test_only_the_leader_writes_the_bundle_and_only_when_it_differs() -> None:
+async def test_the_bundle_is_written_only_when_it_differs_by_whichever_replica_is_first() -> None:
     cluster, clock = Cluster(), FakeClock(START)
-    leader, follower = replica(cluster, clock)[0], replica(cluster, clock)[0]
-    await follower.round(leading=False)
-    assert follower.why_not_ready() == "its CA is not in the registration's caBundle yet"
-    assert cluster.writes == 0
-    for _ in range(3):
-        await leader.round(leading=True)
+    first, second = replica(cluster, clock)[0], replica(cluster, clock)[0]
+    for one in (first, second, first, second):
+        await one.round()
+        assert one.why_not_ready() is None
     assert cluster.writes == 1
-    await follower.round(leading=False)
-    assert follower.why_not_ready() is leader.why_not_ready() is None
+    cluster.tamper_bundle(b"")
+    await second.round()
+    assert second.why_not_ready() is None
+    await first.round()
+    assert cluster.writes == 2
 
 
-async def test_where_no_leader_writes_the_bundle_whoever_has_waited_adds_to_it() -> None:
-    """As the first pod without cert-manager does, whose leader serves cert-manager's files."""
-    ended = tls.make_ca(START - 11 * 365 * DAY).certificate
-    theirs = tls.make_ca(START).certificate + b"no certificate\n" + ended
-    cluster, clock = Cluster(bundle=[theirs, b""]), FakeClock(START)
-    follower, serving = replica(cluster, clock)
-    await follower.round(leading=False)
-    clock.seconds += UNTRUSTED_SECONDS - 1
-    await follower.round(leading=False)
-    assert (cluster.writes, follower.why_not_ready() is None) == (0, False)
-    clock.seconds += 1
-    await follower.round(leading=False)
-    assert follower.why_not_ready() is None
-    assert cluster.bundle is not None
-    for bundle in cluster.bundle:
-        assert set(tls.split(theirs)) < set(tls.split(bundle)), "nothing is taken away"
-        await trusted(serving, bundle)
-    clock.seconds += 10 * UNTRUSTED_SECONDS
-    await follower.round(leading=False)
-    assert cluster.writes == 1
-
-
-async def test_whoever_waits_for_an_api_server_writes_no_bundle_that_holds_its_ca() -> None:
+async def test_a_replica_that_is_too_late_to_write_the_bundle_looks_again() -> None:
     cluster, clock = Cluster(), FakeClock(START)
-    await replica(cluster, clock)[0].round(leading=True)
-    follower, _ = replica(cluster, clock)
-    clock.seconds += UNTRUSTED_SECONDS
-    await follower.round(leading=False)
-    assert follower.why_not_ready() is None
-    assert cluster.writes == 1, "the leader's"
+    replicas = [replica(cluster, clock)[0] for _ in range(2)]
+    await asyncio.gather(*(one.round() for one in replicas))
+    assert cluster.writes == 1
+    assert sorted(one.why_not_ready() is None for one in replicas) == [False, True]
+    await asyncio.gather(*(one.round() for one in replicas))
+    assert cluster.writes == 1
+    assert all(one.why_not_ready() is None for one in replicas)
 
 
 async def test_without_a_registration_the_replica_is_ready() -> None:
     cluster, clock = Cluster(bundle=None), FakeClock(START)
     one, _ = replica(cluster, clock)
-    await one.round(leading=True)
+    await one.round()
     assert one.why_not_ready() is None
 
 
@@ -87,36 +79,31 @@ async def test_others_cas_stay_in_the_bundle_and_ended_ones_go() -> None:
     ended = tls.make_ca(START - 11 * 365 * DAY).certificate
     cluster = Cluster(bundle=[stranger + ended, b""])
     one, _ = replica(cluster, FakeClock(START))
-    await one.round(leading=True)
+    await one.round()
     assert cluster.bundle is not None
     found = tls.split(cluster.bundle[0])
     assert found[1:] == [stranger]
     assert cluster.bundle[0] == cluster.bundle[1]
 
 
-@pytest.mark.parametrize("leading", [True, False])
-async def test_a_bundle_that_is_full_gets_our_cas_and_loses_what_trusts_nobody_first(
-    leading: bool,
-) -> None:
+async def test_a_bundle_that_is_full_gets_our_cas_and_loses_what_trusts_nobody_first() -> None:
     others = [_renamed(tls.make_ca(START)) for _ in range(BUNDLE_MAX - 1)]
     ended = tls.make_ca(START - 11 * 365 * DAY).certificate
     cluster, clock = Cluster(bundle=[ended + b"".join(others), b""]), FakeClock(START)
     one, _ = replica(cluster, clock)
-    await one.round(leading=False)
-    clock.seconds += UNTRUSTED_SECONDS
-    await one.round(leading=leading)
+    await one.round()
     assert cluster.bundle == [cluster.data["ca.crt"] + b"".join(others)] * 2
 
 
 async def test_a_ca_of_others_in_the_secret_takes_one_place_in_the_bundle() -> None:
     made = [tls.make_ca(START) for _ in range(2)]
     cas = [signed(one, _key_of(one), days=365, is_ca=True) for one in made]
-    stage = Trust(cas[0], cas[1], START).encode()
+    stage = Trust(cas[0], cas[1]).encode()
     others = [_renamed(tls.make_ca(START)) for _ in range(BUNDLE_MAX - 2)]
     cluster = Cluster(data=stage, bundle=[b"".join(others)])
     one, _ = replica(cluster, FakeClock(START))
     for _ in range(2):
-        await one.round(leading=True)
+        await one.round()
         assert cluster.bundle is not None
         assert tls.split(cluster.bundle[0]) == [*(ca.certificate for ca in cas), *others]
 
@@ -127,7 +114,7 @@ async def test_a_ca_of_others_that_has_our_name_stays_in_the_bundle() -> None:
     theirs = signed(first, _key_of(first), days=365, is_ca=True)
     cluster = Cluster(bundle=[first.certificate + theirs.certificate])
     one, _ = replica(cluster, FakeClock(START))
-    await one.round(leading=True)
+    await one.round()
     assert tls.is_ours(first.certificate)
     assert not tls.is_ours(theirs.certificate)
     assert cluster.bundle is not None
@@ -145,65 +132,234 @@ def _renamed(pair: Pair) -> bytes:
     return tls.make_leaf(pair, ["elsewhere"], START).certificate
 
 
+async def settle(
+    cluster: Cluster, clock: FakeClock, seconds: float, *replicas: Certificates
+) -> None:
+    """Let time pass in rounds of all replicas."""
+    end = clock.seconds + seconds
+    while clock.seconds < end:
+        clock.seconds = min(end, clock.seconds + GAP_SECONDS)
+        for one in replicas:
+            await one.round()
+            assert cluster.bundle is not None
+            assert all(one.signed_by in tls.split(bundle) for bundle in cluster.bundle)
+
+
 async def test_a_change_of_ca_is_trusted_at_every_step() -> None:
     cluster, clock = Cluster(), FakeClock(START)
-    leader, served_by_leader = replica(cluster, clock)
+    one, served_by_one = replica(cluster, clock)
     other, served_by_other = replica(cluster, clock)
-    await leader.round(leading=True)
+    await settle(cluster, clock, 1, one, other)
+    assert cluster.bundle is not None
     first = cluster.data["ca.crt"]
     cluster.annotations = {ROTATE_ANNOTATION: "now", "theirs": "1"}
     steps: list[int] = []
     for _ in range(8):
-        clock.seconds += SOAK / 3
-        for one, leading in ((other, False), (leader, True)):
-            await one.round(leading=leading)
-            assert cluster.bundle is not None
-            for serving in (served_by_leader, served_by_other):
-                if serving.valid_until:
-                    await trusted(serving, cluster.bundle[0])
-        assert cluster.bundle is not None
+        await settle(cluster, clock, SOAK / 3, one, other)
+        for serving in (served_by_one, served_by_other):
+            await trusted(serving, cluster.bundle[0])
         steps.append(len(tls.split(cluster.bundle[0])))
     assert cluster.annotations == {"theirs": "1"}, "asked once, done once"
     assert cluster.data["ca.crt"] != first
-    assert steps[:3] == [2, 2, 2], "the next CA is trusted for the soak"
-    assert steps[-1] == 2, "the one before stays as long as its leaves may live"
-    clock.seconds += OLD_SECONDS
-    await leader.round(leading=True)
-    await leader.round(leading=True)
-    assert cluster.bundle is not None
+    assert one.signed_by == other.signed_by == cluster.data["ca.crt"]
+    assert steps == [2] * 8, "the next CA beside the first, then the first beside it"
+    clock.seconds += OLD_SECONDS - SOAK - UNUSED_SECONDS
+    await settle(cluster, clock, SOAK + UNUSED_SECONDS + GAP_SECONDS, one, other)
     assert tls.split(cluster.bundle[0]) == [cluster.data["ca.crt"]]
 
 
 async def test_the_soak_begins_when_the_next_ca_is_in_the_bundle() -> None:
     cluster, clock = Cluster(), FakeClock(START)
-    leader, serving = replica(cluster, clock)
-    await leader.round(leading=True)
+    one, serving = replica(cluster, clock)
+    await one.round()
     assert cluster.bundle is not None
     first = cluster.bundle[0]
     cluster.annotations, cluster.refused = {ROTATE_ANNOTATION: "now"}, "write"
     for _ in range(2):
         with pytest.raises(UnavailableError, match="403"):
-            await leader.round(leading=True)
+            await one.round()
         clock.seconds += SOAK
     cluster.refused = ""
-    for seconds in (1, SOAK - 1, 1):
-        await leader.round(leading=True)
-        assert connects(serving.context, first)
-        clock.seconds += seconds
-    await leader.round(leading=True)
+    await one.round()
+    await settle(cluster, clock, SOAK - 1, one)
+    assert connects(serving.context, first)
+    await settle(cluster, clock, 1, one)
     assert not connects(serving.context, first), "the next one signs"
+
+
+async def test_each_replica_waits_for_its_own_soak() -> None:
+    """One that could not reach the API server knows nothing of what others have seen."""
+    cluster, clock, way = Cluster(), FakeClock(START), Way()
+    one = replica(cluster, clock)[0]
+    away, serving = replica(cluster, clock, way)
+    await settle(cluster, clock, 1, one, away)
+    first = away.signed_by
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await settle(cluster, clock, SOAK / 2, one, away)
+    way.down = True
+    with pytest.raises(UnavailableError):
+        await away.round()
+    await settle(cluster, clock, 3600, one)
+    assert cluster.data["ca.crt"] == one.signed_by != first
+    assert cluster.bundle is not None
+    assert first in tls.split(cluster.bundle[0])
+    way.down = False
+    await away.round()
+    await settle(cluster, clock, SOAK - 1, one, away)
+    assert away.signed_by == first
+    await trusted(serving, cluster.bundle[0])
+    await settle(cluster, clock, 1, one, away)
+    assert away.signed_by == one.signed_by
+
+
+async def test_a_replica_that_cannot_read_the_registration_serves_its_leaf_to_its_end() -> None:
+    """Then it signs by the CA that is recorded: nobody trusts the leaf that has expired."""
+    cluster, clock, way = Cluster(), FakeClock(START), Way()
+    one, (blind, serving) = replica(cluster, clock)[0], replica(cluster, clock, way)
+    await settle(cluster, clock, 1, one, blind)
+    first, until = blind.signed_by, serving.valid_until
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await settle(cluster, clock, SOAK / 2, one, blind)
+    way.blind = True
+    await settle(cluster, clock, SOAK, one)
+    assert one.signed_by == cluster.data["ca.crt"] != first
+    for seconds, signed_by in ((until - DAY, first), (until - 1, first), (until, one.signed_by)):
+        clock.seconds = seconds
+        with pytest.raises(UnavailableError, match="403"):
+            await blind.round()
+        assert blind.signed_by == signed_by
+
+
+async def test_a_break_in_the_bundle_begins_the_soak_again() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    one, _ = replica(cluster, clock)
+    await settle(cluster, clock, 1, one)
+    first = cluster.data["ca.crt"]
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await settle(cluster, clock, SOAK - 1, one)
+    cluster.tamper_bundle(b"")
+    await one.round()
+    await settle(cluster, clock, SOAK - 1, one)
+    assert cluster.data["ca.crt"] == first
+    await settle(cluster, clock, SOAK, one)
+    assert cluster.data["ca.crt"] != first
+
+
+async def test_a_replica_without_a_leaf_signs_at_once_by_the_ca_that_is_recorded() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    one, _ = replica(cluster, clock)
+    await one.round()
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await settle(cluster, clock, SOAK / 2, one)
+    assert "next.crt" in cluster.data
+    fresh, serving = replica(cluster, clock)
+    await fresh.round()
+    assert fresh.why_not_ready() is None
+    assert fresh.signed_by == one.signed_by == cluster.data["ca.crt"]
+    assert cluster.bundle is not None
+    await trusted(serving, cluster.bundle[0])
+
+
+async def test_replicas_that_rotate_at_once_make_one_ca() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    replicas = [replica(cluster, clock)[0] for _ in range(3)]
+    await settle(cluster, clock, 1, *replicas)
+    version = cluster.version
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await asyncio.gather(*(one.round() for one in replicas))
+    assert cluster.version == version + 1
+    await settle(cluster, clock, 2 * SOAK, *replicas)
+    assert cluster.version == version + 2, "made, and put in force"
+    assert {one.signed_by for one in replicas} == {cluster.data["ca.crt"]}
+
+
+@pytest.mark.parametrize("data", [{}, {"ca.crt": b"garbage"}], ids=["emptied", "garbage"])
+async def test_whoever_is_first_makes_a_ca_and_the_others_go_on_with_the_one_before(
+    data: dict[str, bytes],
+) -> None:
+    cluster, clock, way = Cluster(), FakeClock(START), Way()
+    replicas = [replica(cluster, clock)[0], replica(cluster, clock)[0]]
+    away, _ = replica(cluster, clock, way)
+    await settle(cluster, clock, 1, *replicas, away)
+    first = away.signed_by
+    way.down = True
+    cluster.tamper_secret(data)
+    await settle(cluster, clock, SOAK - 1, *replicas)
+    assert {one.signed_by for one in replicas} == {first}
+    await settle(cluster, clock, 3600, *replicas)
+    assert {one.signed_by for one in replicas} == {cluster.data["ca.crt"]} != {first}
+    assert cluster.bundle is not None
+    assert first in tls.split(cluster.bundle[0])
+
+
+async def test_a_secret_of_last_month_that_is_put_back_is_soaked_as_a_new_ca() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    replicas = [replica(cluster, clock)[0], replica(cluster, clock)[0]]
+    await settle(cluster, clock, 1, *replicas)
+    first = cluster.data["ca.crt"]
+    cluster.tamper_secret(Trust(tls.make_ca(START - DAY)).encode())
+    await settle(cluster, clock, SOAK - 1, *replicas)
+    assert {one.signed_by for one in replicas} == {first}
+    assert cluster.data["old.crt"] == first
+    await settle(cluster, clock, SOAK, *replicas)
+    assert {one.signed_by for one in replicas} == {cluster.data["ca.crt"]} != {first}
+
+
+async def test_a_secret_of_before_a_rotation_that_is_put_back_takes_no_trust_away() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    replicas = [replica(cluster, clock)[0], replica(cluster, clock)[0]]
+    await settle(cluster, clock, 1, *replicas)
+    before = cluster.data
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    await settle(cluster, clock, 3 * SOAK, *replicas)
+    second = cluster.data["ca.crt"]
+    assert {one.signed_by for one in replicas} == {second} != {before["ca.crt"]}
+    cluster.tamper_secret(before)
+    await replicas[0].round()
+    assert cluster.bundle is not None
+    assert tls.split(cluster.bundle[0]) == [before["ca.crt"], second]
+    await settle(cluster, clock, 3 * SOAK, *replicas)
+    assert {one.signed_by for one in replicas} == {before["ca.crt"]}
+
+
+async def test_what_a_killed_replica_has_not_written_another_one_writes() -> None:
+    cluster, clock, way = Cluster(), FakeClock(START), Way()
+    one, other = replica(cluster, clock, way)[0], replica(cluster, clock)[0]
+    await settle(cluster, clock, 1, one, other)
+    cluster.annotations = {ROTATE_ANNOTATION: "now"}
+    way.dies = True
+    with pytest.raises(KilledError):
+        await one.round()
+    assert cluster.bundle is not None
+    assert cluster.data["next.crt"] not in tls.split(cluster.bundle[0])
+    await other.round()
+    assert cluster.data["next.crt"] in tls.split(cluster.bundle[0])
+
+
+@pytest.mark.parametrize("days", [-300, 2])
+async def test_a_clock_that_is_wrong_ends_no_trust_and_no_rotation(days: int) -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    one, wrong = replica(cluster, clock)[0], replica(cluster, Apart(clock, days * DAY))[0]
+    for _ in range(3):
+        cluster.annotations = {ROTATE_ANNOTATION: "now"}
+        await settle(cluster, clock, 3 * SOAK, wrong, one)
+    await settle(cluster, clock, UNUSED_SECONDS + SOAK, wrong, one)
+    writes = cluster.version, cluster.writes
+    await settle(cluster, clock, 2 * SOAK, one, wrong)
+    assert (cluster.version, cluster.writes) == writes
+    assert one.signed_by == wrong.signed_by == cluster.data["ca.crt"]
 
 
 async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
-    await one.round(leading=True)
+    await one.round()
     first = serving.valid_until
     clock.seconds += OLD_SECONDS // 2
-    await one.round(leading=True)
+    await one.round()
     assert serving.valid_until == first
     clock.seconds += OLD_SECONDS // 4
-    await one.round(leading=True)
+    await one.round()
     assert serving.valid_until > first
     clock.seconds = serving.valid_until
     assert one.why_not_ready() == "no valid certificate"
@@ -213,12 +369,12 @@ async def test_a_leaf_of_a_clock_that_was_ahead_is_replaced_when_it_is_set() -> 
     """As on a node that boots with its local time: to others the leaf begins in hours."""
     cluster, clock = Cluster(), FakeClock(START)
     leader, _ = replica(cluster, clock)
-    await leader.round(leading=True)
+    await leader.round()
     clock.seconds += DAY // 3
     one, serving = replica(cluster, clock)
-    await one.round(leading=False)
+    await one.round()
     clock.seconds = START + 60
-    await one.round(leading=False)
+    await one.round()
     assert cluster.bundle is not None
     await trusted(serving, cluster.bundle[0])
 
@@ -228,43 +384,68 @@ async def test_a_leaf_is_renewed_whatever_becomes_of_the_registration(refused: s
     """Whoever takes that right away has seven days else, and then no webhook."""
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
-    await one.round(leading=True)
+    await one.round()
     cluster.refused = refused
     cluster.bundle = [bundle + tls.make_ca(0).certificate for bundle in cluster.bundle or ()]
     for _ in range(14):
         clock.seconds += DAY
         with pytest.raises(UnavailableError, match="403"):
-            await one.round(leading=True)
+            await one.round()
         assert serving.valid_until > clock.seconds
     assert cluster.version == 2, "by the same CA"
 
 
 TRUST = Trust(tls.make_ca(START))
-NEXT = Trust(TRUST.ca, tls.make_ca(START), START)
-OLD = Trust(TRUST.ca, old=tls.make_ca(START).certificate, old_until=START + 9)
+NEXT = Trust(TRUST.ca, tls.make_ca(START))
+LATER = Trust(TRUST.ca, tls.make_ca(START + DAY))
+OLD = Trust(TRUST.ca, old=(tls.make_ca(START).certificate,), old_until=START + 9)
+FULL = replace(OLD, old=tuple(tls.make_ca(START).certificate for _ in range(OLD_MAX)))
 
 
 @pytest.mark.parametrize(
-    ("trust", "after", "asked", "trusted_since", "changes"),
+    ("trust", "after", "asked", "next_trusted", "old_unused", "changes"),
     [
-        (TRUST, 0, False, START, False),
-        (TRUST, 0, True, START, True),
-        (TRUST, 6 * 365 * DAY, False, START, False),
-        (TRUST, 7 * 365 * DAY, False, START, True),
-        (NEXT, SOAK - 1, False, 0, False),
-        (NEXT, SOAK, False, 0, True),
-        (NEXT, SOAK, False, None, False),
-        (NEXT, SOAK - 1, True, 0, False),
-        (NEXT, SOAK + 6, False, START + 7, False),
-        (NEXT, SOAK + 7, False, START + 7, True),
-        (OLD, 8, False, START, False),
-        (OLD, 9, False, START, True),
+        (TRUST, 0, False, False, True, False),
+        (TRUST, 0, True, False, True, True),
+        (TRUST, 6 * 365 * DAY, False, False, True, False),
+        (TRUST, 7 * 365 * DAY, False, False, True, True),
+        (NEXT, 0, False, False, True, False),
+        (NEXT, 0, True, False, True, False),
+        (NEXT, 0, False, True, True, True),
+        (LATER, 0, False, True, True, False),
+        (LATER, DAY, False, True, True, True),
+        (OLD, 8, False, False, True, False),
+        (OLD, 9, False, False, False, False),
+        (OLD, 9, False, False, True, True),
+        (OLD, 8, True, False, True, True),
+        (FULL, 8, True, False, True, False),
+        (replace(FULL, next=NEXT.next), 8, False, True, True, False),
     ],
     ids=count(),  # not by START, which is another one in each worker
 )
 def test_stages(
-    trust: Trust, after: int, asked: bool, trusted_since: int | None, changes: bool
+    trust: Trust, after: int, asked: bool, next_trusted: bool, old_unused: bool, changes: bool
 ) -> None:
-    found = advance(trust, START + after, SOAK, asked=asked, trusted_since=trusted_since)
+    now = START + after
+    found = advance(trust, now, asked=asked, next_trusted=next_trusted, old_unused=old_unused)
     assert (found != trust) is changes
-    assert Trust.decode(found.encode(), START + after) == found
+    assert Trust.decode(found.encode(), now) == found
+    if found.next == trust.next:
+        return
+    assert {*trust.bundle()} <= {*found.bundle()}, "no stage but the last takes trust away"
+
+
+def test_a_ca_that_may_be_in_use_is_adopted_once_as_far_as_there_is_room() -> None:
+    cas = [tls.make_ca(START).certificate for _ in range(OLD_MAX + 1)]
+    assert adopt(TRUST, [TRUST.ca.certificate], START) is TRUST
+    found = adopt(TRUST, [cas[0], TRUST.ca.certificate, cas[0]], START)
+    assert (found.old, found.old_until) == ((cas[0],), START + OLD_SECONDS)
+    assert adopt(found, cas, START + 1).old == tuple(cas[:OLD_MAX])
+    full = adopt(found, cas, START + 1)
+    assert adopt(full, cas, START + 2) is full
+
+
+def test_a_secret_of_a_replica_whose_clock_is_ahead_loses_no_stage() -> None:
+    assert Trust.decode(LATER.encode(), START) == LATER
+    ended = Trust(TRUST.ca, tls.make_ca(START - 11 * 365 * DAY))
+    assert Trust.decode(ended.encode(), START) == TRUST

@@ -176,6 +176,17 @@ def test_what_needs_a_restart_is_named() -> None:
     assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
 
 
+def test_all_programs_start_on_one_host_with_the_defaults() -> None:
+    found = Config()
+    listen = [
+        found.extender.listen,
+        found.webhook.listen,
+        found.webhook.metrics_listen,
+        found.controller.metrics_listen,
+    ]
+    assert len({*listen}) == len(listen)
+
+
 def test_no_restart_is_needed_for_the_sections_of_other_programs() -> None:
     theirs = {"webhook": {"listen": "[::1]:0"}, "extender": {"listen": "[::1]:0"}}
     assert restart_needed(Config(), parse({**HEAD, **theirs}, "x")) == []

@@ -86,7 +86,7 @@ THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z
 def test_a_taint_just_like_ours_under_another_key_may_be_ours(
     found: Node, expected: list[str]
 ) -> None:
-    assert keys_unknown(found, {TAINT_KEY}) == expected
+    assert keys_unknown(found, TAINT_KEY) == expected
 
 
 KEYS = st.sampled_from([TAINT_KEY, "a", "b"])

@@ -19,7 +19,7 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.model.node import Effect, Node, Taint
-from core.writes.cleanup import cleanup, rekeyed
+from core.writes.cleanup import cleanup
 from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import node
 from tests.support.strategies import marked, nodes
@@ -108,10 +108,3 @@ def test_the_metadata_goes_first_and_then_the_taints_that_are_left() -> None:
     told = Write(WriteKind.RELEASE, whole, released, f"{MARK_LABEL}, taint", None)
     assert cleanup(whole, TAINT_KEY) == told
     assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE, bare, {}, "taint", (FOREIGN,))
-
-
-def test_taints_of_keys_before_are_named() -> None:
-    one = node("n", taints=(replace(OURS, key="b"), FOREIGN, replace(OURS, key="a")))
-    found = rekeyed(one, {"a", "b"}, TAINT_KEY)
-    assert found is not None
-    assert (found.note, found.taints) == ("took taints of keys before away: a, b", (FOREIGN,))

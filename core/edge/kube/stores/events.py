@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from core.edge.clock import Clock
+from core.edge.clock import Clock, micro_time
 from core.edge.kube.client import Client
-from core.edge.kube.stores.lease import micro_time
 from core.edge.logs import fields
 from core.model.errors import UnavailableError
 from core.model.node import Node

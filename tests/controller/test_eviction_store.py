@@ -7,9 +7,9 @@ import orjson
 import pytest
 from aiohttp import web
 
+from controller.access_review import PATCH_PODS, REVIEW_PATH, is_allowed
+from controller.stores.evictions import Answer, EvictionStore, Outcome
 from core.edge.kube.client import Client
-from core.edge.kube.stores.evictions import Answer, EvictionStore, Outcome
-from core.edge.kube.stores.rights import PATCH_PODS, REVIEW_PATH, is_allowed
 from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
 from tests.support.fake_objects import KUBECONFIG, failure, json

@@ -3,7 +3,6 @@
 Source: k8s.io/api/coordination/v1; times are RFC 3339 with six digits of microseconds, UTC.
 """
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -84,11 +83,6 @@ class LeaseStore:
             if fault.status == 404 and lease.version:
                 raise ConflictError(f"the Lease {self._name} has been deleted") from fault
             raise
-
-
-def micro_time(unix_seconds: int) -> str:
-    """Write a moment as the API's MicroTime."""
-    return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class _Spec(Struct):

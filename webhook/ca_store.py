@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from core.edge.kube.client import Client
+from core.edge.kube.client import ApiError, Client
 from core.model.errors import ConflictError, UnavailableError
 
 REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -49,36 +49,46 @@ class SecretStore:
         return _secret(await self._client.ask("PUT", self._path, body))
 
 
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The caBundle of each webhook, and the object that they were read from."""
+
+    bundles: list[bytes]
+    whole: Mapping[str, Any]
+
+
 class Registration:
     """One MutatingWebhookConfiguration, of which only the caBundles are ours."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._path = client, f"{REGISTRATIONS}/{name}"
 
-    async def bundles(self) -> list[bytes] | None:
-        """Return each webhook's caBundle; None when there is no registration."""
-        found = await self._read()
-        return None if found is None else _bundles(found)
+    async def read(self) -> Registered | None:
+        """Return the registration, or None if there is none. Raises: UnavailableError."""
+        raw = await self._client.find(self._path)
+        if raw is None:
+            return None
+        found = _object(raw)
+        return Registered(_bundles(found), found)
 
-    async def write(self, bundles: list[bytes], wanted: bytes) -> None:
-        """Give every webhook this caBundle, if they still are *bundles*.
+    async def write(self, read: Registered, wanted: bytes) -> None:
+        """Give every webhook this caBundle, on the version that was read.
 
-        Raises: ConflictError when somebody else has changed the registration.
+        Raises: ConflictError when somebody else has changed or deleted the registration.
         """
-        found = await self._read()
-        if found is None or _bundles(found) != bundles:
-            raise ConflictError("the webhook's registration has changed")
         text = base64.b64encode(wanted).decode()
         webhooks = [
             {**one, "clientConfig": {**(one.get("clientConfig") or {}), "caBundle": text}}
-            for one in found.get("webhooks") or ()
+            for one in read.whole.get("webhooks") or ()
         ]
-        metadata = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        await self._client.ask("PATCH", self._path, {"metadata": metadata, "webhooks": webhooks})
-
-    async def _read(self) -> dict[str, Any] | None:
-        raw = await self._client.find(self._path)
-        return None if raw is None else _object(raw)
+        metadata = {"resourceVersion": read.whole["metadata"]["resourceVersion"]}
+        body = {"metadata": metadata, "webhooks": webhooks}
+        try:
+            await self._client.ask("PATCH", self._path, body)
+        except ApiError as fault:
+            if fault.status == 404:
+                raise ConflictError("the webhook's registration has been deleted") from fault
+            raise
 
 
 def _bundles(found: Mapping[str, Any]) -> list[bytes]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.edge.kube.stores.lease import Lease, LeaseStore
+from controller.stores.lease import Lease, LeaseStore
 from core.model.errors import ConflictError, UnavailableError
 from tests.support.fake_api import FakeApi
 from tests.support.following import Waits, opened

@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from controller.access_review import EVICT_PODS, is_allowed
 from core.edge.kube.client import ApiError, Client
-from core.edge.kube.stores.rights import EVICT_PODS, is_allowed
 from core.model.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
 

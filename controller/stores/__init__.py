@@ -1,0 +1,1 @@
+"""Objects at the API server that only the controller writes."""

@@ -1,0 +1,111 @@
+"""The taint key that the Lease records, and what a controller with another key does."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from controller.stores.lease import Lease
+from controller.taint_key import KEEP_SECONDS, KEY_ANNOTATION, TaintKey
+from core.edge.kube.names import NAMESPACE
+from core.model.errors import InvalidInputError, UnavailableError
+from tests.support.clock import in_virtual_time
+from tests.support.leases import Door, Store
+
+OLD, NEW = "example.com/old", "example.com/new"
+
+
+def store(recorded: str | None) -> Store:
+    """Return a Lease that records this key; None: no key."""
+    annotations = {"theirs": "1"} | ({} if recorded is None else {KEY_ANNOTATION: recorded})
+    return Store(Lease(holder="one", version="1", transitions=3, annotations=annotations))
+
+
+def recorded(leases: Store) -> str | None:
+    assert leases.lease is not None
+    return leases.lease.annotations.get(KEY_ANNOTATION)
+
+
+async def refused() -> None:
+    raise UnavailableError("no answer")
+
+
+@pytest.mark.parametrize("before", [None, "", NEW])
+async def test_the_key_is_recorded_once_and_nothing_else_is_changed(before: str | None) -> None:
+    leases = store(before)
+    key = TaintKey(Door(leases), NEW, NAMESPACE)
+    await key.check()
+    assert leases.writes == []
+    for _ in range(2):
+        await key.record()
+    assert len(leases.writes) == (before != NEW)
+    assert recorded(leases) == NEW
+    lease = leases.lease
+    assert lease is not None
+    assert (lease.holder, lease.transitions, lease.annotations["theirs"]) == ("one", 3, "1")
+
+
+@pytest.mark.parametrize("namespace", [NAMESPACE, "elsewhere"])
+async def test_another_recorded_key_is_refused_with_the_order_of_what_to_do(
+    namespace: str,
+) -> None:
+    leases = store(OLD)
+    key = TaintKey(Door(leases), NEW, namespace)
+    for ask in (key.check, key.record):
+        with pytest.raises(InvalidInputError) as fault:
+            await ask()
+        told = str(fault.value)
+        assert told.startswith(f"taintKey: is {NEW!r}, ")
+        assert "\n" not in told
+        where = "" if namespace == NAMESPACE else " --namespace elsewhere"
+        steps = "scale", f"`ebb release --all --taint-key {OLD}{where}`", "start all programs"
+        places = [told.index(step) for step in steps]
+        assert places == sorted(places)
+    assert leases.writes == []
+
+
+async def test_a_lease_that_is_missing_or_cannot_be_read_is_no_fault_at_the_start() -> None:
+    await TaintKey(Door(Store()), NEW, NAMESPACE).check()
+    await TaintKey(Door(store(OLD), before=refused), NEW, NAMESPACE).check()
+
+
+@in_virtual_time
+async def test_nothing_is_marked_before_the_key_is_recorded() -> None:
+    leases = store(None)
+    lease, leases.lease = leases.lease, None
+    door = Door(leases)
+    recording = asyncio.create_task(TaintKey(door, NEW, NAMESPACE).record())
+    await asyncio.sleep(60)
+    assert not recording.done(), "somebody has deleted the Lease: the elector creates it"
+    leases.lease, door.before = lease, refused
+    await asyncio.sleep(60)
+    assert not recording.done()
+
+    async def faster() -> None:
+        """Renew the Lease between a read and a write, as the elector does."""
+        assert leases.lease is not None
+        leases.lease = replace(leases.lease, version=f"{leases.lease.version}0")
+
+    async def fine() -> None:
+        pass
+
+    door.before, door.after = fine, faster
+    await asyncio.sleep(60)
+    assert not recording.done()
+    door.after = fine
+    await recording
+    assert recorded(leases) == NEW
+
+
+@in_virtual_time
+async def test_a_leader_records_its_key_again_when_somebody_has_removed_it() -> None:
+    """As `ebb release --taint-key` does while a controller still runs with that key."""
+    leases = store(NEW)
+    keeping = asyncio.create_task(TaintKey(Door(leases), NEW, NAMESPACE).keep())
+    assert leases.lease is not None
+    leases.lease = replace(leases.lease, annotations={})
+    await asyncio.sleep(2 * KEEP_SECONDS)
+    assert recorded(leases) == NEW
+    leases.lease = replace(leases.lease, annotations={KEY_ANNOTATION: OLD})
+    with pytest.raises(InvalidInputError):
+        await keeping
