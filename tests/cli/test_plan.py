@@ -173,7 +173,7 @@ class TestTable:
         assert "derived from the pods" in text
         assert ["1", C, "1", A, "(1)"] in lines
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
-        assert f"{D}: it is cordoned" in text
+        assert f"{D}: the node is cordoned" in text
 
     def test_no_node_can_go(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "--from-file", path, "--max-cpu", "1%"]) == 0

@@ -19,7 +19,7 @@ from core.edge.decode.objects import (
     PodStatus,
 )
 from core.edge.decode.objects import Container as WireContainer
-from core.model.requests import Amounts, Asking, Container, pod_requests
+from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import KNOWN, Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
@@ -91,25 +91,25 @@ def _counted(
         **_statuses(held[1], "status.initContainerStatuses"),
     }
     overhead, pod_level = pod
-    asking = Asking(
+    parts = PodParts(
         containers=_containers(containers[0], statuses, "spec.containers"),
         init_containers=_containers(containers[1], statuses, "spec.initContainers"),
         overhead=_amounts(overhead, "spec.overhead"),
         pod_level=_requests(pod_level, "spec.resources"),
-        pod_level_held=_both(*pod_held, "status"),
+        pod_level_allocated=_both(*pod_held, "status"),
         infeasible=infeasible,
     )
     # Before they are summed: each of many sidecars is summed with all before it.
-    pod_limits.few("resources", _named(asking), pod_limits.RESOURCES_MAX, "spec.containers")
-    return pod_requests(asking)
+    pod_limits.few("resources", _named(parts), pod_limits.RESOURCES_MAX, "spec.containers")
+    return pod_requests(parts)
 
 
-def _named(asking: Asking) -> int:
+def _named(parts: PodParts) -> int:
     """Return how many different resources are named beside those that every node has."""
-    containers = (*asking.containers, *asking.init_containers)
-    parts = [part for one in containers for part in (one.requests, *one.held)]
-    parts += (asking.overhead, asking.pod_level, *asking.pod_level_held)
-    return len(set().union(*parts).difference(KNOWN))
+    containers = (*parts.containers, *parts.init_containers)
+    amounts = [part for one in containers for part in (one.requests, *one.allocated)]
+    amounts += (parts.overhead, parts.pod_level, *parts.pod_level_allocated)
+    return len(set().union(*amounts).difference(KNOWN))
 
 
 def _containers(
@@ -119,7 +119,7 @@ def _containers(
         Container(
             _requests(raw, f"{field}[{number}].resources"),
             restartable=policy == "Always",
-            held=statuses.get(name, ()),
+            allocated=statuses.get(name, ()),
         )
         for number, (name, policy, raw) in enumerate(blocks)
     ]

@@ -613,7 +613,7 @@ MADE_HARD = "DaemonSet logs does not tolerate the taint"
         (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
          f"hard-daemonset: {MADE_HARD} {TAINT_KEY}; hard-daemonset: {MADE_HARD} {TAINT_KEY}"),
         (CONFIG, node(MARKED, DETAILED, STOPPED), (), False,
-         "taint node.cloudprovider.kubernetes.io/shutdown says that it is leaving"),
+         "taint node.cloudprovider.kubernetes.io/shutdown announces that the node will be removed"),
     ],
 )  # fmt: skip
 def test_people_are_told_why(

@@ -235,7 +235,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 }
 """How each event comes about that something is written for."""
 NOTES = {
-    Event.LEAVING: f"taint {STOPPED.key} says that it is leaving",
+    Event.LEAVING: f"taint {STOPPED.key} announces that the node will be removed",
     Event.STAYS: "",
     Event.DRAIN_FAILED: "its drain failed: a/p: pod-bare: nobody owns it",
     Event.WOULD_GO: "the cluster can do without it",
