@@ -86,15 +86,15 @@ class TestRead:
     @pytest.mark.parametrize(
         ("changed", "fault"),
         [
-            (written({"conditions": None}), "no autoscaler has accepted it"),
+            (written({"conditions": None}), "no autoscaler has accepted the buffer"),
             (written({"conditions": [{"type": "Ready", "status": "True"}]}),
-             "no autoscaler has accepted it"),
+             "no autoscaler has accepted the buffer"),
             (written({"conditions": [{**READY, "status": "False", "reason": "NotFound"}]}),
-             "its autoscaler does not accept it: NotFound"),
+             "the autoscaler rejects the buffer: NotFound"),
             (written({"conditions": [{**READY, "status": "x", "reason": None}]}),
-             "its autoscaler does not accept it: no reason given"),
+             "the autoscaler rejects the buffer: no reason given"),
             (written({"provisioningStrategy": "a.b/standby"}),
-             "its provisioning strategy is a.b/standby: no room on nodes that stand"),
+             "its provisioning strategy a.b/standby keeps no room on existing nodes"),
             (written({"podTemplateRef": {"name": "u"}}), "PodTemplate u was not found"),
             (
                 written({"podTemplateRef": None}, {}),
