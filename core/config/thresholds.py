@@ -31,7 +31,7 @@ class Thresholds:
 
 @dataclass(slots=True)
 class FileContext:
-    """What a file has told so far; pydantic's context while it is read."""
+    """Values of the file that later fields are validated with; pydantic's context."""
 
     enter: Thresholds | None = field(default_factory=Thresholds)
     """Thresholds of the cluster; None if they are invalid."""

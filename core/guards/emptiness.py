@@ -4,9 +4,6 @@ Cluster Autoscaler applies its drainability rules. Karpenter applies IsReschedul
 neither expendable priorities nor the annotation that makes a pod a DaemonSet pod, and counts a pod
 of a StatefulSet until it is deleted. By its ValidatePodsDisruptable any pod with the annotation
 do-not-disrupt keeps its node, permanently or, since 1.12, for some time.
-
-Unlike Karpenter, Ebb counts other terminating pods until they should have ended, so that a node
-stays protected while they end.
 """
 
 from collections import Counter
@@ -65,6 +62,8 @@ def _occupies_node(pod: Pod, now: Now | None) -> bool:
 
 
 def _occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
+    # Karpenter ignores terminating pods, except those of a StatefulSet. Ebb counts them until they
+    # should have ended, so that the node stays protected meanwhile.
     if pod.overdue(now):
         return pod.owner_kind == STATEFUL_SET
     ends_with_node = pod.mirror or pod.owner_kind == DAEMON_SET
@@ -75,9 +74,10 @@ def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
     """Return the protected, unmarked nodes that are too busy for Cluster Autoscaler to remove.
 
     Source: Cluster Autoscaler's CalculateUtilizationOfResource, which ignores pods that should
-    have ended long ago. Nodes with GPUs are left out: Cluster Autoscaler compares GPUs only. So
-    are nodes with resource claims, and Karpenter's nodes, as Karpenter has no threshold.
+    have ended long ago.
     """
+    # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
+    # Autoscaler compares these devices only.
     released = [
         node
         for node in cluster.nodes

@@ -102,9 +102,9 @@ def encode_details(details: Details) -> str:
 def decode_details(annotations: Mapping[str, str]) -> Details | None:
     """Parse the details annotation; None if it is missing or invalid, never an error.
 
-    Users who may write Nodes can write anything here, and a kubelet can write to its own Node.
     Numbers out of bounds, fractions and unprintable text are invalid: Ebb does not write these.
     """
+    # Users who may write Nodes can write anything here, and a kubelet can write to its own Node.
     written = annotations.get(DETAILS_ANNOTATION)
     if written is None or len(written) > DETAILS_CHARACTERS_MAX:
         return None

@@ -114,8 +114,8 @@ def _looked_up(
 def _examples(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
     """Return one pod of each wanted workload: the one with the largest CPU request.
 
-    Ties go to more memory, then to the name. A ReplicaSet belongs to the Deployment whose name is
-    the ReplicaSet's name without the template hash.
+    If several have it, memory decides, then the name. The name of a ReplicaSet's Deployment is its
+    own name without the template hash.
     """
     examples: dict[Workload, Pod] = {}
     for pod in pods:

@@ -32,12 +32,10 @@ class Now:
         return not self.before(moment)
 
     def capped(self, moment: int) -> int:
-        """Return *moment*, or the current second if *moment* lies in the future.
-
-        A future moment comes from a clock ahead of ours; the answer then changes every second.
-        """
+        """Return *moment*, or the current second if *moment* lies in the future."""
         if self.seconds >= moment:
             return moment
+        # A clock ahead of ours wrote the moment: until then the answer changes every second.
         self.expire()
         return self.seconds
 

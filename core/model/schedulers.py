@@ -26,12 +26,12 @@ def judged_by(
 ) -> tuple[Sequence[Pod], Judged]:
     """Convert pods, decoded for the default schedulers, to the configured *schedulers*.
 
-    *before*: the second value of the previous call. A pod that was converted then is returned as
-    the same object: callers compare pods by identity from pass to pass.
+    *before*: the second value of the previous call.
     """
     changed = frozenset(schedulers).symmetric_difference(KNOWN)
     if not changed:
         return pods, {}
+    # Return the same objects as before: callers compare pods by identity from pass to pass.
     found = {
         id(pod): before.get(id(pod)) or (pod, _converted(pod))
         for pod in pods

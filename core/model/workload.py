@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from core.model.pod import TEMPLATE_LABEL, Pod
 
 REPLICA_SET: Final = "ReplicaSet"
-"""By far the most common owner of pods."""
+"""Kind of the most common owner of pods."""
 STATEFUL_SET: Final = "StatefulSet"
 DAEMON_SET: Final = "DaemonSet"
 JOB: Final = "Job"
